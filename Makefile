@@ -1,0 +1,73 @@
+# Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
+#   make demo | test | lint | bench | docs | soak | clean | distclean     (make help explains them)
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+
+# Extra arguments: make test PYTEST_ARGS="-k idle"
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+SOAK_MINUTES ?= 30
+
+# Spark starts its Python workers with this interpreter.
+export PYSPARK_PYTHON := $(CURDIR)/$(RUN)
+export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(RUN)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench docs soak clean distclean python java
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
+
+demo: java $(INSTALLED) ## a skewed topic, aggregated with and without this source, side by side
+	$(RUN) examples/skewed_topic.py
+
+test: java $(INSTALLED) ## all tests, against a real broker
+	$(RUN) -m pytest tests --durations=10 $(PYTEST_ARGS)
+
+lint: $(INSTALLED) ## ruff and mypy
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+bench: java $(INSTALLED) ## Spark's built-in source and ours, side by side
+	$(RUN) -m benchmarks $(BENCH_ARGS)
+
+docs: $(INSTALLED) ## the pages that are written from the code
+	$(RUN) docs/generate.py
+
+soak: java $(INSTALLED) ## property and integration tests, over and over for SOAK_MINUTES (30)
+	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \
+	while [ "$$(date +%s)" -lt "$$end" ]; do \
+	    $(RUN) -m pytest tests/property tests/integration -x --hypothesis-profile=soak \
+	        --kills=30 --kills-seed=$$(date +%s) $(PYTEST_ARGS) || exit 1; \
+	done
+
+clean: ## remove what tools left behind; .venv and downloaded servers stay
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build dist *.egg-info
+	rm -rf spark-warehouse metastore_db derby.log artifacts
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+distclean: clean ## clean, and .venv
+	rm -rf $(VENV)
+
+# The stamp is written last: an interrupted installation is taken up again, a finished one is reused.
+$(INSTALLED): pyproject.toml | python
+	@test -x $(RUN) || { echo "creating $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); } || { \
+	    rm -rf $(VENV); \
+	    echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@echo "installing the project and its tools into $(VENV) (once; about 700 MB with pyspark)"
+	$(RUN) -m pip install --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(RUN) -m pip install --disable-pip-version-check --editable '.[all]' --group dev
+	@touch $@
+
+# What the machine must bring is looked at before anything is downloaded.
+python:
+	@test -x $(RUN) || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || { \
+	    echo "Python 3.10 or newer is needed; '$(PYTHON)' is $$($(PYTHON) --version 2>/dev/null || echo not there)." >&2; \
+	    echo "Name another one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+
+java: | python
+	@"$$(test -x $(RUN) && echo $(RUN) || echo $(PYTHON))" -m services.java
