@@ -1,0 +1,51 @@
+"""Durations as users write them: a number and a unit, for example ``5 minutes``."""
+
+from __future__ import annotations
+
+import re
+
+_UNIT_MS = {
+    **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+_TERM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+
+_PAIRS = (("d", 86_400_000, "h", 3_600_000), ("h", 3_600_000, "min", 60_000), ("min", 60_000, "s", 1_000))
+
+ACCEPTED = "a number and a unit (ms, seconds, minutes, hours, days)"
+
+
+def parse_duration(text: str) -> int:
+    """Return the duration in whole milliseconds; terms may be added up, as in ``1 minute 30 seconds``.
+
+    Raises:
+        ValueError: the text is not a duration.
+    """
+    total, position = 0.0, 0
+    while position < len(text.rstrip()):
+        term = _TERM.match(text, position)
+        if term is None or term[2].lower() not in _UNIT_MS:
+            raise ValueError(f"not a duration: {text!r}")
+        total += float(term[1]) * _UNIT_MS[term[2].lower()]
+        position = term.end()
+    if position == 0:
+        raise ValueError(f"not a duration: {text!r}")
+    return round(total)
+
+
+def format_duration(millis: int) -> str:
+    """Return a duration for people: its two largest units, the second left out if zero, for example ``5 min 02 s``."""
+    if millis < 0:
+        return f"-{format_duration(-millis)}"
+    if millis < 1_000:
+        return f"{millis} ms"
+    if millis < 10_000 and millis % 1_000 >= 100:
+        return f"{millis // 1_000}.{millis % 1_000 // 100} s"
+    for unit, in_ms, smaller, smaller_ms in _PAIRS:
+        if millis >= in_ms:
+            rest = millis % in_ms // smaller_ms
+            return f"{millis // in_ms} {unit} {rest:02d} {smaller}" if rest else f"{millis // in_ms} {unit}"
+    return f"{millis // 1_000} s"

@@ -1,0 +1,109 @@
+"""Every error of the project, in one tree.
+
+::
+
+    WatermarkSourceError
+    ├── UserError                   what the user wrote cannot work; nothing was read
+    │   ├── OptionError             an option's value; ``UnknownOptionError`` for its name
+    │   ├── SchemaError             a user schema, a missing or wrong column
+    │   ├── UsageError              a call of the public API that cannot work
+    │   └── OffsetError             a checkpoint that is broken, foreign or from a newer version
+    ├── SourceError                 the broker or server said no, or said nothing
+    │   ├── UnreachableError        no connection within the allowed time
+    │   ├── RefusedError            not authenticated or not authorised
+    │   ├── UnknownSplitError       a topic, partition or table that does not exist
+    │   ├── ResponseTimeoutError    connected, but no answer or no progress within the allowed time
+    │   ├── CorruptDataError        bytes that fail their own checks
+    │   └── UnsupportedFormatError  bytes of a format this version does not read
+    ├── DataLossError               rows that were due are gone (``failOnDataLoss``)
+    └── InternalError               a bug of ours
+
+Each message says what was seen, what is accepted or expected, and what to do. No message ever holds a secret.
+"""
+
+from __future__ import annotations
+
+
+class WatermarkSourceError(Exception):
+    """Root of all errors raised by this project."""
+
+
+class UserError(WatermarkSourceError):
+    """What the user wrote cannot work."""
+
+
+class OptionError(UserError, ValueError):
+    """An option has a value that is not accepted.
+
+    The text follows one pattern: option, value seen, what is accepted, an example.
+    """
+
+    def __init__(self, option: str, seen: object, accepted: str, *, example: str | None = None) -> None:
+        self.option = option
+        self.seen = seen
+        self.accepted = accepted
+        self.example = example
+        shown = "" if seen is None else f' = "{seen}"'
+        hint = "" if example is None else f", for example {example}"
+        super().__init__(f"option {option}{shown}: {accepted}{hint}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild_option_error, (type(self), self.option, self.seen, self.accepted, self.example)
+
+
+def _rebuild_option_error(
+    kind: type[OptionError], option: str, seen: object, accepted: str, example: str | None
+) -> OptionError:
+    return kind(option, seen, accepted, example=example)
+
+
+class UnknownOptionError(OptionError):
+    """An option name that does not exist; the message names the nearest one."""
+
+
+class SchemaError(UserError):
+    """A schema given by the user, or a column that is missing or of the wrong type."""
+
+
+class UsageError(UserError):
+    """A call of the public API that cannot work as written."""
+
+
+class OffsetError(UserError):
+    """A checkpoint offset that is broken, belongs to another source, or was written by a newer version."""
+
+
+class SourceError(WatermarkSourceError):
+    """The external system refused, failed or did not answer."""
+
+
+class UnreachableError(SourceError):
+    """No connection could be made within the allowed time."""
+
+
+class RefusedError(SourceError):
+    """The system answered, and refused: not authenticated or not authorised."""
+
+
+class UnknownSplitError(SourceError):
+    """A topic, partition or table that does not exist."""
+
+
+class ResponseTimeoutError(SourceError):
+    """Connected, but no answer or no progress within the allowed time."""
+
+
+class CorruptDataError(SourceError):
+    """Bytes that fail their own checks; the message names split and position."""
+
+
+class UnsupportedFormatError(SourceError):
+    """Bytes of a format that this version does not read; the message names split and position."""
+
+
+class DataLossError(WatermarkSourceError):
+    """Rows that were due are gone, and ``failOnDataLoss`` is true."""
+
+
+class InternalError(WatermarkSourceError):
+    """A condition that only a bug of this project can cause."""

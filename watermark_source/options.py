@@ -1,0 +1,133 @@
+"""Option tables: one row per option makes the parsing, the error text and the documentation page."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from watermark_source import durations
+from watermark_source.errors import OptionError, UnknownOptionError
+
+# Spark adds these to every reader by itself.
+_SPARK_OWN = frozenset({"path", "paths"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One row of the table."""
+
+    name: str
+    parse: Callable[[str], Any]
+    """Turns the user's text into the value; raises ``ValueError`` if it cannot."""
+    accepted: str
+    """What is accepted, as a phrase that continues "option x = y: "."""
+    example: str
+    doc: str
+    default: Any = None
+    default_text: str | None = None
+    """How the default is shown where ``str(default)`` would not do."""
+    secret: bool = False
+
+    def read(self, text: str) -> Any:
+        """Parse the user's text, or raise ``OptionError`` in the project's pattern."""
+        try:
+            return self.parse(text)
+        except OptionError:
+            raise
+        except ValueError as error:
+            detail = f" ({error})" if str(error) else ""
+            seen = "***" if self.secret else text
+            raise OptionError(
+                self.name, seen, self.accepted + ("" if self.secret else detail), example=self.example
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class OptionTable:
+    """All options of one source. ``prefixes`` are families passed on unread, such as ``kafka.``."""
+
+    options: tuple[Option, ...]
+    prefixes: tuple[str, ...] = ()
+
+    def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
+        """Return every option's value by its table name, defaults included.
+
+        Names ignore case. Raises ``UnknownOptionError`` naming the nearest option, or ``OptionError``.
+        """
+        by_key = {option.name.lower(): option for option in self.options}
+        values = {option.name: option.default for option in self.options}
+        for name, text in given.items():
+            key = name.lower()
+            if key in by_key:
+                option = by_key[key]
+                values[option.name] = option.read(str(text))
+            elif key not in _SPARK_OWN and not key.startswith(self.prefixes):
+                raise self._unknown(name)
+        return values
+
+    def _unknown(self, name: str) -> UnknownOptionError:
+        names = {option.name.lower(): option.name for option in self.options}
+        near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.0)
+        return UnknownOptionError(
+            name, None, f"there is no such option; the nearest is {names[near[0]]}" if near else "no such option"
+        )
+
+    def with_prefix(self, given: Mapping[str, str], prefix: str) -> dict[str, str]:
+        """Return the options that begin with ``prefix``, without it and in lower case."""
+        return {k.lower()[len(prefix) :]: str(v) for k, v in given.items() if k.lower().startswith(prefix)}
+
+    def secrets(self, given: Mapping[str, str]) -> frozenset[str]:
+        """Return the secret values the user gave, so that they can be kept out of texts."""
+        keys = {option.name.lower() for option in self.options if option.secret}
+        return frozenset(str(v) for k, v in given.items() if k.lower() in keys and v)
+
+
+def boolean(text: str) -> bool:
+    """Parse ``true`` or ``false``, in any case; nothing else is a boolean."""
+    lowered = text.strip().lower()
+    if lowered not in ("true", "false"):
+        raise ValueError
+    return lowered == "true"
+
+
+def positive_integer(text: str) -> int:
+    """Parse a whole number of at least 1."""
+    value = int(text)
+    if value < 1:
+        raise ValueError("must be at least 1")
+    return value
+
+
+def duration(*, minimum: int) -> Callable[[str], int]:
+    """Return a parser of durations of at least ``minimum`` milliseconds."""
+
+    def parse(text: str) -> int:
+        value = durations.parse_duration(text)
+        if value < minimum:
+            raise ValueError("must be greater than zero" if minimum == 1 else f"must be at least {minimum} ms")
+        return value
+
+    return parse
+
+
+def word(choices: Iterable[str]) -> Callable[[str], str]:
+    """Return a parser of one of the given words; case is ignored, the given spelling is returned."""
+    spelling = {choice.lower(): choice for choice in choices}
+
+    def parse(text: str) -> str:
+        try:
+            return spelling[text.strip().lower()]
+        except KeyError:
+            raise ValueError from None
+
+    return parse
+
+
+def non_empty(text: str) -> str:
+    """Parse any text that is not blank."""
+    stripped = text.strip()
+    if not stripped:
+        raise ValueError("is empty")
+    return stripped
