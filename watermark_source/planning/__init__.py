@@ -1,0 +1,1 @@
+"""PURE: split, split state, budget, planner, offset codec. No I/O, no clock."""

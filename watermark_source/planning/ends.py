@@ -1,0 +1,164 @@
+"""Planned ends: how far each split may be read in this batch for its alignment group to stay together.
+
+Alignment is decided for the *ends* of the batch that is being planned, not noticed after the fact (compare FLIP-217,
+where a source overshoots by what it read between two announcements). The log's time index tells how far event time
+will be at the end of every log, so the limit follows the backlog at full speed and the ranges end exactly on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.time_index import IndexEntry, TimeIndex
+
+BLIND_STEP = 10_000
+"""Positions read at a time where event times cannot be looked up: within so many a split may pass the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The highest watermark a split of the group may reach, and who sets it."""
+
+    watermark: Millis
+    holder: Split
+
+
+class Reach(NamedTuple):
+    """How far each split may be read, and which of them only by guess."""
+
+    ends: dict[Split, int]
+    blind: frozenset[Split]
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """The splits that have rows to read, up to ``ends``, and the means to say where in them a watermark is reached."""
+
+    splits: Mapping[Split, SplitState]
+    ends: Mapping[Split, int]
+    newest: Mapping[Split, Millis]
+    """Highest event time in the log, where it is known; no later than the future cap."""
+    policy: PlanPolicy
+    index: TimeIndex | None
+    future_cap: Millis | None
+    blind_step: int
+
+    def up_to(self, watermark: Millis, holder: Split | None = None) -> Reach:
+        """Return how far each split may be read for its watermark not to go beyond ``watermark``.
+
+        With a drift, the gap rule: a split that would end the batch further behind than the drift, only because its
+        next row lies beyond, reads that one row. It cannot hold the watermark back across a gap in time, and the group
+        cannot deadlock; nor can the ``holder`` of the limit wait for itself, so it always reads its next row.
+        """
+        reading = {s for s, t in self.splits.items() if t.watermark is None or t.watermark <= watermark}
+        beyond = self._first_after(reading, event_time_of(watermark, self.policy))
+        ends = {s: end if s in reading else self.splits[s].position for s, end in self.ends.items()}
+        cut: dict[Split, IndexEntry] = {}
+        blind: set[Split] = set()
+        for split in reading:
+            position, entry = self.splits[split].position, beyond.get(split)
+            if self.index is None or (entry is not None and entry.position < position):
+                # A row we have passed is later than this, yet does not show in the watermark: it was beyond the future
+                # cap, before our start, or never delivered. The index cannot separate the rows after it.
+                ends[split] = min(position + self.blind_step, ends[split])
+                blind.add(split)
+            elif entry is not None and entry.position < ends[split]:
+                ends[split] = entry.position
+                cut[split] = entry
+        for split in self._in_a_gap(cut, watermark):
+            ends[split] += 1
+        if holder in cut and ends[holder] == self.splits[holder].position:
+            ends[holder] += 1
+        return Reach(ends, frozenset(blind))
+
+    def _first_after(self, splits: Set[Split], event_time: Millis) -> Mapping[Split, IndexEntry | None]:
+        if self.index is None or not splits:
+            return {}
+        return self.index.first_after(dict.fromkeys(splits, event_time))
+
+    def _in_a_gap(self, cut: Mapping[Split, IndexEntry], watermark: Millis) -> Set[Split]:
+        if self.policy.max_drift is None:
+            return frozenset()
+        floor = saturating_add(watermark, -self.policy.max_drift)
+        behind = {s for s in cut if (w := self.splits[s].watermark) is None or w < floor}
+        # After the millisecond before: a row at the floor itself keeps up.
+        near = self._first_after(behind, saturating_add(event_time_of(floor, self.policy), -1))
+        return {s for s, e in near.items() if e is None or not self.splits[s].position <= e.position < cut[s].position}
+
+
+def watermark_of(event_time: Millis, policy: PlanPolicy) -> Millis:
+    """Return the watermark of a split whose highest event time is ``event_time``: that, less the bound and 1 ms."""
+    return saturating_add(event_time, -policy.out_of_orderness - 1)
+
+
+def event_time_of(watermark: Millis, policy: PlanPolicy) -> Millis:
+    """Return the highest event time that gives at most this watermark; the inverse of ``watermark_of``."""
+    return saturating_add(watermark, policy.out_of_orderness + 1)
+
+
+def future_cap(observation: Observation, policy: PlanPolicy) -> Millis | None:
+    """Return the latest event time that may move a watermark, ``None`` if any may."""
+    return None if policy.max_future_skew is None else saturating_add(observation.now, policy.max_future_skew)
+
+
+def backlog_of(
+    splits: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy, index: TimeIndex | None
+) -> Backlog:
+    """Return the splits that have rows to read."""
+    ends = {s: end for s, t in splits.items() if (end := observation.ends.get(s, 0)) > t.position}
+    cap = future_cap(observation, policy)
+    newest = {s: n if cap is None else min(n, cap) for s in ends if (n := observation.newest.get(s)) is not None}
+    step = BLIND_STEP
+    if observation.max_rows is not None and ends:
+        step = max(1, min(step, observation.max_rows // len(ends)))
+    return Backlog({s: splits[s] for s in ends}, ends, newest, policy, index, cap, step)
+
+
+def group_limit(
+    splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog, blind: Set[Split] = frozenset()
+) -> Limit | None:
+    """Return the alignment limit of this batch: the lowest watermark any member will have at its log's end, plus drift.
+
+    A member with rows counts with the watermark it will have after reading them all; where the time index cannot tell
+    (``blind``), and without rows, with its present one. Idle members, finished ones and those that never had a row do
+    not hold the group.
+    """
+    lowest: Limit | None = None
+    for split, state in splits.items():
+        watermark = state.watermark
+        if split in backlog.ends:
+            newest = None if split in blind else backlog.newest.get(split)
+            if newest is not None:
+                watermark = max(watermark_of(newest, backlog.policy), MIN if watermark is None else watermark)
+        elif observation.ends_are_final or state.status is SplitStatus.IDLE:
+            continue
+        if watermark is not None and (lowest is None or watermark < lowest.watermark):
+            lowest = Limit(watermark, split)
+    if lowest is None:
+        return None
+    return Limit(saturating_add(lowest.watermark, backlog.policy.max_drift or 0), lowest.holder)
+
+
+def aligned_ends(
+    splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog
+) -> tuple[Limit | None, dict[Split, int]]:
+    """Return the group's limit, if it has one, and the planned ends of the splits that have rows, none beyond it."""
+    if backlog.policy.max_drift is None or observation.one_batch:
+        return None, dict(backlog.ends)
+    blind: frozenset[Split] = frozenset()
+    while True:
+        limit = group_limit(splits, observation, backlog, blind)
+        if limit is None:
+            # Nobody has read a row, and no log's end is known: one step, to see where everybody is.
+            return None, {s: min(end, splits[s].position + backlog.blind_step) for s, end in backlog.ends.items()}
+        reach = backlog.up_to(limit.watermark, limit.holder)
+        if reach.blind <= blind:
+            return limit, reach.ends
+        # What the index cannot tell about a split now, it could not tell about its end either.
+        blind |= reach.blind

@@ -1,0 +1,75 @@
+"""Loss checks while planning: rows that were due and are gone, judged as Spark's Kafka source judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from watermark_source.errors import DataLossError
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitState
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One finding, as a sentence."""
+
+    split: Split
+    text: str
+
+
+def check_loss(
+    splits: Mapping[Split, SplitState], observation: Observation
+) -> tuple[dict[Split, SplitState], tuple[Loss, ...]]:
+    """Return the splits to go on with, the added ones included, and what was lost.
+
+    A split that is gone is left out. One whose log is shorter than our position goes on at its end, one whose log no
+    longer holds our position at the first row that is left. No finding is made twice.
+    """
+    going_on: dict[Split, SplitState] = {}
+    losses: list[Loss] = []
+    for split, state in splits.items():
+        end, earliest = observation.ends.get(split), observation.earliest.get(split, 0)
+        if end is None:
+            losses.append(Loss(split, f"{split} is gone; it was read up to position {state.position}"))
+            continue
+        goes_on_at = state.position
+        if end < state.position:
+            goes_on_at = end
+            losses.append(
+                Loss(
+                    split,
+                    f"{split} ends at {end}, but was already read up to {state.position}: "
+                    "the topic or table was re-created or truncated",
+                )
+            )
+        elif earliest > state.position:
+            goes_on_at = min(earliest, end)
+            losses.append(
+                Loss(
+                    split,
+                    f"{split} begins at {earliest} now, but was read only up to {state.position}: "
+                    "what was between was deleted before it was read",
+                )
+            )
+        going_on[split] = (
+            state if goes_on_at == state.position else replace(state, position=goes_on_at, observed=goes_on_at)
+        )
+    for split, start in observation.added.items():
+        if split not in observation.ends:
+            continue
+        if start > 0:
+            losses.append(Loss(split, f"{split} is new, and its first rows are gone: it starts at {start}, not at 0"))
+        going_on[split] = SplitState(position=start, observed=start)
+    return going_on, tuple(losses)
+
+
+def refuse(losses: Sequence[Loss]) -> None:
+    """Raise ``DataLossError`` if anything was lost."""
+    if losses:
+        found = "; ".join(loss.text for loss in losses)
+        raise DataLossError(
+            f"data was lost: {found}. Set failOnDataLoss to false to go on with what is left "
+            "(what is skipped is then logged and counted)."
+        )

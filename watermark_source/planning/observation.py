@@ -1,0 +1,49 @@
+"""Observation: what the outside said before a plan is made, and the policy the user set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """The outside world as it was asked for one plan."""
+
+    now: Millis
+    """The driver's wall clock; within one process it never steps back."""
+    asked_at: Millis | None = None
+    """When the ends were asked for, if not just now: under ``ends_are_final``, when the run began."""
+    ends: Mapping[Split, int]
+    """End position of every split that exists now."""
+    earliest: Mapping[Split, int] = field(default_factory=dict)
+    """First retained position, as far as it was asked for."""
+    added: Mapping[Split, int] = field(default_factory=dict)
+    """Start position of the splits that are new."""
+    observed: Mapping[Split, Millis | None] = field(default_factory=dict)
+    """Highest event time of each split's last planned range, ``None`` if it held no row that counts."""
+    newest: Mapping[Split, Millis | None] = field(default_factory=dict)
+    """Highest event time in the log, asked for *before* the ends; empty without a time index."""
+    max_rows: int | None = None
+    """At most so many positions in the batch."""
+    ends_are_final: bool = False
+    """``Trigger.AvailableNow`` and ``Once``: the run reads up to these ends and no further."""
+    one_batch: bool = False
+    """``Trigger.Once``: everything up to the ends belongs to this batch, whatever the limits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPolicy:
+    """What the user decided; durations in milliseconds."""
+
+    out_of_orderness: int = 0
+    use_processing_time: bool = False
+    idle_timeout: int | None = None
+    max_drift: int | None = None
+    """Alignment is on exactly when this is set."""
+    max_future_skew: int | None = None
+    watermark_interval: int = 1_000
+    fail_on_data_loss: bool = True

@@ -1,0 +1,189 @@
+"""The offset codec: a source's state as canonical JSON, versioned, equal text for equal state.
+
+Layout of version 1, keys sorted, integers only, absent keys for absent values::
+
+    {"cap": 1700000600000,              event times later than this were not observed
+     "limit": 1700000010000,            alignment limit of the batch
+     "name": "orders",                  the source's own name
+     "pt": true,                        processing-time watermark
+     "run": 2,                          how many processes have planned so far
+     "since": 1700000003000,            the earliest moment of all splits
+     "source": "aligned-kafka",         format name
+     "splits": {"orders": {"0": [position, planned, watermark, status, since]}},
+     "v": 1,
+     "wm": 1700000000000}               combined watermark
+
+``planned`` is the number of positions of the last range, so ``position - planned`` is where it began. A split's
+``watermark`` is written as its distance from "wm" (from 0 without one), its ``since`` as its distance from the
+source's: that keeps a split at about 50 bytes. Trailing fields that say nothing (no moment, status active, no
+watermark) are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from watermark_source.errors import OffsetError
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+
+VERSION = 1
+_REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
+_KNOWN = _REQUIRED | {"cap", "limit", "pt", "since", "wm"}
+_ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None)
+_FIELDS = 2 + len(_ABSENT)
+_STATUS = {status.value: status for status in SplitStatus}
+_MAX_NUMBER = 2**31 - 1
+_SHOWN = 200
+"""Characters of a wrong value that an error shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCodec:
+    """Reads and writes the offsets of one source."""
+
+    source: str
+    """Format name."""
+    name: str
+    """The user's name for the source."""
+
+    def encode(self, state: SourceState) -> dict[str, Any]:
+        """Return the offset; its JSON text is equal exactly when the states are equal."""
+        since = min((t.since for t in state.splits.values() if t.since is not None), default=None)
+        splits: dict[str, dict[str, list[Any]]] = {}
+        for split in sorted(state.splits, key=lambda s: (s.log, str(s.number))):
+            fields = _encode_split(state.splits[split], state.watermark or 0, since or 0)
+            splits.setdefault(split.log, {})[str(split.number)] = fields
+        offset: dict[str, Any] = {
+            "cap": state.future_cap,
+            "limit": state.limit,
+            "name": self.name,
+            "pt": True if state.use_processing_time else None,
+            "run": state.run,
+            "since": since,
+            "source": self.source,
+            "splits": splits,
+            "v": VERSION,
+            "wm": state.watermark,
+        }
+        return {key: value for key, value in offset.items() if value is not None}
+
+    def decode(self, offset: object) -> SourceState:
+        """Return the state an offset holds.
+
+        Raises:
+            OffsetError: the offset is not of this format, version, source or name.
+        """
+        if not isinstance(offset, Mapping):
+            raise _broken(f"it is {_shown(offset)}", "an object")
+        self._check_header(offset)
+        if offset.get("pt", True) is not True:
+            raise _broken(f'"pt" is {_shown(offset["pt"])}', "true or no such key")
+        watermark = _millis(offset, "wm")
+        return SourceState(
+            splits=_decode_splits(offset["splits"], watermark or 0, _millis(offset, "since") or 0),
+            watermark=watermark,
+            use_processing_time="pt" in offset,
+            limit=_millis(offset, "limit"),
+            future_cap=_millis(offset, "cap"),
+            run=_integer(offset["run"], '"run"', minimum=0),
+        )
+
+    def _check_header(self, offset: Mapping[str, Any]) -> None:
+        version = offset.get("v")
+        if type(version) is not int or version < 1:
+            raise _broken(f'"v" is {_shown(version)}', str(VERSION))
+        if version > VERSION:
+            raise OffsetError(
+                f"the checkpoint was written by a newer version of this library: offset version {_shown(version)}, "
+                f"this one reads up to {VERSION}. Upgrade the library, or start with a new checkpoint location."
+            )
+        missing, unknown = _REQUIRED - offset.keys(), offset.keys() - _KNOWN
+        if missing or unknown:
+            seen = f"missing {sorted(missing)}" if missing else f"unknown {_shown(sorted(map(str, unknown)))}"
+            raise _broken(f"its keys are wrong: {seen}", f"{sorted(_KNOWN)}")
+        for key, own in (("source", self.source), ("name", self.name)):
+            if offset[key] != own:
+                raise OffsetError(
+                    f"the checkpoint belongs to another source: its {key} is {_shown(offset[key])}, this query's is "
+                    f"{own!r}. Give the source its old sourceName, or start with a new checkpoint location."
+                )
+
+
+def _encode_split(state: SplitState, watermark: int, since: int) -> list[Any]:
+    fields: list[Any] = [state.position, state.position - state.observed]
+    if state.since is not None or state.status is not SplitStatus.ACTIVE or state.watermark is not None:
+        fields.append(None if state.watermark is None else state.watermark - watermark)
+    if state.since is not None or state.status is not SplitStatus.ACTIVE:
+        fields.append(state.status.value)
+    if state.since is not None:
+        fields.append(state.since - since)
+    return fields
+
+
+def _decode_splits(splits: object, watermark: int, since: int) -> dict[Split, SplitState]:
+    if not isinstance(splits, Mapping):
+        raise _broken(f'"splits" is {_shown(splits)}', "an object")
+    decoded: dict[Split, SplitState] = {}
+    for log, numbers in splits.items():
+        if not isinstance(log, str) or not isinstance(numbers, Mapping):
+            raise _broken(f"the splits of {_shown(log)} are {_shown(numbers)}", "an object")
+        for number, fields in numbers.items():
+            split = Split(log, _decode_number(log, number))
+            decoded[split] = _decode_split(split, fields, watermark, since)
+    return decoded
+
+
+def _decode_number(log: str, text: object) -> int:
+    # Only the one way we write it: "7" and "07" would be the same split twice.
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_NUMBER)):
+        number = int(text)
+        if number <= _MAX_NUMBER and str(number) == text:
+            return number
+    raise _broken(f"split number {_shown(text)} of {_shown(log)}", f"a whole number up to {_MAX_NUMBER}")
+
+
+def _decode_split(split: Split, fields: object, wm_base: int, since_base: int) -> SplitState:
+    if not isinstance(fields, list) or not 2 <= len(fields) <= _FIELDS:
+        raise _broken(f"split {split} is {_shown(fields)}", f"a list of 2 to {_FIELDS} fields")
+    position, planned, watermark, letter, since = [*fields, *_ABSENT[len(fields) - 2 :]]
+    if not isinstance(letter, str) or letter not in _STATUS:
+        raise _broken(f"split {split} has status {_shown(letter)}", f"one of {sorted(_STATUS)}")
+    position = _integer(position, f"position of {split}", minimum=0)
+    return SplitState(
+        position=position,
+        observed=position - _integer(planned, f"planned size of {split}", minimum=0, maximum=position),
+        watermark=None if watermark is None else _moment(watermark, wm_base, f"watermark of {split}"),
+        status=_STATUS[letter],
+        since=None if since is None else _moment(since, since_base, f"moment of {split}"),
+    )
+
+
+def _moment(distance: object, base: int, what: str) -> Millis:
+    return Millis(base + _integer(distance, what, minimum=MIN - base, maximum=MAX - base))
+
+
+def _millis(offset: Mapping[str, Any], key: str) -> Millis | None:
+    return Millis(_integer(offset[key], f'"{key}"')) if key in offset else None
+
+
+def _integer(value: object, what: str, *, minimum: int = MIN, maximum: int = MAX) -> int:
+    if type(value) is not int or not minimum <= value <= maximum:
+        raise _broken(f"{what} is {_shown(value)}", f"a whole number from {minimum} to {maximum}")
+    return value
+
+
+def _shown(value: object) -> str:
+    """Return a wrong value as text, cut: it may be a whole checkpoint."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _broken(seen: str, expected: str) -> OffsetError:
+    return OffsetError(
+        f"the checkpoint's offset cannot be read: {seen}, expected {expected}. "
+        "Restore the checkpoint, or start with a new checkpoint location."
+    )

@@ -1,0 +1,154 @@
+"""The planner: from what is known and observed to what the next batch reads and says. Pure; nothing else decides.
+
+Order of rules: fold what the last batch saw -> loss checks -> future cap -> alignment limit -> planned ends -> row
+budget -> status -> combined watermark -> is there anything to send?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from watermark_source.errors import OffsetError
+from watermark_source.eventtime.combine import recompute
+from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
+from watermark_source.planning.budget import budgeted_ends
+from watermark_source.planning.ends import Limit, aligned_ends, backlog_of, future_cap, watermark_of
+from watermark_source.planning.loss import Loss, check_loss, refuse
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.status import TRANSITIONS, SplitEvent, next_since, rest_event
+from watermark_source.planning.time_index import TimeIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The next batch."""
+
+    state: SourceState
+    """Goes into the offset when the batch is sent; is kept in memory when it is not."""
+    is_batch: bool
+    """Whether there is anything to send: rows, a higher watermark, a status change, a clock tick."""
+    limit: Limit | None
+    """The alignment limit and who sets it."""
+    losses: tuple[Loss, ...]
+    """What was lost and is skipped; not empty only without ``fail_on_data_loss``."""
+
+
+def plan(
+    state: SourceState,
+    observation: Observation,
+    policy: PlanPolicy,
+    index: TimeIndex | None,
+    *,
+    announce: bool = False,
+) -> Plan:
+    """Plan the next batch.
+
+    Args:
+        state: as of the last planned batch.
+        observation: what the outside said; ``observed`` must hold every split with a range not yet observed.
+        policy: the user's decisions.
+        index: event-time look-ups; without one, alignment and budget go by what has been read so far.
+        announce: the first plan of a process: the watermark is sent even if it is unchanged.
+
+    Raises:
+        DataLossError: rows are gone and ``policy.fail_on_data_loss`` is set.
+        OffsetError: the state is on processing time and the policy is not: that flag never goes back (FLIP-326).
+    """
+    if state.use_processing_time and not policy.use_processing_time:
+        raise OffsetError(
+            "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
+            "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
+        )
+    folded = {s: _fold(t, s, observation, policy) for s, t in state.splits.items()}
+    splits, losses = check_loss(folded, observation)
+    if policy.fail_on_data_loss:
+        refuse(losses)
+
+    backlog = backlog_of(splits, observation, policy, index)
+    limit, allowed = aligned_ends(splits, observation, backlog)
+    ends = budgeted_ends(backlog, allowed, None if observation.one_batch else observation.max_rows)
+
+    planned = {s: _advance(t, allowed.get(s), ends.get(s), observation, policy) for s, t in splits.items()}
+    watermark = _combined(state, planned, observation, policy)
+    has_rows = any(t.position > t.observed for t in planned.values())
+    tick = policy.use_processing_time and _tick_is_due(state, observation, policy, has_rows=has_rows)
+    changed = any(t.status is not _status_of(state, s) for s, t in planned.items())
+    moved = tick if policy.use_processing_time else watermark != state.watermark
+    is_batch = has_rows or moved or changed or bool(losses) or (announce and watermark is not None)
+    return Plan(
+        state=SourceState(
+            splits=planned,
+            watermark=watermark if is_batch else state.watermark,
+            use_processing_time=policy.use_processing_time,
+            limit=None if limit is None else limit.watermark,
+            future_cap=future_cap(observation, policy),
+            run=state.run + announce,
+        ),
+        is_batch=is_batch,
+        limit=limit,
+        losses=losses,
+    )
+
+
+def ranges_of(state: SourceState) -> list[SplitRange]:
+    """Return the ranges the batch that ends in ``state`` reads, in split order."""
+    return [SplitRange(s, t.observed, t.position) for s, t in sorted(state.splits.items()) if t.position > t.observed]
+
+
+def _fold(state: SplitState, split: Split, observation: Observation, policy: PlanPolicy) -> SplitState:
+    """Take what the last range's tasks saw into the split's watermark, which never regresses."""
+    if state.observed == state.position:
+        return state
+    highest = observation.observed[split]
+    if highest is None or policy.use_processing_time:
+        reached = state.watermark
+    else:
+        candidate = watermark_of(highest, policy)
+        reached = candidate if state.watermark is None else max(candidate, state.watermark)
+    return SplitState(state.position, state.position, reached, state.status, state.since)
+
+
+def _advance(
+    state: SplitState, allowed: int | None, end: int | None, observation: Observation, policy: PlanPolicy
+) -> SplitState:
+    """Move a split to its planned end. ``allowed`` is where the group lets it go, ``None`` if it has no rows."""
+    asked_at = observation.now if observation.asked_at is None else observation.asked_at
+    if allowed is None or end is None:
+        event = rest_event(state, asked_at, policy.idle_timeout)
+    elif allowed == state.position:
+        event = SplitEvent.HELD
+    else:
+        event = SplitEvent.WAITS if end == state.position else SplitEvent.READS
+    status = TRANSITIONS[state.status, event]
+    since = next_since(state, event, status, asked_at)
+    if status is state.status and since == state.since and (end is None or end == state.position):
+        return state
+    position = state.position if end is None else end
+    return SplitState(position, state.observed, state.watermark, status, since)
+
+
+def _status_of(state: SourceState, split: Split) -> SplitStatus:
+    known = state.splits.get(split)
+    return SplitStatus.ACTIVE if known is None else known.status
+
+
+def _combined(
+    before: SourceState, splits: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy
+) -> Millis | None:
+    if policy.use_processing_time:
+        # One millisecond before the clock value the batch's rows carry, so that none of them is late.
+        clock = saturating_add(observation.now, -1)
+        return clock if before.watermark is None else max(clock, before.watermark)
+    held = MIN if before.watermark is None else before.watermark
+    members = ((MIN if t.watermark is None else t.watermark, t.status is SplitStatus.IDLE) for t in splits.values())
+    combined = recompute(members, held).timestamp
+    return None if combined == MIN else combined
+
+
+def _tick_is_due(state: SourceState, observation: Observation, policy: PlanPolicy, *, has_rows: bool) -> bool:
+    if has_rows or state.watermark is None:
+        return True
+    return not observation.ends_are_final and observation.now - state.watermark > policy.watermark_interval

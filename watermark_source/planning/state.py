@@ -1,0 +1,53 @@
+"""What a source knows of its splits at the end of a planned batch; exactly this is written into the offset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import Split
+
+
+class SplitStatus(Enum):
+    """Watermark status of a split. The value is its letter in the offset."""
+
+    ACTIVE = "a"
+    """Counts in the combined watermark."""
+    IDLE = "i"
+    """Nothing left to read for longer than the idle timeout: nobody waits for it."""
+    PAUSED = "p"
+    """Has rows, and is too far ahead of its alignment group to read them now. Counts in the combined watermark."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitState:
+    """One split: where reading goes on, and what is known about event time up to ``observed``."""
+
+    position: int
+    """First position not yet part of a planned batch."""
+    observed: int
+    """First position whose rows are not yet in ``watermark``: the last planned range is ``[observed, position)``."""
+    watermark: Millis | None = None
+    """Of the rows before ``observed``; ``None`` until the first row."""
+    status: SplitStatus = SplitStatus.ACTIVE
+    since: Millis | None = None
+    """IDLE, PAUSED: when that began. ACTIVE: when the split was first seen with nothing left to read, if so."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """A whole source at the end of a planned batch."""
+
+    splits: Mapping[Split, SplitState] = field(default_factory=dict)
+    watermark: Millis | None = None
+    """The combined watermark that goes out with the batch; it never regresses."""
+    use_processing_time: bool = False
+    """Event time is the clock (FLIP-326); ``watermark`` is then one millisecond before the batch's clock value."""
+    limit: Millis | None = None
+    """Alignment: no split was planned beyond this watermark. ``None`` without a limit."""
+    future_cap: Millis | None = None
+    """Events later than this do not move the watermark (``maxFutureSkew`` after the batch was planned)."""
+    run: int = 0
+    """Counts the processes that planned for this checkpoint, so that each one's first batch carries the watermark."""

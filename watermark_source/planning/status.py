@@ -1,0 +1,76 @@
+"""Split status: the transition table, and the facts that drive it.
+
+Idle is a statement about the log, not about us: only a split that has nothing left to read, and is not held, can turn
+idle. So a slow reader, a paused split or a long pause of the driver never makes one (FLINK-35886, FLINK-36751).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.state import SplitState, SplitStatus
+
+
+class SplitEvent(Enum):
+    """What planning found out about a split."""
+
+    READS = "reads"
+    """It has rows and some of them are in the plan."""
+    WAITS = "waits"
+    """It has rows, and the row budget went to others."""
+    HELD = "held"
+    """It has rows, and its alignment group holds it."""
+    CAUGHT_UP = "caught up"
+    """It has no rows left."""
+    QUIET = "quiet"
+    """It has had no rows left for longer than the idle timeout."""
+
+
+_ACTIVE, _IDLE, _PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUSED
+
+TRANSITIONS: dict[tuple[SplitStatus, SplitEvent], SplitStatus] = {
+    (_ACTIVE, SplitEvent.READS): _ACTIVE,
+    (_ACTIVE, SplitEvent.WAITS): _ACTIVE,
+    (_ACTIVE, SplitEvent.HELD): _PAUSED,
+    (_ACTIVE, SplitEvent.CAUGHT_UP): _ACTIVE,
+    (_ACTIVE, SplitEvent.QUIET): _IDLE,
+    (_IDLE, SplitEvent.READS): _ACTIVE,
+    (_IDLE, SplitEvent.WAITS): _ACTIVE,
+    (_IDLE, SplitEvent.HELD): _PAUSED,
+    # The timeout may have been made longer, or switched off, since: idle all the same until a row comes.
+    (_IDLE, SplitEvent.CAUGHT_UP): _IDLE,
+    (_IDLE, SplitEvent.QUIET): _IDLE,
+    (_PAUSED, SplitEvent.READS): _ACTIVE,
+    (_PAUSED, SplitEvent.WAITS): _PAUSED,
+    (_PAUSED, SplitEvent.HELD): _PAUSED,
+    (_PAUSED, SplitEvent.CAUGHT_UP): _ACTIVE,
+    # A paused split has rows, so it cannot have been quiet; its log was truncated: the wait starts anew.
+    (_PAUSED, SplitEvent.QUIET): _ACTIVE,
+}
+
+
+def caught_up_since(state: SplitState, asked_at: Millis) -> Millis:
+    """Return since when an active split has had nothing left to read, which may be just now.
+
+    ``asked_at`` is when the log's end was asked for. It is not the present in a run whose ends were fixed when it
+    began: what came since is not known, and time spent reading must not count as quiet.
+    """
+    if state.status is not SplitStatus.ACTIVE or state.since is None:
+        return asked_at
+    # A clock that was set back between two processes must not make a moment in the future.
+    return min(state.since, asked_at)
+
+
+def rest_event(state: SplitState, asked_at: Millis, idle_timeout: int | None) -> SplitEvent:
+    """Return the event of a split that has nothing left to read."""
+    if idle_timeout is not None and asked_at - caught_up_since(state, asked_at) > idle_timeout:
+        return SplitEvent.QUIET
+    return SplitEvent.CAUGHT_UP
+
+
+def next_since(state: SplitState, event: SplitEvent, status: SplitStatus, asked_at: Millis) -> Millis | None:
+    """Return the moment that goes with the new status: see ``SplitState.since``."""
+    if status is SplitStatus.ACTIVE:
+        return caught_up_since(state, asked_at) if event in (SplitEvent.CAUGHT_UP, SplitEvent.QUIET) else None
+    return state.since if status is state.status and state.since is not None else asked_at
