@@ -1,0 +1,1 @@
+"""What users look at: one status model (pure) and its views."""

@@ -1,0 +1,128 @@
+"""Listener: keeps the latest status of every source of the running queries, for programs and for Prometheus."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from watermark_source.errors import UsageError
+from watermark_source.monitor.elapsed import Totals, add_elapsed
+from watermark_source.monitor.status import SourceStatus, late_rows, parse_progress
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+_LOG = logging.getLogger(__name__)
+
+
+class QuerySource(NamedTuple):
+    """One source of one query. Two sources of a query need two names (``sourceName``) to be told apart."""
+
+    query: str
+    """The query's name, or its id if it has none."""
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What is kept of one source."""
+
+    status: SourceStatus
+    elapsed: Totals = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedQuery:
+    """What is kept of one running query."""
+
+    run: str
+    """Id of the run: a query that is started again keeps its own id, and events of two runs may overlap."""
+    label: str
+    late_rows: int = 0
+    """Rows its stateful operators dropped as late since the listener follows it."""
+    sources: Mapping[str, Followed] = field(default_factory=dict)
+
+
+def fold(query: FollowedQuery, statuses: tuple[SourceStatus, ...], late: int) -> FollowedQuery:
+    """Take in what one progress says."""
+    sources = dict(query.sources)
+    for status in statuses:
+        known = sources.get(status.source_name)
+        sources[status.source_name] = (
+            Followed(status) if known is None else Followed(status, add_elapsed(known.elapsed, known.status, status))
+        )
+    return replace(query, late_rows=query.late_rows + late, sources=sources)
+
+
+class StatusListener(StreamingQueryListener):
+    """Follows all queries of a session: ``spark.streams.addListener(StatusListener())``.
+
+    With a ``prometheus_client`` registry it also serves the metrics of ``prometheus.StatusCollector`` there; expose
+    them with ``prometheus_client.start_http_server(9400, registry=registry)`` in the program that runs the queries.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self._lock = threading.Lock()
+        self._queries: dict[str, FollowedQuery] = {}
+        self._refused: set[str] = set()
+        if registry is not None:
+            # An optional dependency: only whoever has a registry needs it.
+            from watermark_source.monitor.prometheus import StatusCollector  # noqa: PLC0415
+
+            registry.register(StatusCollector(self.queries))
+
+    def queries(self) -> tuple[FollowedQuery, ...]:
+        """Return what is known of the running queries."""
+        with self._lock:
+            return tuple(self._queries.values())
+
+    def statuses(self) -> dict[QuerySource, SourceStatus]:
+        """Return the latest status of every source of the running queries."""
+        return {
+            QuerySource(query.label, name): followed.status
+            for query in self.queries()
+            for name, followed in query.sources.items()
+        }
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
+        """Begin to follow the query."""
+        with self._lock:
+            self._queries[str(event.id)] = FollowedQuery(str(event.runId), event.name or str(event.id))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
+        """Take in the progress; a report that cannot be read is logged once a run."""
+        progress = event.progress
+        query, run = str(progress.id), str(progress.runId)
+        try:
+            statuses = parse_progress(progress)
+        except UsageError as error:
+            if run not in self._refused:
+                _LOG.warning("query %s: %s", progress.name or query, error)
+            self._refused.add(run)
+            return
+        with self._lock:
+            # A listener may be added to a query that already runs.
+            known = self._queries.get(query, FollowedQuery(run, progress.name or query))
+            if known.run == run:
+                self._queries[query] = fold(known, statuses, late_rows(progress))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
+        """Change nothing: the last status still holds, and its age is a metric of its own."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
+        """Forget the query."""
+        with self._lock:
+            known = self._queries.get(str(event.id))
+            if known is not None and known.run == str(event.runId):
+                del self._queries[str(event.id)]

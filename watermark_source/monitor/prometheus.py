@@ -1,0 +1,128 @@
+"""Prometheus view: the status of the followed queries as metrics, made anew at every scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from watermark_source.clock import Clock
+from watermark_source.monitor.listener import Followed, FollowedQuery
+from watermark_source.monitor.status import Status
+
+_PREFIX = "watermark_source_"
+_SOURCE = ("query", "source", "group")
+_SPLIT = (*_SOURCE, "topic", "partition")
+_TIMED = (Status.ACTIVE, Status.IDLE, Status.PAUSED)
+
+
+class StatusCollector(Collector):
+    """Yields the metrics of all queries ``queries`` returns; what is not known has no sample.
+
+    Per split (of those in the report): ``partition_watermark_timestamp_seconds``, ``partition_lag_records``,
+    ``partition_status``, ``alignment_drift_seconds``, ``partition_{active,idle,paused}_seconds_total``. Per source:
+    ``watermark_timestamp_seconds``, ``watermark_lag_seconds``, ``alignment_max_allowed_timestamp_seconds``,
+    ``partitions``, ``lag_records``, ``records_total``, ``future_records_total``, ``status_age_seconds``. Per query:
+    ``late_records_total``.
+    """
+
+    def __init__(
+        self, queries: Callable[[], Iterable[FollowedQuery]], *, clock: Callable[[], int] | None = None
+    ) -> None:
+        self._queries = queries
+        self._now = Clock().now if clock is None else clock
+
+    def collect(self) -> Iterator[Metric]:
+        """Return all metric families, also those without samples."""
+        families = _Families()
+        now = self._now()
+        for query in self._queries():
+            families.add_query(query, now)
+        yield from families.all
+
+
+class _Families:
+    def __init__(self) -> None:
+        self.all: list[Metric] = []
+        self._split_watermark = self._gauge(
+            "partition_watermark_timestamp_seconds", "Watermark of the partition.", _SPLIT
+        )
+        self._split_lag = self._gauge("partition_lag_records", "Records still to be read in the partition.", _SPLIT)
+        self._split_status = self._gauge(
+            "partition_status", "1 for the status the partition has, 0 for the others.", (*_SPLIT, "status")
+        )
+        self._drift = self._gauge(
+            "alignment_drift_seconds", "Watermark of the partition less the minimum of its group or source.", _SPLIT
+        )
+        self._elapsed = {
+            status: self._counter(
+                f"partition_{status.name.lower()}_seconds",
+                f"Time the partition has been {status.name.lower()}.",
+                _SPLIT,
+            )
+            for status in _TIMED
+        }
+        self._watermark = self._gauge("watermark_timestamp_seconds", "Combined watermark of the source.", _SOURCE)
+        self._watermark_lag = self._gauge(
+            "watermark_lag_seconds", "How far the combined watermark is behind the clock.", _SOURCE
+        )
+        self._limit = self._gauge(
+            "alignment_max_allowed_timestamp_seconds", "Highest watermark a member of the group may reach.", _SOURCE
+        )
+        self._partitions = self._gauge("partitions", "Partitions of the source by status.", (*_SOURCE, "status"))
+        self._lag = self._gauge("lag_records", "Records still to be read in all partitions of the source.", _SOURCE)
+        self._rows = self._counter("records", "Records read since the query was started.", _SOURCE)
+        self._future = self._counter("future_records", "Records too far in the future to move the watermark.", _SOURCE)
+        self._age = self._gauge("status_age_seconds", "Age of the report the other metrics come from.", _SOURCE)
+        self._late = self._counter("late_records", "Records Spark's operators dropped as late.", ("query",))
+
+    def add_query(self, query: FollowedQuery, now: int) -> None:
+        self._late.add_metric([query.label], query.late_rows)
+        for followed in query.sources.values():
+            self._add_source(query.label, followed, now)
+
+    def _add_source(self, query: str, followed: Followed, now: int) -> None:
+        status = followed.status
+        group = status.group
+        source = [query, status.source_name, "" if group is None else group.name]
+        if status.watermark is not None:
+            self._watermark.add_metric(source, _seconds(status.watermark))
+            self._watermark_lag.add_metric(source, _seconds(now - status.watermark))
+        if group is not None and group.limit is not None:
+            self._limit.add_metric(source, _seconds(group.limit))
+        for kind in Status:
+            self._partitions.add_metric([*source, kind.name.lower()], status.counts.get(kind, 0))
+        self._lag.add_metric(source, status.lag)
+        self._rows.add_metric(source, status.rows)
+        self._future.add_metric(source, status.future_rows)
+        self._age.add_metric(source, _seconds(max(0, now - status.at)))
+        self._add_splits(source, followed)
+
+    def _add_splits(self, source: list[str], followed: Followed) -> None:
+        for view in followed.status.splits:
+            split = [*source, view.split.log, str(view.split.number)]
+            if view.watermark is not None:
+                self._split_watermark.add_metric(split, _seconds(view.watermark))
+            if view.lag is not None:
+                self._split_lag.add_metric(split, view.lag)
+            if view.drift is not None:
+                self._drift.add_metric(split, _seconds(view.drift))
+            for kind in Status:
+                self._split_status.add_metric([*split, kind.name.lower()], float(view.status is kind))
+            for kind, counter in self._elapsed.items():
+                counter.add_metric(split, _seconds(followed.elapsed.get((view.split, kind), 0)))
+
+    def _gauge(self, name: str, doc: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
+        family = GaugeMetricFamily(_PREFIX + name, doc, labels=labels)
+        self.all.append(family)
+        return family
+
+    def _counter(self, name: str, doc: str, labels: tuple[str, ...]) -> CounterMetricFamily:
+        family = CounterMetricFamily(_PREFIX + name, doc, labels=labels)
+        self.all.append(family)
+        return family
+
+
+def _seconds(millis: int) -> float:
+    return millis / 1_000

@@ -1,0 +1,354 @@
+"""PURE. Source status: what a source reports about its splits, its JSON, and how to find it in a query's progress.
+
+A source returns ``SourceStatus.to_json()`` from ``reportLatestOffset``. Spark shows it, as JSON, under
+``sources[i].latestOffset`` of every ``StreamingQueryProgress``, and ``parse_progress`` reads it back from there.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from watermark_source.errors import UsageError
+from watermark_source.planning.split import Split
+
+VERSION = 1
+REPORTED_SPLITS = 100
+"""At most so many splits are in a report; Spark keeps the last 100 reports of a query in memory."""
+
+
+class Status(Enum):
+    """Watermark status of a split. The value is its letter in offsets and reports."""
+
+    ACTIVE = "a"
+    IDLE = "i"
+    PAUSED = "p"
+    FINISHED = "f"
+    """Read up to the end this run was given."""
+    UNKNOWN = "u"
+    """Not looked at yet, or its log could not be asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitView:
+    """One row of the status table. Times are milliseconds since 1970-01-01 UTC, durations milliseconds."""
+
+    split: Split
+    position: int
+    """First position that is not part of a planned batch."""
+    end: int | None
+    """End position of the log; ``None`` while it is not known."""
+    watermark: int | None
+    status: Status
+    since: int | None
+    """When the status began, if that is known."""
+    why: str
+    """The reason for the status, as a sentence: see ``why.why``."""
+    drift: int | None = None
+    """Watermark less the minimum of the alignment group, or of the source when it is in no group."""
+    holds_back: bool = False
+    """Whether this split is the minimum that the others wait for."""
+
+    @property
+    def lag(self) -> int | None:
+        """Return how many positions are still to be read, ``None`` while the end is not known."""
+        # An end before our position is a log that was cut off or created anew; there is nothing to read in it.
+        return None if self.end is None else max(0, self.end - self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """The alignment group as the source last saw it."""
+
+    name: str
+    max_drift: int
+    """Milliseconds."""
+    limit: int | None
+    """Highest watermark a member may reach; ``None`` while no member holds the group."""
+    members: int
+    """Splits of all sources in the group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStatus:
+    """A whole source at one moment. Build it with ``of``, which keeps the numbers and the splits consistent."""
+
+    format_name: str
+    source_name: str
+    at: int
+    """When the report was made, milliseconds since 1970-01-01 UTC."""
+    watermark: int | None
+    """The combined watermark that goes out; ``None`` before the first."""
+    processing_time: bool
+    """Event time is the clock (FLIP-326)."""
+    group: GroupView | None
+    splits: tuple[SplitView, ...]
+    """In split order; at most ``REPORTED_SPLITS`` of them, the most interesting ones."""
+    counts: Mapping[Status, int]
+    """How many splits have each status, those that are not in ``splits`` included."""
+    lag: int
+    """Positions still to be read in all splits whose end is known."""
+    rows: int
+    """Rows read since the query was started."""
+    future_rows: int
+    """Those of ``rows`` whose event time was too far in the future to count (``maxFutureSkew``)."""
+
+    @classmethod
+    def of(
+        cls,
+        splits: Iterable[SplitView],
+        *,
+        format_name: str,
+        source_name: str,
+        at: int,
+        watermark: int | None,
+        processing_time: bool = False,
+        group: GroupView | None = None,
+        rows: int = 0,
+        future_rows: int = 0,
+    ) -> SourceStatus:
+        """Build the status of a source from *all* its splits."""
+        every = tuple(splits)
+        return cls(
+            format_name=format_name,
+            source_name=source_name,
+            at=at,
+            watermark=watermark,
+            processing_time=processing_time,
+            group=group,
+            splits=tuple(sorted(most_interesting(every, REPORTED_SPLITS), key=_by_split)),
+            counts=dict(Counter(view.status for view in every)),
+            lag=sum(view.lag or 0 for view in every),
+            rows=rows,
+            future_rows=future_rows,
+        )
+
+    @property
+    def splits_total(self) -> int:
+        """Return how many splits the source has; ``splits`` may hold fewer."""
+        return sum(self.counts.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report: strings, integers, ``true`` and nested objects only; what is ``None`` is left out.
+
+        Equal states give equal text. Splits are nested as in Spark's Kafka offsets: ``{"orders": {"0": {…}}}``.
+        """
+        splits: dict[str, dict[str, Any]] = defaultdict(dict)
+        for view in sorted(self.splits, key=_by_split):
+            splits[view.split.log][str(view.split.number)] = _split_to_json(view)
+        group = self.group
+        return _present(
+            v=VERSION,
+            format=self.format_name,
+            source=self.source_name,
+            at=self.at,
+            watermark=self.watermark,
+            processingTime=self.processing_time or None,
+            group=None if group is None else _group_to_json(group),
+            counts={status.value: n for status in Status if (n := self.counts.get(status, 0))},
+            lag=self.lag,
+            rows=self.rows,
+            futureRows=self.future_rows,
+            splits=dict(splits),
+        )
+
+    @classmethod
+    def from_json(cls, report: Mapping[str, Any]) -> SourceStatus:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            UsageError: it is no such report, or one of a newer version.
+        """
+        fields = _Fields(report)
+        version = fields.integer("v")
+        if version != VERSION:
+            raise UsageError(
+                f"status report of version {version}; this monitor reads version {VERSION}: "
+                "use the release of the project that the query runs with"
+            )
+        logs, counts = fields.child("splits"), fields.child("counts")
+        views = (
+            _split_from_json(Split(log, numbers.number(key)), numbers.child(key))
+            for log in logs
+            for numbers in (logs.child(log),)
+            for key in numbers
+        )
+        return cls(
+            format_name=fields.text("format"),
+            source_name=fields.text("source"),
+            at=fields.integer("at"),
+            watermark=fields.optional_integer("watermark"),
+            processing_time=fields.flag("processingTime"),
+            group=_group_from_json(fields.child("group")) if "group" in report else None,
+            splits=tuple(sorted(views, key=_by_split)),
+            counts={counts.status(letter, letter): counts.integer(letter) for letter in counts},
+            lag=fields.integer("lag"),
+            rows=fields.integer("rows"),
+            future_rows=fields.integer("futureRows"),
+        )
+
+
+def most_interesting(splits: Iterable[SplitView], n: int) -> list[SplitView]:
+    """Return the ``n`` splits to look at first, in that order: holding back, paused, idle, then by lag."""
+    return heapq.nsmallest(n, splits, key=_interest)
+
+
+def parse_progress(progress: Mapping[str, Any] | str | None) -> tuple[SourceStatus, ...]:
+    """Return the status of each source of this project in a query's progress, in the query's order.
+
+    Args:
+        progress: ``query.lastProgress``, the JSON of it or of a listener's progress event, or either one parsed.
+            ``None``, as before the first batch, has no sources.
+
+    Raises:
+        UsageError: text that is not JSON; a report of this project that is broken or of a newer version.
+    """
+    sources = _as_mapping(progress).get("sources", ())
+    reports = (_report_in(source.get("latestOffset")) for source in sources)
+    return tuple(SourceStatus.from_json(report) for report in reports if report is not None)
+
+
+def late_rows(progress: Mapping[str, Any] | str | None) -> int:
+    """Return how many rows the progress' batch dropped as late, over all stateful operators."""
+    operators = _as_mapping(progress).get("stateOperators", ())
+    return sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators)
+
+
+_SIGNATURE = {"v", "format", "source", "splits"}
+
+
+def _as_mapping(progress: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
+    if progress is None:
+        return {}
+    parsed: object = progress
+    if isinstance(progress, str):
+        try:
+            parsed = json.loads(progress)
+        except ValueError as error:
+            raise UsageError(f"a query's progress is expected as JSON; seen: {progress[:80]!r} ({error})") from None
+    if not isinstance(parsed, Mapping):
+        raise UsageError(f"a query's progress is expected as a JSON object; seen: {type(parsed).__name__}")
+    event: Mapping[str, Any] = parsed.get("progress", parsed)
+    return event
+
+
+def _report_in(latest: object) -> Mapping[str, Any] | None:
+    """Return the report, or ``None`` if this is the latest offset of somebody else's source."""
+    if isinstance(latest, str):
+        try:
+            latest = json.loads(latest)
+        except ValueError:
+            return None
+    return latest if isinstance(latest, Mapping) and latest.keys() >= _SIGNATURE else None
+
+
+def _by_split(view: SplitView) -> Split:
+    return view.split
+
+
+_STATUS_INTEREST = {Status.PAUSED: 0, Status.IDLE: 1}
+
+
+def _interest(view: SplitView) -> tuple[bool, int, int, Split]:
+    rest = len(_STATUS_INTEREST)
+    return not view.holds_back, _STATUS_INTEREST.get(view.status, rest), -(view.lag or 0), view.split
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _group_to_json(group: GroupView) -> dict[str, Any]:
+    return _present(name=group.name, maxDrift=group.max_drift, limit=group.limit, members=group.members)
+
+
+def _group_from_json(fields: _Fields) -> GroupView:
+    return GroupView(
+        fields.text("name"), fields.integer("maxDrift"), fields.optional_integer("limit"), fields.integer("members")
+    )
+
+
+def _split_to_json(view: SplitView) -> dict[str, Any]:
+    return _present(
+        position=view.position,
+        end=view.end,
+        watermark=view.watermark,
+        status=view.status.value,
+        since=view.since,
+        why=view.why,
+        drift=view.drift,
+        holdsBack=view.holds_back or None,
+    )
+
+
+def _split_from_json(split: Split, fields: _Fields) -> SplitView:
+    return SplitView(
+        split=split,
+        position=fields.integer("position"),
+        end=fields.optional_integer("end"),
+        watermark=fields.optional_integer("watermark"),
+        status=fields.status("status", fields.text("status")),
+        since=fields.optional_integer("since"),
+        why=fields.text("why"),
+        drift=fields.optional_integer("drift"),
+        holds_back=fields.flag("holdsBack"),
+    )
+
+
+class _Fields:
+    """A JSON object with typed access and the path to it for the error text."""
+
+    def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
+        self._values = values
+        self._path = path
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def _refuse(self, key: str, expected: str) -> UsageError:
+        return UsageError(
+            f"status report: {self._path}{key} = {self._values.get(key)!r}; expected {expected}. "
+            "Only what SourceStatus.to_json() returned can be read"
+        )
+
+    def _typed(self, key: str, kind: type, expected: str) -> Any:
+        value = self._values.get(key)
+        # JSON's true is an int to Python.
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise self._refuse(key, expected)
+        return value
+
+    def integer(self, key: str) -> int:
+        value: int = self._typed(key, int, "an integer")
+        return value
+
+    def optional_integer(self, key: str) -> int | None:
+        return None if self._values.get(key) is None else self.integer(key)
+
+    def text(self, key: str) -> str:
+        value: str = self._typed(key, str, "a string")
+        return value
+
+    def flag(self, key: str) -> bool:
+        return key in self._values and bool(self._typed(key, bool, "true or false"))
+
+    def child(self, key: str) -> _Fields:
+        return _Fields(self._typed(key, Mapping, "an object"), f"{self._path}{key}.")
+
+    def number(self, key: str) -> int:
+        """Return the key itself as a split's number."""
+        if not (key.isascii() and key.isdigit()):
+            raise self._refuse(key, "a split's number as key")
+        return int(key)
+
+    def status(self, key: str, letter: str) -> Status:
+        """Return the status for a letter found at, or as, the key."""
+        try:
+            return Status(letter)
+        except ValueError:
+            raise self._refuse(key, f"a status letter, one of {', '.join(s.value for s in Status)}") from None

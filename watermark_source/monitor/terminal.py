@@ -1,0 +1,213 @@
+"""Terminal view: the status table in colour, as plain text, and live while a query runs."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Protocol
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from watermark_source.clock import Clock
+from watermark_source.errors import UsageError
+from watermark_source.monitor.status import SourceStatus, Status, parse_progress
+from watermark_source.monitor.table import GAP, Layout, count_text, headline, layout, pack
+
+_LOG = logging.getLogger(__name__)
+
+_STYLES = {
+    Status.ACTIVE: "green",
+    Status.IDLE: "blue",
+    Status.PAUSED: "yellow",
+    Status.FINISHED: "cyan",
+    Status.UNKNOWN: "magenta",
+}
+_REFRESH_SECONDS = 0.25
+_STOP_SECONDS = 5.0
+_STEADY_SNAPSHOT_MS = 60_000
+_CHANGE_SNAPSHOT_MS = 10_000
+
+
+def render(
+    status: SourceStatus, *, width: int = 120, now: int | None = None, raw: bool = False, lines: int | None = None
+) -> Group:
+    """Return headline and table for a rich console.
+
+    Args:
+        status: what to show.
+        width: characters there are; the least important columns are left out if they do not fit.
+        now: the reader's clock, milliseconds since 1970-01-01 UTC, for ages; by default the time of the report.
+        raw: watermarks as milliseconds.
+        lines: at most so many lines in all, the headline included; splits to look at first are kept.
+    """
+    head, shown = _arrange(status, width=width, now=now, raw=raw, lines=lines)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+    for column in shown.columns:
+        table.add_column(
+            column.title,
+            width=column.width,
+            justify="right" if column.is_number else "left",
+            no_wrap=True,
+            header_style="bold",
+        )
+    for row in shown.rows:
+        styles = {"status": _STYLES[row.view.status]}
+        if row.view.holds_back:
+            styles |= dict.fromkeys(("partition", "holds back"), "bold red")
+        cells = zip(shown.columns, row.cells, strict=True)
+        table.add_row(*(Text("\n".join(cell), style=styles.get(column.title, "")) for column, cell in cells))
+    parts: list[RenderableType] = [Text(line, style="bold" if i == 0 else "") for i, line in enumerate(head)]
+    parts.append(table)
+    parts.extend(Text(line, style="dim") for line in _footer(shown))
+    return Group(*parts)
+
+
+def render_text(
+    status: SourceStatus, *, width: int = 120, now: int | None = None, raw: bool = False, lines: int | None = None
+) -> str:
+    """Return the same as plain lines without control characters, for logs; arguments as for ``render``."""
+    head, shown = _arrange(status, width=width, now=now, raw=raw, lines=lines)
+    text = [*head, _line(shown, [column.title for column in shown.columns])]
+    text.append("-" * (sum(column.width for column in shown.columns) + GAP * (len(shown.columns) - 1)))
+    for row in shown.rows:
+        text.extend(_line(shown, cells) for cells in itertools.zip_longest(*row.cells, fillvalue=""))
+    return "\n".join([*text, *_footer(shown)])
+
+
+def _arrange(
+    status: SourceStatus, *, width: int, now: int | None, raw: bool, lines: int | None
+) -> tuple[list[str], Layout]:
+    head = pack(headline(status, now=now, raw=raw), width)
+    # Besides the rows: column titles, their rule, the line that tells what is hidden.
+    room = None if lines is None else max(1, lines - len(head) - 3)
+    return head, layout(status, width=width, now=now, raw=raw, lines=room)
+
+
+def _line(shown: Layout, cells: Sequence[str]) -> str:
+    sized = (
+        cell.rjust(column.width) if column.is_number else cell.ljust(column.width)
+        for column, cell in zip(shown.columns, cells, strict=True)
+    )
+    return (" " * GAP).join(sized).rstrip()
+
+
+def _footer(shown: Layout) -> list[str]:
+    return [f"and {count_text(shown.hidden)} more"] if shown.hidden else []
+
+
+class Query(Protocol):
+    """What is needed of a Spark ``StreamingQuery``."""
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802 (Spark's name)
+        """The latest progress, ``None`` before the first."""
+        ...
+
+
+def snapshot_is_due(printed: Sequence[SourceStatus], latest: Sequence[SourceStatus], since_printed: int | None) -> bool:
+    """Tell whether a log should get another plain snapshot, ``since_printed`` milliseconds after the last one.
+
+    One a minute; after 10 s if a split has another status or somebody else holds back, so that an alignment group
+    that pauses and resumes with every batch does not fill the log.
+    """
+    if not latest:
+        return False
+    if since_printed is None or since_printed >= _STEADY_SNAPSHOT_MS:
+        return True
+    return since_printed >= _CHANGE_SNAPSHOT_MS and _shape(printed) != _shape(latest)
+
+
+def _shape(statuses: Sequence[SourceStatus]) -> object:
+    return [[(view.split, view.status, view.holds_back) for view in status.splits] for status in statuses]
+
+
+class LiveStatus:
+    """Follows a query while the ``with`` block runs::
+
+        with LiveStatus(query):
+            query.awaitTermination(60)
+
+    On a terminal the table is redrawn in place a few times a second; elsewhere plain snapshots are printed when a
+    status changes, at most one in 10 s, and at least once a minute. The last state is shown on leaving. Switch off
+    ``spark.ui.showConsoleProgress``: Spark's progress bar writes into the same lines.
+    """
+
+    def __init__(
+        self, query: Query, *, console: Console | None = None, raw: bool = False, clock: Callable[[], int] | None = None
+    ) -> None:
+        self._query = query
+        self._console = Console() if console is None else console
+        self._raw = raw
+        self._now = Clock().now if clock is None else clock
+        self._latest: tuple[SourceStatus, ...] = ()
+        self._printed: tuple[SourceStatus, ...] = ()
+        self._printed_at: int | None = None
+        self._warned = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="live-status", daemon=True)
+        self._live = (
+            Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
+            if self._console.is_terminal
+            else None
+        )
+
+    def __enter__(self) -> LiveStatus:
+        if self._live is not None:
+            self._live.start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(_STOP_SECONDS)
+        if self._live is not None:
+            self._live.stop()
+
+    def _follow(self) -> None:
+        while not self._stop.wait(_REFRESH_SECONDS):
+            self._refresh(last=False)
+        self._refresh(last=True)
+
+    def _refresh(self, *, last: bool) -> None:
+        self._latest = self._read() or self._latest
+        if self._live is None:
+            self._print_snapshot(last=last)
+        else:
+            self._live.update(self._picture(self._now()), refresh=True)
+
+    def _read(self) -> tuple[SourceStatus, ...]:
+        try:
+            return parse_progress(self._query.lastProgress)
+        except UsageError as error:
+            if not self._warned:
+                _LOG.warning("the status of the query cannot be shown: %s", error)
+            self._warned = True
+        except Exception as error:  # noqa: BLE001  the view must not fail when the query's JVM is gone
+            _LOG.debug("the query gives no progress: %s", error)
+        return ()
+
+    def _picture(self, now: int) -> RenderableType:
+        if not self._latest:
+            return Text("waiting for the query's first batch", style="dim")
+        width, height = self._console.size
+        each = max(1, (height - 1) // len(self._latest))
+        return Group(*(render(s, width=width, now=now, raw=self._raw, lines=each) for s in self._latest))
+
+    def _print_snapshot(self, *, last: bool) -> None:
+        now = self._now()
+        passed = None if self._printed_at is None else now - self._printed_at
+        news = self._latest != self._printed
+        if not (last and news) and not snapshot_is_due(self._printed, self._latest, passed):
+            return
+        for status in self._latest:
+            self._console.out(render_text(status, width=max(80, self._console.width), raw=self._raw), highlight=False)
+        self._printed, self._printed_at = self._latest, now

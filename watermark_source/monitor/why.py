@@ -1,0 +1,96 @@
+"""PURE. Why: the sentence that tells why a split has its status, written from facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from watermark_source.durations import format_duration
+from watermark_source.monitor.status import Status
+from watermark_source.planning.split import Split
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a paused split waits for."""
+
+    by: Split
+    """The slowest member of its alignment group."""
+    max_drift: int
+    """Milliseconds."""
+    ahead: int | None = None
+    """How far the split's watermark is ahead of that member, milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known about one split; durations in milliseconds."""
+
+    status: Status
+    lag: int | None
+    """``None``: the end of its log is not known."""
+    watermark: int | None
+    holds_back: bool = False
+    quiet: int | None = None
+    """For how long there has been nothing to read; ``None`` if there is something."""
+    idle_timeout: int | None = None
+    held: Held | None = None
+    waits_for_budget: bool = False
+    """It has rows, and the batch's row budget (``maxOffsetsPerTrigger``) went to others."""
+
+
+def why(facts: Facts) -> str:
+    """Return the reason for a split's status as one sentence, without a full stop."""
+    return _SENTENCES[facts.status](facts)
+
+
+def _active(facts: Facts) -> str:
+    if facts.lag is None:
+        return "its end is not known yet"
+    if facts.lag:
+        return _behind(facts)
+    if facts.watermark is None:
+        return f"no record seen yet; {'holds' if facts.holds_back else 'does not hold'} the watermark"
+    return _caught_up(facts)
+
+
+def _behind(facts: Facts) -> str:
+    behind = f"behind by {_records(facts.lag or 0)}"
+    return f"{behind}; slower splits go first (maxOffsetsPerTrigger)" if facts.waits_for_budget else behind
+
+
+def _caught_up(facts: Facts) -> str:
+    if not facts.quiet:
+        return "caught up"
+    quiet = f"nothing to read for {format_duration(facts.quiet)}"
+    if facts.idle_timeout is not None:
+        return f"{quiet}; idle after {format_duration(facts.idle_timeout)}"
+    return f"{quiet}; never idle without idleTimeout" if facts.holds_back else quiet
+
+
+def _idle(facts: Facts) -> str:
+    quiet = "nothing to read" if facts.quiet is None else f"nothing to read for {format_duration(facts.quiet)}"
+    # Idle outlives a timeout that was taken away: the split stays idle until its next record.
+    return quiet if facts.idle_timeout is None else f"{quiet} (idleTimeout {format_duration(facts.idle_timeout)})"
+
+
+def _paused(facts: Facts) -> str:
+    held = facts.held
+    if held is None:
+        return "waits for its alignment group"
+    if held.ahead is not None and held.ahead > held.max_drift:
+        return f"{format_duration(held.ahead)} ahead of {held.by} (alignmentMaxDrift {format_duration(held.max_drift)})"
+    return f"next record over {format_duration(held.max_drift)} ahead of {held.by} (alignmentMaxDrift)"
+
+
+_SENTENCES: dict[Status, Callable[[Facts], str]] = {
+    Status.ACTIVE: _active,
+    Status.IDLE: _idle,
+    Status.PAUSED: _paused,
+    Status.FINISHED: lambda _: "read to the end this run was given",
+    Status.UNKNOWN: lambda _: "not looked at yet",
+}
+
+
+def _records(n: int) -> str:
+    return "1 record" if n == 1 else f"{n:,} records".replace(",", " ")

@@ -1,0 +1,126 @@
+"""What a connector gives the engine: narrow protocols, one per need.
+
+The engine calls the *driver side* (everything but ``RangeReader``) only in the source's runner process, from one
+thread, and the *executor side* only inside a task. Every call either answers within the connector's own time limits or
+raises an error of ``watermark_source.errors``; none waits without limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.time_index import TimeIndex
+
+
+class SplitDiscovery(Protocol):
+    """Which splits exist now."""
+
+    def discover(self) -> Set[Split]:
+        """Return all splits the user's selection matches. Cheap to call often: the connector caches."""
+        ...
+
+
+class StartPositions(Protocol):
+    """Where a query, and where a split found later, begins."""
+
+    def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Resolve the user's starting options for a new query; the splits are all that exist."""
+        ...
+
+    def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return the earliest position of splits that appeared while the query was running."""
+        ...
+
+
+class LogBounds(Protocol):
+    """First and last position that can be read."""
+
+    def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return each split's end (first position that does not exist yet); splits that are gone are left out."""
+        ...
+
+    def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return each split's first retained position; splits that are gone are left out."""
+        ...
+
+
+class EventTimeIndex(TimeIndex, Protocol):
+    """Event-time look-ups in a log whose system keeps a time index."""
+
+    def newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
+        """Return the highest event time in each split; ``None`` if it is empty or the system cannot tell.
+
+        To know the highest event time *below an end*, ask for it before asking for the end.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBatch:
+    """Columns decoded from one split: ``columns`` in schema order without the engine's own, all of ``rows`` length."""
+
+    split: Split
+    rows: int
+    columns: tuple[pa.Array, ...]
+    event_time: pa.Array
+    """``timestamp[us, tz=UTC]`` without nulls."""
+
+
+class RangeReader(Protocol):
+    """Reads ranges in a task. Picklable; connects on first use; keeps connections for the worker's next task."""
+
+    def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+        """Yield every row of every range exactly once, each split in position order, about 10 000 rows a batch.
+
+        Raises ``DataLossError`` if rows of a range are gone and ``failOnDataLoss`` is true; with false it logs what is
+        skipped and goes on inside the range.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """The driver side of one source, open for one query."""
+
+    discovery: SplitDiscovery
+    starts: StartPositions
+    bounds: LogBounds
+    time_index: EventTimeIndex | None
+
+
+class SourceDefinition(Protocol):
+    """One source as the user configured it. Picklable; building it does not connect."""
+
+    @property
+    def name(self) -> str:
+        """Format name, for example ``aligned-kafka``."""
+        ...
+
+    @property
+    def range_reader(self) -> RangeReader:
+        """The executor side."""
+        ...
+
+    @property
+    def observing_reader(self) -> RangeReader:
+        """The executor side with no columns but event time, to look at a range again."""
+        ...
+
+    def open(self) -> Connector:
+        """Connect the driver side."""
+        ...
+
+    def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
+        """Read an offset written by the system's usual Spark source, or ``None`` if it is not one."""
+        ...
+
+
+def total_size(ranges: Iterable[SplitRange]) -> int:
+    """Return the number of positions in all ranges together."""
+    return sum(r.size for r in ranges)

@@ -1,0 +1,109 @@
+"""Marker rows: how watermarks and status changes travel with the data, in a nullable struct column ``marker``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
+
+from watermark_source.planning.state import SourceState, SplitStatus
+
+EVENT_TIME = "event_time"
+MARKER = "marker"
+
+MARKER_TYPE = StructType(
+    [
+        StructField("type", StringType()),
+        StructField("log", StringType()),
+        StructField("split", IntegerType()),
+        StructField("watermark", TimestampType()),
+        StructField("status", StringType()),
+        StructField("use_processing_time", BooleanType()),
+        StructField("reason", StringType()),
+    ]
+)
+"""``type`` is ``watermark`` or ``status``. ``log`` and ``split`` are null for the whole source."""
+
+_STATUS_NAME = {SplitStatus.ACTIVE: "active", SplitStatus.IDLE: "idle", SplitStatus.PAUSED: "paused"}
+_REASON = {
+    SplitStatus.ACTIVE: "has rows to read",
+    SplitStatus.IDLE: "nothing to read for longer than idleTimeout",
+    SplitStatus.PAUSED: "ahead of its alignment group by more than alignmentMaxDrift",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """One marker row; ``watermark`` in milliseconds."""
+
+    type: str
+    log: str | None
+    split: int | None
+    watermark: int | None
+    status: str | None
+    use_processing_time: bool
+    reason: str | None
+
+
+def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ...]:
+    """Return the markers of the batch that leads from one state to the next: a pure function of the two offsets.
+
+    Every batch carries the combined watermark, if there is one: a restarted Spark knows only the global watermark and
+    needs each source's own again. ACTIVE precedes the watermark and IDLE follows it, so that none is sent while idle.
+    """
+    first: list[Marker] = []
+    last: list[Marker] = []
+    for split, state in sorted(after.splits.items()):
+        known = before.splits.get(split)
+        if state.status is not (SplitStatus.ACTIVE if known is None else known.status):
+            row = Marker(
+                "status", split.log, split.number, state.watermark, _STATUS_NAME[state.status],
+                after.use_processing_time, _REASON[state.status],
+            )  # fmt: skip
+            (last if state.status is SplitStatus.IDLE else first).append(row)
+    if after.watermark is not None:
+        first.append(Marker("watermark", None, None, after.watermark, None, after.use_processing_time, None))
+    return (*first, *last)
+
+
+@lru_cache(maxsize=8)
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema Spark compares the first batch with."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def marker_batch(markers: tuple[Marker, ...], schema: StructType) -> pa.RecordBatch:
+    """Return the marker rows as one batch; every column but ``marker`` is null."""
+    arrow = arrow_schema(schema)
+    rows: list[dict[str, Any]] = [
+        {
+            "type": m.type,
+            "log": m.log,
+            "split": m.split,
+            "watermark": None if m.watermark is None else m.watermark * 1_000,
+            "status": m.status,
+            "use_processing_time": m.use_processing_time,
+            "reason": m.reason,
+        }
+        for m in markers
+    ]
+    marker_type = arrow.field(MARKER).type
+    plain = pa.struct([(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in marker_type])
+    column = pa.array(rows, plain).cast(marker_type)
+    columns = [column if field.name == MARKER else pa.nulls(len(rows), field.type) for field in arrow]
+    return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+@lru_cache(maxsize=4)
+def _null_markers(marker_type: pa.DataType, capacity: int) -> pa.Array:
+    return pa.nulls(capacity, marker_type)
+
+
+def no_markers(rows: int, schema: StructType) -> pa.Array:
+    """Return the ``marker`` column of data rows: nulls, cut from one array that is kept."""
+    capacity = 1 << max(14, (rows - 1).bit_length())
+    return _null_markers(arrow_schema(schema).field(MARKER).type, capacity)[:rows]

@@ -1,0 +1,165 @@
+"""The options every source of this project has: event time, watermarks, idleness, alignment, markers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from watermark_source import durations
+from watermark_source.errors import OptionError
+from watermark_source.options import Option, boolean, duration, non_empty, positive_integer, word
+
+BOUNDED = "bounded"
+MONOTONOUS = "monotonous"
+NONE = "none"
+
+ENGINE_OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="watermarkStrategy",
+        parse=word((BOUNDED, MONOTONOUS, NONE)),
+        default=BOUNDED,
+        accepted="must be bounded, monotonous or none",
+        example="bounded",
+        doc="How a split's watermark follows its event times. `bounded`: the highest event time seen less "
+        "`maxOutOfOrderness` and one millisecond. `monotonous`: the same with no disorder allowed. "
+        "`none`: no event-time watermark; time is the clock (processing-time watermark).",
+    ),
+    Option(
+        name="maxOutOfOrderness",
+        parse=duration(minimum=0),
+        default=0,
+        default_text="0 seconds",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="5 seconds",
+        doc="How far an event may be behind the highest event time of its own split and still be on time.",
+    ),
+    Option(
+        name="idleTimeout",
+        parse=duration(minimum=1),
+        default_text="off",
+        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        example="30 seconds",
+        doc="A split that has nothing left to read for longer than this is idle: it no longer holds the watermark "
+        "back. A split that is paused, behind, or cannot be reached is never idle.",
+    ),
+    Option(
+        name="alignmentGroup",
+        parse=non_empty,
+        default_text="off",
+        accepted="must be a name that is not empty",
+        example="checkout",
+        doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`.",
+    ),
+    Option(
+        name="alignmentMaxDrift",
+        parse=duration(minimum=0),
+        default_text="off",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="2 minutes",
+        doc="How far a split's watermark may be ahead of the slowest active split of its group. A split that is "
+        "further ahead is paused. Needs `alignmentGroup`.",
+    ),
+    Option(
+        name="maxFutureSkew",
+        parse=duration(minimum=0),
+        default_text="off",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="10 minutes",
+        doc="An event further in the future than this, by the driver's clock when its batch is planned, does not move "
+        "the watermark: one broken clock cannot make every other row late. Such rows are delivered and counted.",
+    ),
+    Option(
+        name="watermarkInterval",
+        parse=duration(minimum=1),
+        default=1_000,
+        default_text="1 second",
+        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        example="1 second",
+        doc="With processing-time watermarks: at most one batch without data in this time.",
+    ),
+    Option(
+        name="includeMarkers",
+        parse=boolean,
+        default=True,
+        default_text="true",
+        accepted="must be true or false",
+        example="true",
+        doc="Whether marker rows, which carry the watermark, are part of the stream. `follow_watermark` needs them.",
+    ),
+    Option(
+        name="sourceName",
+        parse=non_empty,
+        default_text="the format's name",
+        accepted="must be a name that is not empty",
+        example="orders",
+        doc="A name for this source in its offsets, status and metrics. A checkpoint belongs to one name.",
+    ),
+    Option(
+        name="minPartitions",
+        parse=positive_integer,
+        default_text="chosen by size",
+        accepted="must be a whole number of at least 1",
+        example="8",
+        doc="At least so many tasks read a batch, if it has that many rows. By default small ranges share a task and "
+        "big ones are cut, by their size.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """The engine's options after parsing; durations in milliseconds."""
+
+    source_name: str
+    out_of_orderness: int
+    """Of the bounded strategy; meaningless when ``processing_time`` is set."""
+    processing_time: bool
+    idle_timeout: int | None
+    alignment_group: str | None
+    alignment_max_drift: int | None
+    max_future_skew: int | None
+    watermark_interval: int
+    include_markers: bool
+    min_partitions: int | None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], *, format_name: str, given: Mapping[str, str]) -> EngineOptions:
+        """Build from parsed values and check what concerns several options at once."""
+        named = {name.lower() for name in given}
+        group, drift = values["alignmentGroup"], values["alignmentMaxDrift"]
+        if (group is None) != (drift is None):
+            here, missing = ("alignmentGroup", "alignmentMaxDrift") if drift is None else (
+                "alignmentMaxDrift", "alignmentGroup")  # fmt: skip
+            example = "2 minutes" if drift is None else "checkout"
+            raise OptionError(missing, None, f"is needed because {here} is set", example=example)
+        strategy = values["watermarkStrategy"]
+        if strategy != BOUNDED and "maxoutoforderness" in named:
+            raise OptionError(
+                "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
+                f"belongs to watermarkStrategy bounded, and the strategy is {strategy}", example="leave it out",
+            )  # fmt: skip
+        if strategy == NONE and group is not None:
+            raise OptionError("alignmentGroup", group, "needs event-time watermarks, and watermarkStrategy is none")
+        if strategy == NONE and values["idleTimeout"] is not None:
+            raise OptionError(
+                "idleTimeout", given_text(given, "idleTimeout"),
+                "has no meaning with watermarkStrategy none: a clock is never idle", example="leave it out",
+            )  # fmt: skip
+        return cls(
+            source_name=values["sourceName"] or format_name,
+            out_of_orderness=values["maxOutOfOrderness"] if strategy == BOUNDED else 0,
+            processing_time=strategy == NONE,
+            idle_timeout=values["idleTimeout"],
+            alignment_group=group,
+            alignment_max_drift=drift,
+            max_future_skew=values["maxFutureSkew"],
+            watermark_interval=values["watermarkInterval"],
+            include_markers=values["includeMarkers"],
+            min_partitions=values["minPartitions"],
+        )
+
+
+def given_text(given: Mapping[str, str], name: str) -> str | None:
+    """Return the user's text for an option, whatever case its name was written in."""
+    return next((str(v) for k, v in given.items() if k.lower() == name.lower()), None)

@@ -1,0 +1,65 @@
+"""Packs: how the ranges of a batch are laid into Spark's input partitions.
+
+A split is the unit of decisions, a pack the unit of work. A Spark task costs about 25 ms however little it reads, so
+small ranges share one; a big range is a pack of its own, or several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import SplitRange
+from watermark_source.spark.markers import Marker
+from watermark_source.spark.reports import ReportAddress
+
+SMALL = 100_000
+"""Ranges are put together up to so many positions."""
+BIG = 2_000_000
+"""A range of more positions than this is cut, so that one long log still uses every core."""
+SHARE = 4
+"""A range of more than this part of a batch is cut too, unless it is small."""
+
+
+@dataclass
+class Pack(InputPartition):
+    """One task's work. Everything in it follows from the batch's two offsets, but for where to report."""
+
+    ranges: tuple[SplitRange, ...]
+    markers: tuple[Marker, ...]
+    future_cap: Millis | None
+    clock: Millis | None
+    """Event time of every row, with processing-time watermarks."""
+    report_to: ReportAddress | None
+
+
+def pack(ranges: Sequence[SplitRange], *, at_least: int | None = None) -> list[tuple[SplitRange, ...]]:
+    """Lay ranges into packs, keeping their order; ``at_least`` asks for so many packs if there are enough positions."""
+    total = sum(r.size for r in ranges)
+    big, small = max(SMALL, min(BIG, -(-total // SHARE))), SMALL
+    if at_least is not None:
+        # Rounded down: packs no bigger than this are never fewer than asked for.
+        fair = max(1, total // at_least)
+        big, small = min(big, fair), min(small, fair)
+    packs: list[tuple[SplitRange, ...]] = []
+    open_pack: list[SplitRange] = []
+    filled = 0
+    for piece in (piece for r in ranges for piece in _cut(r, big)):
+        if open_pack and filled + piece.size > small:
+            packs.append(tuple(open_pack))
+            open_pack, filled = [], 0
+        open_pack.append(piece)
+        filled += piece.size
+    if open_pack:
+        packs.append(tuple(open_pack))
+    return packs
+
+
+def _cut(whole: SplitRange, big: int) -> list[SplitRange]:
+    pieces = -(-whole.size // big)
+    edges = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
+    return [SplitRange(whole.split, a, b) for a, b in pairwise(edges)]

@@ -1,0 +1,90 @@
+"""What a task does with its pack: read, add the engine's columns, watch event time, report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.report import RangeReport
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.connector import RangeReader, ReadBatch
+from watermark_source.spark.markers import MARKER, arrow_schema, marker_batch, no_markers
+from watermark_source.spark.packs import Pack
+from watermark_source.spark.reports import send_reports
+
+
+class Observer:
+    """Watches the event times of ranges, column by column. A split may be in one range only."""
+
+    def __init__(self, ranges: Sequence[SplitRange], future_cap: Millis | None) -> None:
+        self._ranges = ranges
+        # Event times are microseconds in the columns; a whole millisecond at the cap still counts.
+        self._cap = None if future_cap is None else future_cap * 1_000 + 999
+        self._highest: dict[Split, int] = {}
+        self._rows: dict[Split, int] = {}
+        self._future: dict[Split, int] = {}
+
+    def observe(self, batch: ReadBatch) -> None:
+        """Take a batch's event times in."""
+        times = batch.event_time
+        micros = np.frombuffer(times.buffers()[1], dtype=np.int64, count=len(times), offset=8 * times.offset)
+        split = batch.split
+        self._rows[split] = self._rows.get(split, 0) + len(micros)
+        if not len(micros):
+            return
+        highest = int(micros.max())
+        if self._cap is not None and highest > self._cap:
+            counted = micros[micros <= self._cap]
+            self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
+            if not len(counted):
+                return
+            highest = int(counted.max())
+        self._highest[split] = max(highest, self._highest.get(split, highest))
+
+    def reports(self) -> list[RangeReport]:
+        """Return what was seen, a report a range."""
+        return [
+            RangeReport(
+                range=r,
+                max_event_time=None if (m := self._highest.get(r.split)) is None else Millis(m // 1_000),
+                rows=self._rows.get(r.split, 0),
+                future_rows=self._future.get(r.split, 0),
+            )
+            for r in self._ranges
+        ]
+
+
+def observe(batches: Iterable[ReadBatch], ranges: Sequence[SplitRange], future_cap: Millis | None) -> list[RangeReport]:
+    """Read batches only for what their event times say."""
+    observer = Observer(ranges, future_cap)
+    for batch in batches:
+        observer.observe(batch)
+    return observer.reports()
+
+
+def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield the pack's markers and rows; when the last row has been taken, report what was seen."""
+    arrow = arrow_schema(schema)
+    with_markers = MARKER in arrow.names
+    if pack.markers and with_markers:
+        yield marker_batch(pack.markers, schema)
+    if not pack.ranges:
+        return
+    observer = Observer(pack.ranges, pack.future_cap)
+    for batch in reader.read(pack.ranges):
+        observer.observe(batch)
+        event_time = (
+            batch.event_time if pack.clock is None else _constant(pack.clock, batch.rows, batch.event_time.type)
+        )
+        engine_columns = (event_time, no_markers(batch.rows, schema)) if with_markers else (event_time,)
+        yield pa.RecordBatch.from_arrays([*batch.columns, *engine_columns], schema=arrow)
+    if pack.report_to is not None:
+        send_reports(pack.report_to, observer.reports())
+
+
+def _constant(moment: Millis, rows: int, kind: pa.DataType) -> pa.Array:
+    return pa.array(np.full(rows, moment * 1_000, dtype=np.int64)).view(kind)

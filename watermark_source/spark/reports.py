@@ -1,0 +1,213 @@
+"""Progress reports on the wire: tasks tell the runner what they saw, over authenticated TCP.
+
+A connection carries one message. The server sends a random challenge; the client answers with an HMAC-SHA256 of
+challenge and body under a key that only the runner and its tasks have, then the body, JSON; the server says ``OK``.
+Sizes and times are bounded on both sides. A report that does not arrive costs nothing but time: the runner looks at the
+range again by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import logging
+import os
+import secrets
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.report import Coverage, RangeReport, cover
+from watermark_source.planning.split import Split, SplitRange
+
+_log = logging.getLogger(__name__)
+
+_CHALLENGE = 32
+_LENGTH = struct.Struct(">I")
+_DIGEST = hashlib.sha256().digest_size
+_MAX_BODY = 4 * 1024 * 1024
+"""Reports of ten thousand splits with the longest names; a peer without the key can make us hold this much."""
+_TIMEOUT = 5.0
+"""Seconds for a whole message."""
+_MAX_CONNECTIONS = 64
+_OK = b"OK"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAddress:
+    """Where and how a task reports."""
+
+    hosts: tuple[str, ...]
+    port: int
+    key: bytes = field(repr=False)
+
+
+class ReportBook:
+    """The reports received and not yet used, by split."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reports: dict[Split, dict[SplitRange, RangeReport]] = {}
+
+    def add(self, reports: Iterable[RangeReport]) -> None:
+        """Keep reports; one for a range that is already known replaces it."""
+        with self._lock:
+            for report in reports:
+                self._reports.setdefault(report.range.split, {})[report.range] = report
+
+    def cover(self, wanted: SplitRange) -> Coverage:
+        """Return what the reports tell about a range."""
+        with self._lock:
+            return cover(wanted, list(self._reports.get(wanted.split, {}).values()))
+
+    def forget(self, split: Split) -> None:
+        """Drop a split's reports: they are part of its watermark now."""
+        with self._lock:
+            self._reports.pop(split, None)
+
+
+class ReportServer:
+    """Receives reports into a book, on a free port, until closed."""
+
+    def __init__(self, book: ReportBook) -> None:
+        self._book = book
+        self._key = secrets.token_bytes(32)
+        self._slots = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+        host = os.environ.get("SPARK_LOCAL_IP", "")
+        self._socket = socket.create_server((host, 0), backlog=_MAX_CONNECTIONS)
+        self.address = ReportAddress(_reachable_at(host), self._socket.getsockname()[1], self._key)
+        threading.Thread(target=self._accept, name="progress-reports", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        # shutdown wakes the thread blocked in accept; close alone does not.
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, peer = self._socket.accept()
+            except OSError:
+                return
+            if not self._slots.acquire(blocking=False):
+                _log.warning("progress report from %s turned away: %d connections are open", peer, _MAX_CONNECTIONS)
+                connection.close()
+                continue
+            threading.Thread(target=self._serve, args=(connection, peer), daemon=True).start()
+
+    def _serve(self, connection: socket.socket, peer: object) -> None:
+        try:
+            with connection:
+                deadline = time.monotonic() + _TIMEOUT
+                connection.settimeout(_TIMEOUT)
+                challenge = secrets.token_bytes(_CHALLENGE)
+                connection.sendall(challenge)
+                digest = _receive(connection, _DIGEST, deadline)
+                (length,) = _LENGTH.unpack(_receive(connection, _LENGTH.size, deadline))
+                if length > _MAX_BODY:
+                    raise ValueError(f"a report of {length} bytes")
+                body = _receive(connection, length, deadline)
+                if not hmac.compare_digest(digest, _sign(self._key, challenge, body)):
+                    raise PermissionError("wrong key")
+                self._book.add(_decode(body))
+                connection.sendall(_OK)
+        except (OSError, ValueError, EOFError) as error:
+            _log.warning("progress report from %s refused: %s", peer, error)
+        finally:
+            self._slots.release()
+
+
+def send_reports(address: ReportAddress, reports: Sequence[RangeReport]) -> bool:
+    """Send reports and wait for the acknowledgement; return whether it came. Never raises for the network's sake."""
+    body = _encode(reports)
+    if any(_deliver(host, address, body) for host in address.hosts):
+        return True
+    _log.warning("no progress report could be delivered; the source will look at %d ranges again", len(reports))
+    return False
+
+
+def _deliver(host: str, address: ReportAddress, body: bytes) -> bool:
+    try:
+        with socket.create_connection((host, address.port), timeout=_TIMEOUT) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            deadline = time.monotonic() + _TIMEOUT
+            challenge = _receive(connection, _CHALLENGE, deadline)
+            connection.sendall(_sign(address.key, challenge, body) + _LENGTH.pack(len(body)) + body)
+            return _receive(connection, len(_OK), deadline) == _OK
+    except (OSError, EOFError) as error:
+        _log.info("progress report to %s:%d not delivered: %s", host, address.port, error)
+        return False
+
+
+def _sign(key: bytes, challenge: bytes, body: bytes) -> bytes:
+    return hmac.new(key, challenge + body, hashlib.sha256).digest()
+
+
+def _receive(connection: socket.socket, size: int, deadline: float) -> bytes:
+    parts: list[bytes] = []
+    while size:
+        # The deadline is for the whole message: a peer that sends a byte now and then does not keep its place.
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        part = connection.recv(min(size, 65_536))
+        if not part:
+            raise EOFError("the connection was closed")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _encode(reports: Sequence[RangeReport]) -> bytes:
+    return json.dumps(
+        [
+            [
+                r.range.split.log,
+                r.range.split.number,
+                r.range.start,
+                r.range.end,
+                r.max_event_time,
+                r.rows,
+                r.future_rows,
+            ]
+            for r in reports
+        ]
+    ).encode()
+
+
+def _decode(body: bytes) -> list[RangeReport]:
+    try:
+        return [
+            RangeReport(
+                range=SplitRange(Split(str(log), int(number)), int(start), int(end)),
+                max_event_time=None if highest is None else Millis(int(highest)),
+                rows=int(rows),
+                future_rows=int(future),
+            )
+            for log, number, start, end, highest, rows, future in json.loads(body)
+        ]
+    except (TypeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"not a report: {error}") from None
+
+
+def _reachable_at(host: str) -> tuple[str, ...]:
+    if host:
+        return (host,)
+    return tuple(dict.fromkeys(("127.0.0.1", *_outward_address(), socket.gethostname())))
+
+
+def _outward_address() -> tuple[str, ...]:
+    """Return this machine's address on the way out: its name may well stand for 127.0.1.1 in its own hosts file."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Sends nothing: a datagram socket only looks up its route. The address is reserved (RFC 5737).
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return ()
+        return (str(probe.getsockname()[0]),)

@@ -1,0 +1,257 @@
+"""The runner: the source's driver side, alive in the one process Spark keeps for it while a query runs.
+
+It asks the connector, lets the planner decide, and keeps between two calls what the last offset does not hold.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from watermark_source.clock import Clock
+from watermark_source.errors import DataLossError, OffsetError, UnknownSplitError
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.planner import plan, ranges_of
+from watermark_source.planning.report import Coverage
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.spark.connector import SourceDefinition
+from watermark_source.spark.markers import markers_between
+from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.packs import Pack, pack
+from watermark_source.spark.reading import observe
+from watermark_source.spark.reports import ReportBook, ReportServer
+from watermark_source.spark.status import Seen, source_status
+
+_log = logging.getLogger(__name__)
+
+_POLL_INTERVAL = 0.015
+"""Seconds for which "there is nothing new" is believed. Spark asks about 85 times a second while it is idle."""
+_RESTING_AFTER = 1.0
+"""Seconds without a batch after which it is believed for longer."""
+_RESTING_POLL_INTERVAL = 0.04
+
+
+@dataclass(frozen=True, slots=True)
+class _Frozen:
+    """The ends of a ``Trigger.AvailableNow`` run."""
+
+    ends: Mapping[Split, int]
+    newest: Mapping[Split, Millis | None]
+    at: Millis
+    """When they were asked for: what happens while the run reads is not part of it."""
+
+
+_STATUS_INTERVAL = 1.0
+"""Seconds a status is kept while there is no batch."""
+
+
+class SourceRunner:
+    """Offsets, packs and status of one source in one query. Calls come one at a time."""
+
+    def __init__(self, definition: SourceDefinition, options: EngineOptions, *, fail_on_data_loss: bool) -> None:
+        self._definition = definition
+        self._options = options
+        self._codec = OffsetCodec(source=definition.name, name=options.source_name)
+        self._policy = PlanPolicy(
+            out_of_orderness=options.out_of_orderness,
+            use_processing_time=options.processing_time,
+            idle_timeout=options.idle_timeout,
+            max_drift=options.alignment_max_drift,
+            max_future_skew=options.max_future_skew,
+            watermark_interval=options.watermark_interval,
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        self._clock = Clock()
+        self._connector = definition.open()
+        self._book = ReportBook()
+        self._server = ReportServer(self._book)
+        self._initial: dict[str, Any] | None = None
+        self._offset: dict[str, Any] | None = None
+        self._state = SourceState()
+        self._frozen: _Frozen | None = None
+        self._announced = False
+        self._quiet_until = 0.0
+        self._last_batch = time.monotonic()
+        self._rows = 0
+        self._future_rows = 0
+        self._seen: Seen | None = None
+        self._status: dict[str, Any] | None = None
+        self._status_until = 0.0
+
+    def close(self) -> None:
+        """Stop listening for reports. Connections end with the process."""
+        self._server.close()
+
+    def initial_offset(self) -> dict[str, Any]:
+        """Return where a new query starts. Spark asks more than once; the answer stays the same in this process."""
+        if self._initial is None:
+            splits = self._connector.discovery.discover()
+            starts = self._connector.starts.initial_positions(splits)
+            if self._frozen is not None:
+                # Rows and splits may have come since the ends were fixed; the run reads none of them.
+                ends = {s: max(start, self._frozen.ends.get(s, start)) for s, start in starts.items()}
+                self._frozen = replace(self._frozen, ends=ends)
+            self._initial = self._codec.encode(
+                SourceState(splits={s: SplitState(position=p, observed=p) for s, p in starts.items()})
+            )
+        return self._initial
+
+    def freeze(self) -> None:
+        """Fix the ends of this run (``Trigger.AvailableNow``)."""
+        splits = self._connector.discovery.discover()
+        at, newest = self._clock.now(), self._newest(splits)
+        self._frozen = _Frozen(self._connector.bounds.end_positions(splits), newest, at)
+
+    def latest_offset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:
+        """Return the end of the next batch, or ``start`` if there is none."""
+        if start == self._offset and time.monotonic() < self._quiet_until:
+            return start
+        state = self._state_at(start)
+        observation = self._observe(state, limit)
+        planned = plan(state, observation, self._policy, self._connector.time_index, announce=not self._announced)
+        for loss in planned.losses:
+            _log.warning("failOnDataLoss is false, going on: %s", loss.text)
+        for split in observation.observed:
+            self._book.forget(split)
+        self._announced = True
+        self._state = planned.state
+        self._seen = Seen(planned, observation, self._rows, self._future_rows)
+        if planned.is_batch:
+            self._status = None
+        if not planned.is_batch:
+            self._offset = dict(start)
+            now = time.monotonic()
+            resting = now - self._last_batch > _RESTING_AFTER
+            self._quiet_until = now + (_RESTING_POLL_INTERVAL if resting else _POLL_INTERVAL)
+            return start
+        self._last_batch = time.monotonic()
+        self._offset = self._codec.encode(planned.state)
+        return self._offset
+
+    def packs(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Pack]:
+        """Return the work of the batch between two offsets; at least a pack for its markers."""
+        after = self._end_state(start, end)
+        before = self._decode(start)
+        laid = pack(ranges_of(after), at_least=self._options.min_partitions)
+        markers = markers_between(before, after) if self._options.include_markers else ()
+        if not laid and markers:
+            laid = [()]
+        clock = None
+        if after.use_processing_time and after.watermark is not None:
+            clock = Millis(after.watermark + 1)
+        return [
+            Pack(
+                ranges=ranges,
+                markers=markers if number == 0 else (),
+                future_cap=after.future_cap,
+                clock=clock,
+                report_to=self._server.address,
+            )
+            for number, ranges in enumerate(laid)
+        ]
+
+    def status(self) -> dict[str, Any] | None:
+        """Return the status as JSON, ``None`` before the first plan; while nothing happens the same for a second."""
+        if self._seen is not None and (self._status is None or time.monotonic() >= self._status_until):
+            self._status = source_status(self._seen, self._options, self._definition.name, self._clock.now()).to_json()
+            self._status_until = time.monotonic() + _STATUS_INTERVAL
+        return self._status
+
+    def _state_at(self, start: Mapping[str, Any]) -> SourceState:
+        """Return the state that goes with an offset; what this process knows beyond it included."""
+        return self._state if start == self._offset else self._decode(start)
+
+    def _decode(self, offset: Mapping[str, Any]) -> SourceState:
+        foreign = self._definition.foreign_positions(offset)
+        if foreign is not None:
+            return SourceState(splits={s: SplitState(position=p, observed=p) for s, p in foreign.items()})
+        return self._codec.decode(offset)
+
+    def _end_state(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> SourceState:
+        """Return the state at a batch's end. Our own offsets hold the ranges; foreign ones only their ends."""
+        after = self._decode(end)
+        if self._definition.foreign_positions(end) is None:
+            return after
+        before = self._definition.foreign_positions(start)
+        if before is None:
+            raise OffsetError("the checkpoint goes from this source's offsets back to another source's")
+        added = self._connector.starts.added_positions(after.splits.keys() - before.keys())
+        first = {**before, **added}
+        return replace(after, splits={s: replace(t, observed=first[s]) for s, t in after.splits.items()})
+
+    def _observe(self, state: SourceState, limit: ReadLimit) -> Observation:
+        frozen = self._frozen
+        if frozen is not None:
+            splits: Set[Split] = frozen.ends.keys()
+            ends, newest = frozen.ends, frozen.newest
+        else:
+            splits = self._connector.discovery.discover()
+            ends, newest = self._ends(state, splits | state.splits.keys(), limit)
+        added = splits - state.splits.keys()
+        return Observation(
+            now=self._clock.now(),
+            asked_at=None if frozen is None else frozen.at,
+            ends=ends,
+            added=self._connector.starts.added_positions(added) if added else {},
+            observed=self._last_ranges(state, ends),
+            newest=newest,
+            max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            ends_are_final=frozen is not None,
+            one_batch=isinstance(limit, ReadAllAvailable),
+        )
+
+    def _ends(
+        self, state: SourceState, splits: Set[Split], limit: ReadLimit
+    ) -> tuple[Mapping[Split, int], Mapping[Split, Millis | None]]:
+        ends = self._connector.bounds.end_positions(splits)
+        wanted = self._policy.max_drift is not None or self._exceeds(state, ends, limit)
+        behind = {s for s, end in ends.items() if s not in state.splits or end > state.splits[s].position}
+        if not wanted or not behind or self._connector.time_index is None:
+            return ends, {}
+        newest = self._newest(behind)
+        # Asked again: a log whose newest row came just now should be read up to it, not up to a moment before.
+        return self._connector.bounds.end_positions(splits), newest
+
+    @staticmethod
+    def _exceeds(state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> bool:
+        if not isinstance(limit, ReadMaxRows):
+            return False
+        backlog = sum(end - state.splits[s].position if s in state.splits else end for s, end in ends.items())
+        return bool(backlog > limit.max_rows)
+
+    def _newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
+        index = self._connector.time_index
+        return {} if index is None else index.newest(splits)
+
+    def _last_ranges(self, state: SourceState, ends: Mapping[Split, int]) -> dict[Split, Millis | None]:
+        """Return the highest event time of each split's last range, looking again at what no task reported."""
+        seen: dict[Split, Millis | None] = {}
+        for wanted in ranges_of(state):
+            coverage = self._book.cover(wanted)
+            if coverage.missing and not self._policy.use_processing_time:
+                coverage = self._look_again(wanted, coverage, state.future_cap, gone=wanted.split not in ends)
+            seen[wanted.split] = coverage.max_event_time
+            self._rows += coverage.rows
+            self._future_rows += coverage.future_rows
+        return seen
+
+    def _look_again(self, wanted: SplitRange, coverage: Coverage, future_cap: Millis | None, *, gone: bool) -> Coverage:
+        if gone:
+            return coverage
+        _log.info("no report about %s; looking at %d positions again", wanted, sum(r.size for r in coverage.missing))
+        reader = self._definition.observing_reader
+        try:
+            for part in coverage.missing:
+                self._book.add(observe(reader.read([part]), [part], future_cap))
+        except (DataLossError, UnknownSplitError) as error:
+            # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
+            _log.warning("%s cannot be looked at again, its watermark stays: %s", wanted, error)
+        return self._book.cover(wanted)

@@ -1,0 +1,103 @@
+"""The stream reader Spark calls, and the schema every stream of this project has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructField, StructType, TimestampType
+
+from watermark_source.errors import InternalError, SchemaError
+from watermark_source.spark.connector import SourceDefinition
+from watermark_source.spark.markers import EVENT_TIME, MARKER, MARKER_TYPE
+from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.packs import Pack
+from watermark_source.spark.reading import read_pack
+from watermark_source.spark.runner import SourceRunner
+
+_UNLIMITED = 2**63 - 1
+"""Rows of the default read limit. ``Trigger.Once`` overrides it with ``ReadAllAvailable``: so the two differ."""
+
+
+def stream_schema(system_columns: StructType, options: EngineOptions) -> StructType:
+    """Return the stream's schema: the system's own columns, ``event_time``, and ``marker`` unless it is left out."""
+    schema = StructType([*system_columns.fields, StructField(EVENT_TIME, TimestampType())])
+    return schema.add(StructField(MARKER, MARKER_TYPE)) if options.include_markers else schema
+
+
+def refuse_user_schema(given: StructType, own: StructType, format_name: str) -> None:
+    """Raise ``SchemaError`` if the stream was given another schema than the source's own."""
+    if given != own:
+        raise SchemaError(
+            f'format("{format_name}") has a fixed schema and takes none from the user: seen {given.simpleString()}, '
+            f"the source's is {own.simpleString()}. Leave .schema(...) out and select or cast columns after load()."
+        )
+
+
+class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream of one source. Picklable: what connects is made on first use, in the process that uses it."""
+
+    def __init__(
+        self,
+        definition: SourceDefinition,
+        options: EngineOptions,
+        schema: StructType,
+        *,
+        max_rows: int | None,
+        fail_on_data_loss: bool,
+    ) -> None:
+        self._definition = definition
+        self._options = options
+        self._schema = schema
+        self._max_rows = max_rows
+        self._fail_on_data_loss = fail_on_data_loss
+        self._runner: SourceRunner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_runner": None}
+
+    @property
+    def _open_runner(self) -> SourceRunner:
+        if self._runner is None:
+            self._runner = SourceRunner(self._definition, self._options, fail_on_data_loss=self._fail_on_data_loss)
+        return self._runner
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a new query starts."""
+        return self._open_runner.initial_offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the user's row limit, or one that is never reached."""
+        return ReadMaxRows(_UNLIMITED if self._max_rows is None else self._max_rows)
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:  # type: ignore[override]
+        """Return the end of the next batch, or ``start`` if there is none."""
+        if not isinstance(limit, ReadMaxRows | ReadAllAvailable):
+            raise InternalError(f"Spark asked with a read limit this source did not offer: {limit!r}")
+        return self._open_runner.latest_offset(start, limit)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the status of the source and its splits, for ``StreamingQueryProgress``."""
+        return None if self._runner is None else self._runner.status()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the ends of this run."""
+        self._open_runner.freeze()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the packs of the batch between two offsets."""
+        return self._open_runner.packs(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one pack, in a task."""
+        if not isinstance(partition, Pack):
+            raise InternalError(f"not a pack of ours: {type(partition).__name__}")
+        return read_pack(self._definition.range_reader, partition, self._schema)
+
+    def stop(self) -> None:
+        """Stop what runs beside the calls."""
+        if self._runner is not None:
+            self._runner.close()
