@@ -1,0 +1,50 @@
+"""Kafka topics as a Spark stream with its own watermark: ``spark.readStream.format("aligned-kafka")``.
+
+Spark imports this module whenever any format is looked up, so it imports nothing of its own until it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+__all__ = ["DefaultSource"]
+
+
+class DefaultSource(DataSource):
+    """The format ``aligned-kafka``. Its options are listed in docs/options.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "aligned-kafka"
+
+    def schema(self) -> StructType:
+        """Check the options and return the stream's schema."""
+        schema: StructType = _stream().schema_of(self.options)
+        return schema
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the stream's reader; refuses a schema given by the user."""
+        reader: DataSourceStreamReader = _stream().stream_reader(self.options, schema)
+        return reader
+
+
+def _stream() -> ModuleType:
+    try:
+        from pyspark_aligned_kafka import stream  # noqa: PLC0415 - see the module's docstring
+    except ModuleNotFoundError as error:
+        from watermark_source.errors import UsageError  # noqa: PLC0415
+
+        raise UsageError(
+            f'format("aligned-kafka") needs the package {error.name}, which is not installed where the driver '
+            "runs; install it with: pip install 'watermark-source[kafka]'"
+        ) from error
+    return stream

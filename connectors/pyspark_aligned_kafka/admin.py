@@ -1,0 +1,267 @@
+"""The driver's look-ups in a Kafka cluster: topics, and offsets of many partitions at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Collection, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kafka.errors import (
+    AuthorizationError,
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaError,
+    LeaderNotAvailableError,
+    NodeNotReadyError,
+    NoError,
+    RetriableError,
+    UnknownTopicOrPartitionError,
+    UnsupportedForMessageFormatError,
+    for_code,
+)
+from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSpec
+from kafka.protocol.metadata import MetadataRequest
+
+from pyspark_aligned_kafka.cluster import Cluster, Deadline, reason
+from pyspark_aligned_kafka.json_maps import listed
+from pyspark_aligned_kafka.settings import ClientSettings
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, UnsupportedFormatError
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import Split
+
+EARLIEST: Final[int] = OffsetSpec.EARLIEST
+LATEST: Final[int] = OffsetSpec.LATEST
+NEWEST: Final[int] = OffsetSpec.MAX_TIMESTAMP
+"""The record with the highest timestamp (KIP-734); brokers before 3.0 do not know it."""
+
+# A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.
+_GONE_AFTER_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic that exists, and the leader of each partition (``None`` while there is none)."""
+
+    leaders: Mapping[int, int | None]
+    internal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look-up found; ``None`` where the broker has no answer of that kind."""
+
+    offset: int | None
+    timestamp: Millis | None
+
+
+@dataclass(slots=True)
+class _Round:
+    """One try of a look-up, over all leaders."""
+
+    found: dict[Split, Found] = field(default_factory=dict)
+    again: dict[Split, KafkaError] = field(default_factory=dict)
+
+
+class KafkaAdmin:
+    """Look-ups with the consumer's isolation level. One thread; each call ends within ``default.api.timeout.ms``.
+
+    Connects on first use. What another try may cure (a leader has moved, a broker is restarting) is tried again
+    until the limit.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._cluster = Cluster(settings)
+        self._isolation = IsolationLevel.READ_COMMITTED if settings.read_committed else IsolationLevel.READ_UNCOMMITTED
+        self._leaders: dict[Split, int] = {}
+        self._missing: set[str | Split] = set()
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        self._cluster.close()
+
+    def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
+        """Return the topics named, or all for ``None``. One that does not exist is left out, after a second look.
+
+        Raises:
+            RefusedError, UnreachableError, ResponseTimeoutError: see ``watermark_source.errors``.
+        """
+
+        async def work(deadline: Deadline) -> Mapping[str, Topic]:
+            return await self._settled_topics(names, frozenset(), deadline)
+
+        return self._cluster.run(work)
+
+    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, Found]:
+        """Look up one offset for each split: ``EARLIEST``, ``LATEST``, ``NEWEST``, or the first at or after a time.
+
+        One request to each leader. Splits that do not exist (any more) are left out.
+
+        Raises:
+            RefusedError, UnreachableError, ResponseTimeoutError, UnsupportedFormatError
+        """
+
+        async def work(deadline: Deadline) -> Mapping[Split, Found]:
+            return await self._list_offsets(dict(wanted), deadline)
+
+        return self._cluster.run(work) if wanted else {}
+
+    async def _settled_topics(
+        self, names: Collection[str] | None, splits: Set[Split], deadline: Deadline
+    ) -> Mapping[str, Topic]:
+        patience, backoff = Deadline.after(_GONE_AFTER_MS), self._cluster.backoff(deadline)
+        while True:
+            topics = await self._metadata(names, deadline)
+            missing: set[str | Split] = {name for name in names or () if name not in topics}
+            missing |= {split for split in splits if not _exists(split, topics)}
+            if missing <= self._missing or patience.passed or not await backoff.wait():
+                self._missing |= missing
+                return topics
+
+    async def _metadata(self, names: Collection[str] | None, deadline: Deadline) -> Mapping[str, Topic]:
+        backoff = self._cluster.backoff(deadline)
+        while True:
+            answer = await self._cluster.ask_any(lambda: _metadata_request(names), deadline)
+            self._cluster.learn_brokers(answer)
+            topics, unready = _read_topics(answer)
+            if not unready or not await backoff.wait():
+                self._learn(topics)
+                return topics
+
+    def _learn(self, topics: Mapping[str, Topic]) -> None:
+        for name, topic in topics.items():
+            self._missing.discard(name)
+            for number, leader in topic.leaders.items():
+                split = Split(name, number)
+                self._missing.discard(split)
+                if leader is None:
+                    self._leaders.pop(split, None)
+                else:
+                    self._leaders[split] = leader
+
+    async def _list_offsets(self, wanted: Mapping[Split, int], deadline: Deadline) -> Mapping[Split, Found]:
+        backoff = self._cluster.backoff(deadline)
+        found: dict[Split, Found] = {}
+        while True:
+            rest = {split: spec for split, spec in wanted.items() if split not in found and split not in self._missing}
+            if not rest.keys() <= self._leaders.keys():
+                await self._settled_topics({split.log for split in rest}, rest.keys(), deadline)
+                rest = {split: spec for split, spec in rest.items() if split not in self._missing}
+            tried = await self._ask_leaders(rest, deadline)
+            found.update(tried.found)
+            if not tried.again:
+                return found
+            for split in tried.again:
+                self._leaders.pop(split, None)
+            if not await backoff.wait():
+                raise _gave_up(tried.again, deadline)
+
+    async def _ask_leaders(self, wanted: Mapping[Split, int], deadline: Deadline) -> _Round:
+        tried = _Round()
+        by_leader: defaultdict[int, dict[Split, int]] = defaultdict(dict)
+        for split, spec in wanted.items():
+            leader = self._leaders.get(split)
+            if leader is None:
+                tried.again[split] = LeaderNotAvailableError("the partition has no leader")
+            else:
+                by_leader[leader][split] = spec
+        asked = [
+            (part, self._cluster.ask_soon(leader, _offsets_request(part, self._isolation, deadline), deadline))
+            for leader, part in by_leader.items()
+        ]
+        for part, answer in asked:
+            await _fold(part, answer, tried)
+        return tried
+
+
+async def _fold(part: Mapping[Split, int], answer: Awaitable[Any], tried: _Round) -> None:
+    try:
+        _read_offsets(await answer, tried)
+    except IncompatibleBrokerVersion:
+        if NEWEST not in part.values():
+            raise
+        tried.found.update(dict.fromkeys(part, Found(None, None)))
+    except AuthorizationError:
+        raise
+    except KafkaError as error:
+        tried.again.update(dict.fromkeys(part, error))
+
+
+def _metadata_request(names: Collection[str] | None) -> MetadataRequest:
+    return MetadataRequest(
+        topics=MetadataRequest.ALL_TOPICS
+        if names is None
+        else [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)],
+        # Looking at a topic must not make it.
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+
+
+def _read_topics(answer: Any) -> tuple[dict[str, Topic], bool]:
+    """Return the topics that exist, and whether some could not be told for the moment."""
+    topics: dict[str, Topic] = {}
+    unready = False
+    for topic in answer.topics:
+        kind = for_code(topic.error_code)
+        if kind is NoError:
+            leaders = {p.partition_index: p.leader_id if p.leader_id >= 0 else None for p in topic.partitions}
+            topics[topic.name] = Topic(leaders, bool(topic.is_internal))
+        elif issubclass(kind, AuthorizationError):
+            raise kind(f"no right to read topic {topic.name}")
+        elif issubclass(kind, RetriableError) and not issubclass(kind, UnknownTopicOrPartitionError):
+            unready = True
+    return topics, unready
+
+
+def _offsets_request(wanted: Mapping[Split, int], isolation: IsolationLevel, deadline: Deadline) -> ListOffsetsRequest:
+    by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+    for split, spec in wanted.items():
+        by_topic[split.log].append(
+            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(partition_index=split.number, timestamp=spec)
+        )
+    newest = NEWEST in wanted.values()
+    return ListOffsetsRequest(
+        isolation_level=isolation.value,
+        topics=[ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=part) for name, part in by_topic.items()],
+        timeout_ms=int(deadline.left_ms),
+        min_version=max(
+            ListOffsetsRequest.min_version_for_isolation_level(isolation.value),
+            ListOffsetsRequest.min_version_for_timestamp(NEWEST) if newest else 1,
+        ),
+    )
+
+
+def _read_offsets(answer: Any, tried: _Round) -> None:
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            split = Split(topic.name, partition.partition_index)
+            kind = for_code(partition.error_code)
+            if kind is NoError:
+                tried.found[split] = Found(
+                    partition.offset if partition.offset >= 0 else None,
+                    Millis(partition.timestamp) if partition.timestamp >= 0 else None,
+                )
+            elif kind is UnsupportedForMessageFormatError:
+                raise UnsupportedFormatError(
+                    f"{split} is stored in a record format without timestamps; offsets by time"
+                )
+            elif issubclass(kind, RetriableError):
+                tried.again[split] = kind()
+            else:
+                raise kind(f"looking up an offset of {split}")
+
+
+def _exists(split: Split, topics: Mapping[str, Topic]) -> bool:
+    return split.log in topics and split.number in topics[split.log].leaders
+
+
+def _gave_up(again: Mapping[Split, KafkaError], deadline: Deadline) -> SourceError:
+    unreachable = all(isinstance(error, (KafkaConnectionError, NodeNotReadyError)) for error in again.values())
+    kind: type[SourceError] = UnreachableError if unreachable else ResponseTimeoutError
+    reasons = "; ".join(sorted({reason(error) for error in again.values()}))
+    return kind(
+        f"no offset of {listed(again)} within {deadline.total_ms / 1000:g} s (kafka.default.api.timeout.ms); "
+        f"at last: {reasons}"
+    )

@@ -1,0 +1,253 @@
+"""Options of ``aligned-kafka``: Spark's names and defaults for what its own Kafka source has, and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_aligned_kafka import settings, start
+from pyspark_aligned_kafka.integers import integer
+from pyspark_aligned_kafka.settings import ClientSettings
+from pyspark_aligned_kafka.start import NoMatch, StartPolicy
+from pyspark_aligned_kafka.subscription import (
+    Subscription,
+    parse_assign,
+    parse_subscribe,
+    parse_subscribe_pattern,
+)
+from watermark_source.errors import OptionError
+from watermark_source.options import Option, OptionTable, boolean, word
+from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
+
+FORMAT = "aligned-kafka"
+HEADERS = "headers"
+EVENT_TIME = "event_time"
+KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", HEADERS)
+
+_WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")
+# In the order in which Spark prefers them.
+_WHERE_TO_BEGIN = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+
+
+def _positive(text: str) -> int:
+    return integer(text, minimum=1)
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    spelling = {name.lower(): name for name in (*KAFKA_COLUMNS, EVENT_TIME)}
+    names = [part.strip() for part in text.split(",")]
+    for name in names:
+        if name.lower() not in spelling:
+            raise ValueError(f'"{name}" is none of them')
+    chosen = [spelling[name.lower()] for name in names]
+    if len(set(chosen)) != len(chosen):
+        raise ValueError("one is there twice")
+    return tuple(name for name in KAFKA_COLUMNS if name in chosen)
+
+
+KAFKA_OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="subscribe",
+        parse=parse_subscribe,
+        default_text="none",
+        accepted="must be a comma list of topics",
+        example="orders,payments",
+        doc="Topics to read. Exactly one of `subscribe`, `subscribePattern` and `assign` is needed.",
+    ),
+    Option(
+        name="subscribePattern",
+        parse=parse_subscribe_pattern,
+        default_text="none",
+        accepted="must be a regular expression in Python's syntax",
+        example="orders-.*",
+        doc="Read every topic in whose name this regular expression is found anywhere, new topics included; internal "
+        "topics are left out. The syntax is Python's.",
+    ),
+    Option(
+        name="assign",
+        parse=parse_assign,
+        default_text="none",
+        accepted="must be a JSON object of lists of partitions",
+        example='{"orders":[0,1]}',
+        doc="Partitions to read. Those that do not exist are skipped with a warning.",
+    ),
+    Option(
+        name="startingOffsets",
+        parse=start.parse_starting_offsets,
+        default=start.Everywhere(start.Latest()),
+        default_text="latest",
+        accepted="must be earliest, latest, or a JSON object of offsets by partition (-2 earliest, -1 latest)",
+        example='{"orders":{"0":23,"1":-2}}',
+        doc="Where a new query begins; the JSON form lists exactly the partitions that are read. A query with a "
+        "checkpoint goes on from there, and partitions found later begin at earliest.",
+    ),
+    Option(
+        name="startingTimestamp",
+        parse=start.parse_starting_timestamp,
+        default_text="none",
+        accepted="must be milliseconds since the epoch",
+        example="1735689600000",
+        doc="Begin each partition at its first record with this timestamp or a later one. Wins over "
+        "`startingOffsetsByTimestamp` and `startingOffsets`.",
+    ),
+    Option(
+        name="startingOffsetsByTimestamp",
+        parse=start.parse_starting_timestamps,
+        default_text="none",
+        accepted="must be a JSON object of milliseconds since the epoch by partition",
+        example='{"orders":{"0":1735689600000,"1":1735689600000}}',
+        doc="The same with a timestamp for each partition; lists exactly the partitions that are read. Wins over "
+        "`startingOffsets`.",
+    ),
+    Option(
+        name="startingOffsetsByTimestampStrategy",
+        parse=lambda text: NoMatch(word(member.value for member in NoMatch)(text)),
+        default=NoMatch.ERROR,
+        default_text="error",
+        accepted="must be error or latest",
+        example="latest",
+        doc="What to do when a partition has no record that new: fail, or begin at its end.",
+    ),
+    Option(
+        name="maxOffsetsPerTrigger",
+        parse=_positive,
+        default_text="no limit",
+        accepted="must be a whole number of at least 1",
+        example="1000000",
+        doc="Most offsets of all partitions together in one batch.",
+    ),
+    Option(
+        name="failOnDataLoss",
+        parse=boolean,
+        default=True,
+        default_text="true",
+        accepted="must be true or false",
+        example="false",
+        doc="Whether the query fails when records it should read are gone. With `false` it logs and counts what is "
+        "skipped and goes on.",
+    ),
+    Option(
+        name="includeHeaders",
+        parse=boolean,
+        default=False,
+        default_text="false",
+        accepted="must be true or false",
+        example="true",
+        doc="Whether the records' headers are delivered in the column `headers`.",
+    ),
+    Option(
+        name="columns",
+        parse=_columns,
+        default_text="all",
+        accepted=f"must be a comma list of {', '.join(KAFKA_COLUMNS)} and {EVENT_TIME}",
+        example="value,event_time",
+        doc="Columns to deliver; fewer are faster, since Spark does not tell a Python source which ones a query uses. "
+        "They keep Spark's order. `event_time` and `marker` are always there.",
+    ),
+    Option(
+        name="eventTimeColumn",
+        parse=word(("timestamp",)),
+        default="timestamp",
+        accepted="must be timestamp, the record's own timestamp; others cannot be chosen in this version",
+        example="timestamp",
+        doc="What the event time of a row is. Only `timestamp`, the record's own timestamp, in this version.",
+    ),
+    Option(
+        name="kafkaConsumer.pollTimeoutMs",
+        parse=_positive,
+        default=120_000,
+        accepted="must be a whole number of milliseconds, at least 1",
+        example="120000",
+        doc="A task whose position does not move for so long fails.",
+    ),
+)
+
+_NO_END = "a stream has no end; to read what is there now and stop, use the trigger AvailableNow"
+REFUSED_OPTIONS: dict[str, str] = {
+    "minOffsetsPerTrigger": "a batch is planned as soon as there is a record; to wait for more, use a longer trigger",
+    "maxTriggerDelay": "it belongs to minOffsetsPerTrigger, which is not supported; use a longer trigger",
+    "maxRecordsPerPartition": "tasks are sized by the source; for more of them use minPartitions",
+    "groupIdPrefix": "the source joins no consumer group; leave it out",
+    "fetchOffset.numRetries": "look-ups are tried again until kafka.default.api.timeout.ms; set that",
+    "fetchOffset.retryIntervalMs": "the pause between tries is kafka.retry.backoff.ms; set that",
+    "endingOffsets": _NO_END,
+    "endingTimestamp": _NO_END,
+    "endingOffsetsByTimestamp": _NO_END,
+}
+"""Options of Spark's own Kafka source that this one does not honour, and what to use instead."""
+
+OPTION_TABLE = OptionTable((*KAFKA_OPTIONS, *ENGINE_OPTIONS), prefixes=(settings.PREFIX,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaOptions:
+    """Every option of one query after checking. Picklable; its ``repr`` shows no secret."""
+
+    subscription: Subscription
+    start: StartPolicy
+    max_offsets_per_trigger: int | None
+    fail_on_data_loss: bool
+    poll_timeout_ms: int
+    columns: tuple[str, ...]
+    """Chosen columns of Spark's Kafka schema, in its order."""
+    client: ClientSettings
+    engine: EngineOptions
+
+
+def parse(given: Mapping[str, str]) -> KafkaOptions:
+    """Check all options of a query; names ignore case. Nothing is connected to.
+
+    Raises:
+        OptionError: a value or a combination is not accepted, or an option of Spark's source is not supported.
+        UnknownOptionError: no such option or setting; names the nearest one.
+    """
+    reasons = {name.lower(): (name, reason) for name, reason in REFUSED_OPTIONS.items()}
+    for key, text in given.items():
+        if key.lower() in reasons:
+            name, reason = reasons[key.lower()]
+            raise OptionError(name, text, f"not supported: {reason}")
+    values = OPTION_TABLE.parse(given)
+    return KafkaOptions(
+        subscription=_subscription(values, given),
+        start=_start(values, given),
+        max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
+        fail_on_data_loss=values["failOnDataLoss"],
+        poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
+        columns=_chosen_columns(values, given),
+        client=settings.parse_settings(given),
+        engine=EngineOptions.of(values, format_name=FORMAT, given=given),
+    )
+
+
+def _subscription(values: Mapping[str, Any], given: Mapping[str, str]) -> Subscription:
+    named = [name for name in _WHAT_TO_READ if values[name] is not None]
+    if not named:
+        raise OptionError(
+            "subscribe", None, "one of subscribe, subscribePattern and assign is needed", example='subscribe = "orders"'
+        )
+    if len(named) > 1:
+        raise OptionError(
+            named[1],
+            given_text(given, named[1]),
+            f"excludes {named[0]}; give one of subscribe, subscribePattern, assign",
+        )
+    subscription: Subscription = values[named[0]]
+    return subscription
+
+
+def _start(values: Mapping[str, Any], given: Mapping[str, str]) -> StartPolicy:
+    option = next(name for name in _WHERE_TO_BEGIN if values[name] is not None)
+    text = given_text(given, option) or "latest"
+    return StartPolicy(option, text, values[option], values["startingOffsetsByTimestampStrategy"])
+
+
+def _chosen_columns(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[str, ...]:
+    chosen: tuple[str, ...] | None = values["columns"]
+    if chosen is None:
+        return KAFKA_COLUMNS if values["includeHeaders"] else KAFKA_COLUMNS[:-1]
+    text = given_text(given, "includeHeaders")
+    if text is not None and values["includeHeaders"] != (HEADERS in chosen):
+        says = "leaves headers out" if values["includeHeaders"] else "names headers"
+        raise OptionError("includeHeaders", text, f"contradicts columns, which {says}", example="leave it out")
+    return chosen

@@ -1,0 +1,94 @@
+"""How far each range of a read is, and which ranges the next fetch asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from watermark_source.planning.split import Split, SplitRange
+
+_UNKNOWN_DENSITY = 256.0
+_SPARE = 1.1
+_SMALLEST_FETCH = 64 * 1024
+_MOST_PARTITIONS = 500
+
+
+class Pending(NamedTuple):
+    """A range of which the rows before ``position`` have been delivered."""
+
+    range: SplitRange
+    position: int
+
+    @property
+    def split(self) -> Split:
+        """The range's split."""
+        return self.range.split
+
+    @property
+    def left(self) -> int:
+        """Offsets still to come."""
+        return self.range.end - self.position
+
+    def at(self, position: int) -> Pending:
+        """Return the same range further on; a position never goes back."""
+        return Pending(self.range, max(position, self.position))
+
+
+Densities = Mapping[str, float]
+"""Bytes an offset takes on the wire, by topic, as far as seen."""
+
+
+def fetch_bytes(pending: Pending, densities: Densities, most: int) -> int:
+    """Return how many bytes to ask for so that little beyond the range's end is sent."""
+    return min(most, _SMALLEST_FETCH + int(_SPARE * _expected_bytes(pending, densities)))
+
+
+def next_group(
+    pending: Sequence[Pending], nodes: Mapping[Split, int], densities: Densities, most: int
+) -> list[Pending]:
+    """Choose what to fetch together from one broker: the first range, and with a small one the other small ones.
+
+    Small ranges in one request cost one round trip; big ones go one after the other so that each partition's bytes
+    come in long stretches. Each split is in a group once.
+    """
+    first = pending[0]
+    if _expected_bytes(first, densities) > most:
+        return [first]
+    group: dict[Split, Pending] = {}
+    total = 0.0
+    for candidate in pending:
+        size = _expected_bytes(candidate, densities)
+        if candidate.split in group or nodes.get(candidate.split) != nodes.get(first.split) or total + size > most:
+            continue
+        total += size
+        group[candidate.split] = candidate
+        if len(group) == _MOST_PARTITIONS:
+            break
+    return list(group.values())
+
+
+def starved_first(before: Iterable[Pending], after: Iterable[Pending]) -> list[Pending]:
+    """Order what is left so that ranges that got nothing come first.
+
+    A broker fills a response in the request's order, and sends a batch larger than the limits only for the first
+    partition (KIP-74): without the change of order all others would wait until the first one is done.
+    """
+    stood = {pending.range: pending.position for pending in before}
+    return sorted(after, key=lambda pending: stood.get(pending.range) != pending.position)
+
+
+def unfinished(pending: Iterable[Pending]) -> list[Pending]:
+    """Leave out ranges that are read to their end."""
+    return [each for each in pending if each.left > 0]
+
+
+def learned(densities: Densities, topic: str, size: int, offsets: int) -> dict[str, float]:
+    """Return the densities with one more observation, which counts for half."""
+    if offsets <= 0:
+        return dict(densities)
+    seen = size / offsets
+    return {**densities, topic: (densities.get(topic, seen) + seen) / 2}
+
+
+def _expected_bytes(pending: Pending, densities: Densities) -> float:
+    return pending.left * densities.get(pending.split.log, _UNKNOWN_DENSITY)

@@ -1,0 +1,84 @@
+"""The executor side: ranges of offsets of Kafka partitions to Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark import TaskContext
+
+from pyspark_aligned_kafka.decoding import RecordDecoder
+from pyspark_aligned_kafka.fetch import FetchLimits
+from pyspark_aligned_kafka.patience import Patience
+from pyspark_aligned_kafka.ranges import RangeRead
+from pyspark_aligned_kafka.recovery import Recovery
+from pyspark_aligned_kafka.session import leased
+from pyspark_aligned_kafka.settings import ClientSettings
+from watermark_source.planning.split import SplitRange
+from watermark_source.spark.connector import ReadBatch
+
+_MAX_WAIT_MS: Final = 500
+"""The rows of a range are in the log when it is planned: a broker waits only when it has just become the leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaRangeReader:
+    """Implements ``RangeReader`` for Kafka. Memory is bounded by the fetch and batch sizes, not by the ranges."""
+
+    client: ClientSettings
+    columns: tuple[str, ...]
+    """Which of Spark's Kafka columns to deliver, in this order."""
+    read_committed: bool
+    fail_on_data_loss: bool
+    poll_timeout_ms: int = 120_000
+    fetch_max_bytes: int = 16 << 20
+    """Most bytes of one response, except that a single larger batch is always sent (KIP-74)."""
+    partition_max_bytes: int = 8 << 20
+    batch_rows: int = 10_000
+    batch_bytes: int = 16 << 20
+    decompressed_max_bytes: int = 128 << 20
+    """Most bytes a compressed batch may become."""
+
+    def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+        """Yield every row of every range exactly once, each split in offset order.
+
+        Raises:
+            DataLossError: rows of a range are gone (``fail_on_data_loss``; otherwise logged and left out).
+            ResponseTimeoutError: no position moved for ``poll_timeout_ms``.
+            UnreachableError, RefusedError, UnknownSplitError, CorruptDataError, UnsupportedFormatError
+        """
+        values = self.client.values
+        limits = FetchLimits(
+            max_wait_ms=values["fetch.max.wait.ms"] or _MAX_WAIT_MS,
+            min_bytes=values["fetch.min.bytes"] or 1,
+            max_bytes=values["fetch.max.bytes"] or self.fetch_max_bytes,
+            read_committed=self.read_committed,
+            rack=values["client.rack"] or "",
+        )
+        decoder = RecordDecoder(
+            self.columns,
+            batch_rows=self.batch_rows,
+            batch_bytes=self.batch_bytes,
+            decompressed_limit=self.decompressed_max_bytes,
+            check_crcs=bool(values["check.crcs"]),
+        )
+        patience = Patience(self.poll_timeout_ms)
+        with leased(self.client, fresh=_is_retry()) as session:
+            recovery = Recovery(session, patience, fail_on_data_loss=self.fail_on_data_loss)
+            read = RangeRead(
+                session,
+                decoder,
+                limits,
+                patience,
+                recovery,
+                client_id=values["client.id"] or "",
+                partition_bytes=values["max.partition.fetch.bytes"] or self.partition_max_bytes,
+                answer_ms=self.client.millis("request.timeout.ms"),
+            )
+            yield from read.run(ranges)
+
+
+def _is_retry() -> bool:
+    context = TaskContext.get()
+    return context is not None and context.attemptNumber() > 0
