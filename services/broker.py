@@ -1,0 +1,252 @@
+"""Kafka brokers as local processes: one node, or a cluster, in KRaft mode."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import shutil
+import signal
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.errors import ServiceError
+from services.ivy import Module, jars
+from services.java import java_command
+from services.ports import free_ports
+from services.process import ChildProcess, run_to_end
+from services.wire import BrokerConnection
+
+KAFKA_VERSION = "4.3.1"
+START_SECONDS = 90.0
+STOP_SECONDS = 20.0
+_FORMAT_SECONDS = 60.0
+# Without a binder of the logging interface a broker is mute, also about why it does not start.
+_MODULES = (Module("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), Module("org.slf4j", "slf4j-simple", "1.7.36"))
+_LARGEST_RECORD_BATCH = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Jvm:
+    """How the broker's Java runs: largest heap, and further flags."""
+
+    heap: str = "1g"
+    flags: tuple[str, ...] = ()
+
+
+# Up a second earlier, but at a fraction of the full speed: for tests that start many brokers, never for measurements.
+FAST_START = Jvm(heap="512m", flags=("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"))
+
+
+def broker_properties(brokers: int) -> dict[str, str]:
+    """Settings of every broker, wherever it runs: records of 16 MB pass, and a small cluster is at work at once."""
+    replicas = str(min(3, brokers))
+    return {
+        "message.max.bytes": str(_LARGEST_RECORD_BATCH),
+        "replica.fetch.max.bytes": str(_LARGEST_RECORD_BATCH),
+        # Retention goes by record timestamps, and ours are often years old.
+        "log.retention.ms": "-1",
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.num.partitions": "4",
+        "group.initial.rebalance.delay.ms": "0",
+        # A broker that was killed may register again, and others lead its partitions, only when its session is over.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+        "auto.create.topics.enable": "false",
+        "log.segment.delete.delay.ms": "1000",
+    }
+
+
+class LocalKafka:
+    """Brokers of one cluster on loopback ports; node ids are 1 .. ``brokers``.
+
+    Data outlives ``stop`` and ``kill``; ``close`` removes it. If this process dies first, however it dies, the brokers
+    die with it and their folders go.
+    """
+
+    def __init__(self, *, brokers: int = 1, config: Mapping[str, str] | None = None, jvm: Jvm | None = None) -> None:
+        """Fetch the broker's jars if need be, write the settings of every node and format its storage.
+
+        ``config`` is added to each node's ``server.properties`` and overrides what is there; ``{node}`` and ``{port}``
+        in a value stand for the node's id and its client port.
+        """
+        if brokers < 1:
+            raise ServiceError(f"brokers = {brokers}: a cluster has at least one")
+        self._jvm = jvm or Jvm()
+        self._classpath = kafka_classpath()
+        ports = free_ports(2 * brokers)
+        self._ports = dict(zip(range(1, brokers + 1), ports[:brokers], strict=True))
+        controllers = dict(zip(self._ports, ports[brokers:], strict=True))
+        self._root = Path(tempfile.mkdtemp(prefix="kafka-"))
+        self._processes: dict[int, ChildProcess] = {}
+        try:
+            # KRaft wants a 22-character base64 UUID that does not begin with a dash.
+            cluster_id = base64.urlsafe_b64encode(b"\x01" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+            for node in self._ports:
+                self._prepare(node, cluster_id, controllers, config or {})
+        except BaseException:  # also an interrupt: no folder stays behind
+            self.close()
+            raise
+
+    @property
+    def bootstrap(self) -> str:
+        """Client addresses of all nodes, as ``bootstrap.servers`` takes them."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Node ids."""
+        return tuple(self._ports)
+
+    def start(self, node: int | None = None) -> None:
+        """Start one node, or all that do not run, and return when the cluster answers with every started node.
+
+        Raises:
+            ServiceError: a broker ended or did not answer in time; the message holds the end of its log.
+        """
+        for each in self._chosen(node):
+            if not self._runs(each):
+                self._processes[each] = self._launch(each)
+        self._wait_until_complete()
+
+    def stop(self, node: int | None = None) -> None:
+        """Stop one node, or all, in an orderly way. Its data stays."""
+        chosen = [self._processes[each] for each in self._chosen(node) if each in self._processes]
+        for process in chosen:
+            process.signal(signal.SIGTERM)  # to all before waiting for one: a node needs its quorum to leave quickly
+        for process in chosen:
+            process.stop(seconds=STOP_SECONDS)
+
+    def kill(self, node: int | None = None) -> None:
+        """End one node, or all, with kill -9. What was written stays; ``start`` begins again from it."""
+        for each in self._chosen(node):
+            if each in self._processes:
+                self._processes[each].kill()
+
+    def restart(self, node: int | None = None) -> None:
+        """``stop``, then ``start``: same ports, same data."""
+        self.stop(node)
+        self.start(node)
+
+    def pause(self, node: int | None = None) -> None:
+        """Freeze one node, or all (SIGSTOP): its sockets stay open and nothing answers."""
+        for each in self._chosen(node):
+            self._processes[each].signal(signal.SIGSTOP)
+
+    def resume(self, node: int | None = None) -> None:
+        """Let frozen nodes go on."""
+        for each in self._chosen(node):
+            self._processes[each].signal(signal.SIGCONT)
+
+    def pid(self, node: int = 1) -> int:
+        """Process id of a running node."""
+        return self._processes[node].pid
+
+    def close(self) -> None:
+        """Stop all nodes at once and remove their data. Idempotent."""
+        with contextlib.suppress(OSError):
+            self.kill()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def _chosen(self, node: int | None) -> Sequence[int]:
+        if node is None:
+            return self.nodes
+        if node not in self._ports:
+            raise ServiceError(f"node {node} does not exist; this cluster has nodes 1 to {len(self._ports)}")
+        return (node,)
+
+    def _runs(self, node: int) -> bool:
+        return node in self._processes and self._processes[node].exit_code is None
+
+    def _folder(self, node: int) -> Path:
+        return self._root / f"node-{node}"
+
+    def _prepare(self, node: int, cluster_id: str, controllers: Mapping[int, int], config: Mapping[str, str]) -> None:
+        folder = self._folder(node)
+        folder.mkdir()
+        port = self._ports[node]
+        clients = f"PLAINTEXT://127.0.0.1:{port}"
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": str(node),
+            "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{p}" for n, p in controllers.items()),
+            "listeners": f"{clients},CONTROLLER://127.0.0.1:{controllers[node]}",
+            "advertised.listeners": clients,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(folder / "data"),
+            **broker_properties(len(self._ports)),
+            **{name: value.replace("{node}", str(node)).replace("{port}", str(port)) for name, value in config.items()},
+        }
+        settings = folder / "server.properties"
+        settings.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
+        formatting = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(settings))
+        run_to_end(
+            self._java("-Xmx256m", "-XX:TieredStopAtLevel=1", *formatting),
+            folder=folder,
+            seconds=_FORMAT_SECONDS,
+            what="formatting the broker's storage",
+        )
+
+    def _launch(self, node: int) -> ChildProcess:
+        folder = self._folder(node)
+        flags = (f"-Xmx{self._jvm.heap}", "-Xms256m", *self._jvm.flags)
+        return ChildProcess(
+            self._java(*flags, "kafka.Kafka", str(folder / "server.properties")),
+            folder=folder,
+            log=folder / "server.log",
+            files=self._root,
+        )
+
+    def _java(self, *arguments: str) -> list[str]:
+        logging = (
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+        )
+        return [java_command(), "-cp", self._classpath, *logging, *arguments]
+
+    def _wait_until_complete(self) -> None:
+        """Until every running node lists every running node (a node accepts clients only when it has caught up)."""
+        running = {node for node in self.nodes if self._runs(node)}
+        waiting = set(running)
+        end = time.monotonic() + START_SECONDS
+        while waiting:
+            for node in sorted(waiting):
+                process = self._processes[node]
+                if process.exit_code is not None:
+                    raise ServiceError(
+                        f"Kafka node {node} ended with exit code {process.exit_code} while it started. "
+                        f"The end of its log:\n{process.last_lines()}"
+                    )
+                if self._lists(node, running):
+                    waiting.discard(node)
+            if waiting and time.monotonic() >= end:
+                node = min(waiting)
+                raise ServiceError(
+                    f"Kafka node {node} at 127.0.0.1:{self._ports[node]} did not answer with all of nodes "
+                    f"{sorted(running)} within {START_SECONDS:g} s. The end of its log:\n"
+                    f"{self._processes[node].last_lines()}"
+                )
+            time.sleep(0.05)
+
+    def _lists(self, node: int, expected: set[int]) -> bool:
+        try:
+            with BrokerConnection("127.0.0.1", self._ports[node], timeout_seconds=2.0) as connection:
+                return expected <= connection.cluster().brokers.keys()
+        except ServiceError:
+            return False
+
+
+def kafka_classpath() -> str:
+    """Java class path of the broker and its tools; downloads the jars the first time."""
+    found = jars(f"kafka-{KAFKA_VERSION}", _MODULES, size="about 45 MB")
+    return str(found[0].parent / "*")

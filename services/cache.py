@@ -1,0 +1,67 @@
+"""The user's cache folder: entries that are either complete or absent."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+_WAIT_NOTICE_SECONDS = 1.0
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/watermark-source``, by default ``~/.cache/watermark-source``."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "watermark-source"
+
+
+def cached(name: str, fill: Callable[[Path], None]) -> Path:
+    """The folder ``name`` of the cache, made by ``fill(empty_folder)`` when it is not there yet.
+
+    ``fill`` works in a folder of its own that gets its final name only after ``fill`` has returned. A process killed
+    half-way leaves nothing that a later call would take for complete; its remains are removed by the next one.
+    Processes that want the same entry wait for the one that makes it.
+    """
+    root = cache_folder()
+    entry = root / name
+    if entry.is_dir():
+        return entry
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root / f"{name}.lock"):
+        if entry.is_dir():
+            return entry
+        prefix = f"{name}.part-"
+        for remains in root.glob(f"{prefix}*"):
+            shutil.rmtree(remains, ignore_errors=True)
+        part = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
+        try:
+            fill(part)
+            part.rename(entry)
+        except BaseException:  # also an interrupt: the half-made folder goes in any case
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+    return entry
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock that the system releases when this process ends, however it ends."""
+    with path.open("a") as handle:
+        since = time.monotonic()
+        told = False
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not told and time.monotonic() - since > _WAIT_NOTICE_SECONDS:
+                    sys.stderr.write(f"waiting for another process that fills {path.with_suffix('')}\n")
+                    told = True
+                time.sleep(0.1)
+        yield

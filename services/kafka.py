@@ -1,0 +1,99 @@
+"""A Kafka broker for whoever needs one: in a container when an engine answers, otherwise as a local process."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from services.broker import Jvm, LocalKafka
+from services.container import ContainerKafka, engine_answers
+from services.errors import ServiceError
+
+WHERE_VARIABLE = "WATERMARK_SOURCE_SERVICES"
+
+
+class Where(enum.Enum):
+    """Where a service runs."""
+
+    AUTO = "auto"
+    CONTAINER = "container"
+    LOCAL = "local"
+
+
+class Kafka(Protocol):
+    """A running broker or cluster."""
+
+    @property
+    def bootstrap(self) -> str:
+        """``bootstrap.servers``, on loopback; the same after every restart."""
+
+    def start(self) -> None:
+        """Start what does not run and return when it answers."""
+
+    def stop(self) -> None:
+        """Stop in an orderly way; data stays."""
+
+    def kill(self) -> None:
+        """End with kill -9; what was written stays."""
+
+    def restart(self) -> None:
+        """``stop``, then ``start``."""
+
+    def close(self) -> None:
+        """End it and remove its data."""
+
+
+@contextlib.contextmanager
+def kafka_service(
+    *, config: Mapping[str, str] | None = None, jvm: Jvm | None = None, where: Where | None = None
+) -> Iterator[Kafka]:
+    """One broker that answers; it and its data are gone when the block is left or this process dies.
+
+    ``config`` overrides ``server.properties``. ``where`` defaults to the environment variable
+    ``WATERMARK_SOURCE_SERVICES`` (``auto``, ``container`` or ``local``) and that to ``auto``. ``jvm`` is for local
+    processes only.
+
+    Raises:
+        ServiceError: it cannot start; the message says why and what to do.
+    """
+    with contextlib.closing(_create(config, jvm, where or _where_from_environment())) as kafka:
+        kafka.start()
+        yield kafka
+
+
+@contextlib.contextmanager
+def kafka_cluster(
+    brokers: int, *, config: Mapping[str, str] | None = None, jvm: Jvm | None = None
+) -> Iterator[LocalKafka]:
+    """A cluster of local processes whose nodes can be stopped, killed and frozen one by one.
+
+    Always local: the point of a cluster here is to break one node at a time. ``{node}`` and ``{port}`` in a value of
+    ``config`` stand for the node's id and client port.
+    """
+    with contextlib.closing(LocalKafka(brokers=brokers, config=config, jvm=jvm)) as cluster:
+        cluster.start()
+        yield cluster
+
+
+def _create(config: Mapping[str, str] | None, jvm: Jvm | None, where: Where) -> Kafka:
+    if where is Where.CONTAINER:
+        return ContainerKafka(config=config)
+    if where is Where.AUTO and engine_answers():
+        try:
+            return ContainerKafka(config=config)
+        except ServiceError as refused:
+            sys.stderr.write(f"{refused}\nusing a local process instead\n")
+    return LocalKafka(config=config, jvm=jvm)
+
+
+def _where_from_environment() -> Where:
+    value = os.environ.get(WHERE_VARIABLE, Where.AUTO.value)
+    try:
+        return Where(value)
+    except ValueError:
+        accepted = ", ".join(each.value for each in Where)
+        raise ServiceError(f"{WHERE_VARIABLE}={value}: accepted are {accepted}") from None

@@ -1,0 +1,51 @@
+"""Spark's built-in Kafka source, for comparisons: its jars, for ``spark.jars``."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from services.cache import cached
+from services.errors import ServiceError
+from services.ivy import Module, retrieve
+
+_SPARK = "org.apache.spark"
+# Versions that work with a pyspark whose own version of the artifact is not published.
+_FALLBACKS = {
+    "spark-sql-kafka-0-10_2.13": "4.2.0",
+    "spark-token-provider-kafka-0-10_2.13": "4.1.0-preview1",
+}
+# Spark itself carries what these two depend on.
+_CLIENTS = (
+    Module("org.apache.kafka", "kafka-clients", "3.9.1"),
+    Module("org.apache.commons", "commons-pool2", "2.12.1"),
+)
+
+
+def spark_kafka_jars() -> tuple[Path, ...]:
+    """Jars of the built-in source in the installed pyspark's version, or the nearest one known to work with it.
+
+    Use: ``builder.config("spark.jars", ",".join(map(str, spark_kafka_jars())))``. Downloaded once.
+
+    Raises:
+        ServiceError: the repository cannot be reached, or no usable version is published there.
+    """
+    pyspark = version("pyspark")
+    folder = cached(f"spark-kafka-source-{pyspark}", lambda empty: _fill(empty, pyspark))
+    return tuple(sorted(folder.glob("*.jar")))
+
+
+def _fill(folder: Path, pyspark: str) -> None:
+    retrieve(_CLIENTS, folder, transitive=False)
+    for name, fallback in _FALLBACKS.items():
+        _retrieve_one_of(name, (pyspark, fallback), folder)
+
+
+def _retrieve_one_of(name: str, revisions: tuple[str, str], folder: Path) -> None:
+    own, fallback = revisions
+    try:
+        retrieve([Module(_SPARK, name, own)], folder, transitive=False)
+    except ServiceError:
+        sys.stderr.write(f"  {name} {own} cannot be had; trying {fallback}\n")
+        retrieve([Module(_SPARK, name, fallback)], folder, transitive=False)

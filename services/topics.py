@@ -1,0 +1,66 @@
+"""Topics: create, delete, widen, and shift their beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
+
+_TIMEOUT_MS = 30_000
+
+
+def create_topic(
+    bootstrap: str, name: str, partitions: int = 1, *, replicas: int = 1, config: Mapping[str, str] | None = None
+) -> None:
+    """Create a topic and return when every partition can be written and read."""
+    wanted = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(config or {})}
+    with _admin(bootstrap) as admin:
+        admin.create_topics({name: wanted}, timeout_ms=_TIMEOUT_MS, wait_for_metadata=True)
+        _wait_for_leaders(admin, name, partitions)
+
+
+def delete_topic(bootstrap: str, name: str) -> None:
+    """Delete a topic."""
+    with _admin(bootstrap) as admin:
+        admin.delete_topics([name], timeout_ms=_TIMEOUT_MS)
+
+
+def add_partitions(bootstrap: str, name: str, total: int) -> None:
+    """Widen a topic to ``total`` partitions and return when every one of them can be written and read."""
+    with _admin(bootstrap) as admin:
+        admin.create_partitions({name: total}, timeout_ms=_TIMEOUT_MS)
+        admin.wait_for_topics([name])
+        _wait_for_leaders(admin, name, total)
+
+
+def delete_records(bootstrap: str, name: str, before: Mapping[int, int]) -> None:
+    """Move the beginning offset of partitions, as retention does: partition -> first offset that stays."""
+    from kafka import TopicPartition
+
+    with _admin(bootstrap) as admin:
+        admin.delete_records(
+            {TopicPartition(name, partition): offset for partition, offset in before.items()}, timeout_ms=_TIMEOUT_MS
+        )
+
+
+def _wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int) -> None:
+    """Until every leader acts as one: the metadata names it a moment before it takes requests (KRaft)."""
+    from kafka import TopicPartition
+    from kafka.admin import OffsetSpec
+
+    latest = {TopicPartition(name, partition): OffsetSpec.LATEST for partition in range(partitions)}
+    admin.list_partition_offsets(latest, timeout_ms=_TIMEOUT_MS)
+
+
+@contextmanager
+def _admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
+    from kafka import KafkaAdminClient
+
+    client = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+    try:
+        yield client
+    finally:
+        client.close()
