@@ -1,0 +1,70 @@
+"""Run the benchmarks and write one JSON and one table: ``python -m benchmarks [case …]``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from benchmarks.alignment import alignment
+from benchmarks.cold import cold
+from benchmarks.figures import Figure, save, table
+from benchmarks.latency import idle, latency
+from benchmarks.queries import read_all
+from benchmarks.session import spark_session
+from benchmarks.throughput import throughput
+from benchmarks.topics import PARTITIONS, even_topic, skewed_topic
+from services.kafka import kafka_service
+from services.spark_jars import spark_kafka_jars
+from services.topics import create_topic
+
+RESULTS = Path(__file__).parent / "results"
+CASES = ("throughput", "alignment", "latency", "idle", "cold")
+
+
+def main() -> None:
+    """Start a broker, fill the topics the chosen cases need, measure, print and save."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", help=f"some of {', '.join(CASES)}; default: all")
+    parser.add_argument("--rounds", type=int, default=3, help="counted runs of each variant (default 3)")
+    given = parser.parse_args()
+    unknown = set(given.cases) - set(CASES)
+    if unknown:
+        parser.error(f"unknown case {sorted(unknown)}; the cases are {', '.join(CASES)}")
+    chosen = given.cases or CASES
+    figures: list[Figure] = []
+    with kafka_service() as kafka:
+        if {"throughput", "cold"} & set(chosen):
+            print("producing the even topic …", flush=True)
+            even_topic(kafka.bootstrap, "even")
+        if "alignment" in chosen:
+            print("producing the skewed topic …", flush=True)
+            skewed_topic(kafka.bootstrap, "skewed")
+        create_topic(kafka.bootstrap, "steady", partitions=PARTITIONS)
+        for case in chosen:
+            print(f"measuring {case} …", flush=True)
+            if case == "cold":
+                figures += cold(kafka.bootstrap, "even")
+                continue
+            spark = spark_session("benchmarks", jars=spark_kafka_jars())
+            read = partial(_read, spark, kafka.bootstrap)
+            runs: dict[str, Callable[[], Iterator[Figure]]] = {
+                "throughput": partial(throughput, read, "even", given.rounds),
+                "alignment": partial(alignment, read, "skewed", given.rounds),
+                "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, given.rounds),
+                "idle": partial(idle, spark, kafka.bootstrap, "steady"),
+            }
+            figures += runs[case]()
+    print(table(figures))
+    save(figures, RESULTS / "results.json")
+    (RESULTS / "results.txt").write_text(table(figures) + "\n")
+    print(f"\nsaved in {RESULTS}")
+
+
+def _read(spark, bootstrap, source, topic, options=None):  # type: ignore[no-untyped-def]
+    return read_all(spark, source, bootstrap, topic, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The topics the benchmarks read, produced once in bulk with event times of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from services.bulk import bulk_produce
+from services.topics import create_topic
+
+START = 1_700_000_000_000
+RECORDS = 10_000_000
+PARTITIONS = 8
+HOURS = 10
+BATCH_RECORDS = 150
+"""100-byte records in a batch of 16 KiB, a Java producer's default."""
+
+SKEWED_RECORDS = 1_000_000
+"""Records in each of the skewed topic's partitions."""
+SKEWED_PARTITIONS = 4
+FAST_STEP, STEP = 100, 10
+"""Milliseconds between records: partition 0's event time runs ten times faster."""
+
+
+def even_topic(bootstrap: str, name: str, *, records: int = RECORDS, codec: str = "none") -> None:
+    """Produce records whose event times span ``HOURS`` in every partition."""
+    create_topic(bootstrap, name, partitions=PARTITIONS)
+    count = records // PARTITIONS
+    times = START + (np.arange(count, dtype=np.int64) * (HOURS * 3_600_000)) // count
+    for partition in range(PARTITIONS):
+        bulk_produce(bootstrap, name, partition, times, codec=codec, batch_records=BATCH_RECORDS)
+
+
+def skewed_times(partition: int) -> np.ndarray:
+    """Return the event times of one partition of the skewed topic."""
+    return START + np.arange(SKEWED_RECORDS, dtype=np.int64) * (FAST_STEP if partition == 0 else STEP)
+
+
+def skewed_topic(bootstrap: str, name: str) -> None:
+    """Produce the skewed backlog."""
+    create_topic(bootstrap, name, partitions=SKEWED_PARTITIONS)
+    for partition in range(SKEWED_PARTITIONS):
+        bulk_produce(bootstrap, name, partition, skewed_times(partition), batch_records=BATCH_RECORDS)

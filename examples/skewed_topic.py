@@ -1,0 +1,223 @@
+"""A skewed topic, windowed twice: by plain Spark, and by Spark following our watermark. ``make demo`` runs this.
+
+The topic ``orders`` has four partitions: one an hour ahead, one on time, one slow, one silent. Both queries count
+orders per minute of event time. What each of them should have counted is known from what was produced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+from kafka import KafkaProducer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming import StreamingQuery
+from rich.console import Console
+from rich.table import Table
+
+from services.kafka import kafka_service
+from services.topics import create_topic
+from watermark_source import data_rows, follow_watermark
+from watermark_source.monitor.status import SourceStatus, Status, late_rows, parse_progress
+from watermark_source.monitor.terminal import LiveStatus
+
+TOPIC = "orders"
+WINDOW_MS = 60_000
+SPEED = 30
+"""Event time runs so many times faster than the clock, so that a short demo closes many windows."""
+DISORDER_MS = 5_000
+SETTLE_SECONDS = 45
+
+
+@dataclass(frozen=True)
+class Partition:
+    """How one partition of the topic behaves: records a second, and how fast its event time runs."""
+
+    per_second: float
+    ahead_ms: int = 0
+    pace: float = 1.0
+
+
+PARTITIONS = (
+    Partition(per_second=200, ahead_ms=3_600_000),  # an hour ahead
+    Partition(per_second=200),  # on time
+    Partition(per_second=20, pace=0.4),  # slow
+    Partition(per_second=0),  # silent
+)
+
+
+class Orders(threading.Thread):
+    """Produces to every partition for a while, and keeps what every window should count."""
+
+    def __init__(self, bootstrap: str, seconds: float) -> None:
+        super().__init__(daemon=True)
+        self.windows: Counter[int] = Counter()
+        self._servers, self._seconds = bootstrap, seconds
+
+    def run(self) -> None:
+        producer = KafkaProducer(bootstrap_servers=self._servers, linger_ms=5)
+        began, first = time.monotonic(), int(time.time() * 1_000) - 7_200_000
+        sent = [0] * len(PARTITIONS)
+        while (elapsed := time.monotonic() - began) < self._seconds:
+            for number, partition in enumerate(PARTITIONS):
+                for n in range(sent[number], int(elapsed * partition.per_second)):
+                    moment = int(n / partition.per_second * 1_000 * SPEED * partition.pace)
+                    event_time = first + partition.ahead_ms + moment - n * 7_919 % DISORDER_MS
+                    producer.send(TOPIC, b"order", partition=number, timestamp_ms=event_time)
+                    self.windows[event_time // WINDOW_MS * WINDOW_MS] += 1
+                    sent[number] = n + 1
+            time.sleep(0.01)
+        producer.close()
+
+
+class Count:
+    """A running count of orders per minute, and the windows it has emitted."""
+
+    def __init__(self, title: str, rows: DataFrame, checkpoint: str) -> None:
+        self.title = title
+        self.emitted: dict[int, int] = {}
+        counts = rows.groupBy(F.window("event_time", "1 minute")).count()
+        self.query: StreamingQuery = (
+            counts.select(F.unix_millis("window.start").alias("start"), F.col("count").alias("orders"))
+            .writeStream.outputMode("append")
+            .foreachBatch(self._sink)
+            .option("checkpointLocation", checkpoint)
+            .start()
+        )
+
+    def _sink(self, batch: DataFrame, _: int) -> None:
+        self.emitted.update({row.start: row.orders for row in batch.collect()})
+
+    @property
+    def status(self) -> SourceStatus | None:
+        found = parse_progress(self.query.lastProgress)
+        return found[0] if found else None
+
+    def has_read(self, rows: int) -> bool:
+        """Whether every row was read and every partition has come to rest."""
+        status = self.status
+        return status is not None and status.rows == rows and status.counts.get(Status.IDLE, 0) == len(PARTITIONS)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a count has to show for itself, judged by what was produced."""
+
+    read: int
+    late: int
+    emitted: int
+    wrong: int
+    missing: int
+
+    @classmethod
+    def of(cls, count: Count, produced: Counter[int]) -> Result:
+        progress = count.query.recentProgress
+        # Append mode emits a window once the watermark has passed its end: up to the last all must be there.
+        closed = [start for start in produced if start <= max(count.emitted, default=0)]
+        return cls(
+            read=max((s.rows for p in progress for s in parse_progress(p)), default=0),
+            late=sum(late_rows(p) for p in progress),
+            emitted=len(count.emitted),
+            wrong=sum(count.emitted.get(start) != produced[start] for start in closed),
+            missing=sum(produced[start] - count.emitted.get(start, 0) for start in closed),
+        )
+
+
+def orders(spark: SparkSession, bootstrap: str, **options: str) -> DataFrame:
+    """Return the topic as a stream, from its beginning."""
+    return (
+        spark.readStream.format("aligned-kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", "earliest")
+        .option("maxOutOfOrderness", "5 seconds")
+        .option("idleTimeout", "5 seconds")
+        .options(**options)
+        .load()
+    )
+
+
+def run(spark: SparkSession, bootstrap: str, seconds: float, console: Console) -> tuple[Result, Result, int]:
+    """Produce, count twice at the same time, and wait until both have seen everything."""
+    aligned = orders(spark, bootstrap, alignmentGroup="demo", alignmentMaxDrift="10 minutes")
+    source = Orders(bootstrap, seconds)
+    with tempfile.TemporaryDirectory(prefix="skewed-topic-") as checkpoints:
+        plain = Count(
+            "plain withWatermark",
+            data_rows(orders(spark, bootstrap)).withWatermark("event_time", "5 seconds"),
+            f"{checkpoints}/plain",
+        )
+        ours = Count("follow_watermark", follow_watermark(aligned, "event_time"), f"{checkpoints}/ours")
+        source.start()
+        with LiveStatus(ours.query, console=console):
+            source.join()
+            produced = source.windows.total()
+            deadline = time.monotonic() + SETTLE_SECONDS
+            while time.monotonic() < deadline and not (plain.has_read(produced) and ours.has_read(produced)):
+                for count in (plain, ours):
+                    if count.query.exception() is not None:
+                        raise SystemExit(f"{count.title} failed: {count.query.exception()}")
+                time.sleep(0.5)
+            # The batch after the last marker emits the last windows.
+            time.sleep(3)
+        for count in (plain, ours):
+            count.query.stop()
+    return Result.of(plain, source.windows), Result.of(ours, source.windows), produced
+
+
+def side_by_side(plain: Result, ours: Result, produced: int) -> Table:
+    """Return the two results as a table."""
+    table = Table(title=f"{produced} orders produced, counted per minute of event time")
+    table.add_column("")
+    table.add_column("plain withWatermark", justify="right")
+    table.add_column("follow_watermark", justify="right")
+    for label, name in (
+        ("rows read", "read"),
+        ("rows missing from closed windows", "missing"),
+        ("dropped as late (Spark's own count, of groups)", "late"),
+        ("windows emitted", "emitted"),
+        ("windows wrong", "wrong"),
+    ):
+        table.add_row(label, str(getattr(plain, name)), str(getattr(ours, name)))
+    return table
+
+
+def main() -> int:
+    """Run the demo; exit status 1 if ours lost a row, or if it read less than everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=40, help="how long to produce (default 40)")
+    given = parser.parse_args()
+    console = Console()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with kafka_service() as kafka:
+        create_topic(kafka.bootstrap, TOPIC, partitions=len(PARTITIONS))
+        console.print("starting Spark …")
+        spark = (
+            SparkSession.builder.master("local[2]")
+            .appName("skewed-topic")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
+            .getOrCreate()
+        )
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            plain, ours, produced = run(spark, kafka.bootstrap, given.seconds, console)
+        finally:
+            spark.stop()
+    console.print(side_by_side(plain, ours, produced))
+    whole = ours.read == produced and ours.emitted > 0 and not (ours.missing or ours.wrong or ours.late)
+    console.print("follow_watermark lost nothing." if whole else "follow_watermark is NOT complete.")
+    return 0 if whole else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
