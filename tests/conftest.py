@@ -1,0 +1,129 @@
+"""What all tests share: the real broker, the local Spark session, and the choice to leave services out."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+from services.kafka import Kafka, kafka_service
+from services.spark_jars import spark_kafka_jars
+from services.topics import create_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MARKERS_BY_FIXTURE = {"kafka": "service", "spark": "spark"}
+# Chosen by ``make soak``: two hundred times the usual number of examples, and no limit on one.
+settings.register_profile("soak", max_examples=20_000, deadline=None)
+_left_out = pytest.StashKey[int]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--without-services",
+        action="store_true",
+        help="leave out the tests that need a real server (without this option they fail when it cannot start)",
+    )
+    parser.addoption("--kills", type=int, default=8, help="how many kill -9 the kill test does (8)")
+    parser.addoption("--kills-seed", type=int, default=1, help="chooses who is killed when (1)")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture, marker in _MARKERS_BY_FIXTURE.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
+    if config.getoption("--without-services"):
+        needing = [item for item in items if item.get_closest_marker("service")]
+        items[:] = [item for item in items if not item.get_closest_marker("service")]
+        config.hook.pytest_deselected(items=needing)
+        config.stash[_left_out] = len(needing)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash.get(_left_out, 0):
+        terminalreporter.write_line(
+            f"{config.stash[_left_out]} tests that need a real server were left out (--without-services)", yellow=True
+        )
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """A broker for the whole run. A test that stops or kills one starts its own with ``kafka_service``."""
+    with kafka_service() as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses, and that says which test it belongs to."""
+    test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")[:60]
+    return f"{test}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def new_topic(kafka: Kafka, topic_name: str) -> Callable[..., str]:
+    """``new_topic(partitions=1, config=None)`` creates a topic of this test's own and returns its name."""
+    created: list[str] = []
+
+    def create(partitions: int = 1, *, config: dict[str, str] | None = None) -> str:
+        name = f"{topic_name}-{len(created)}"
+        create_topic(kafka.bootstrap, name, partitions, config=config)
+        created.append(name)
+        return name
+
+    return create
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A small local Spark for the whole run: two cores, UTC, no web page."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.local.dir": str(folder / "local"),
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.numRecentProgressUpdates": "1000",
+        "spark.sql.streaming.stopTimeout": "60s",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if any("built_in_kafka" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        # Jars are part of a session from its start.
+        settings["spark.jars"] = ",".join(map(str, spark_kafka_jars()))
+    builder = SparkSession.builder.master("local[2]").appName("tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def built_in_kafka(spark: SparkSession) -> str:
+    """The format name of Spark's own Kafka source, which ``spark`` has loaded for this fixture's sake."""
+    return "kafka"
+
+
+@pytest.fixture(autouse=True)
+def _no_query_survives_its_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    if "spark" in request.fixturenames:
+        for query in request.getfixturevalue("spark").streams.active:
+            query.stop()

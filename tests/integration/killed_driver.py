@@ -1,0 +1,157 @@
+"""A driver program to be killed: two queries over one topic into files, which start again whenever they fail.
+
+Run as ``python killed_driver.py BOOTSTRAP TOPIC FOLDER``; it never ends by itself. It writes what Spark reports of each
+batch, and every failure of a query, to ``FOLDER/progress.jsonl``, a line each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+from pyspark.sql.streaming import DataStreamWriter, StreamingQueryListener
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+)
+
+from watermark_source import follow_watermark
+
+ROWS = "rows"
+WINDOWS = "windows"
+QUERIES = (ROWS, WINDOWS)
+OUT_OF_ORDERNESS_MS = 5_000
+WINDOW_MS = 60_000
+KEEP_LOGS = ("spark.sql.streaming.minBatchesToRetain", "100000")
+"""Spark deletes old entries of a checkpoint's logs; what they say is the evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the queries read and where they write."""
+
+    bootstrap: str
+    topic: str
+    folder: Path
+
+    def checkpoint(self, query: str) -> Path:
+        return self.folder / "checkpoints" / query
+
+    def sink(self, query: str) -> Path:
+        return self.folder / "sinks" / query
+
+    @property
+    def progress_log(self) -> Path:
+        return self.folder / "progress.jsonl"
+
+    def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
+        """Return both queries, ready to be started: all rows with their markers, and windows over the watermark."""
+        reader = spark.readStream.format("aligned-kafka").options(
+            **{
+                "kafka.bootstrap.servers": self.bootstrap,
+                "subscribe": self.topic,
+                "startingOffsets": "latest",
+                "maxOutOfOrderness": f"{OUT_OF_ORDERNESS_MS} ms",
+                "idleTimeout": "20 seconds",
+            }
+        )
+        rows = reader.options(maxOffsetsPerTrigger="20000").load()
+        aligned = reader.options(alignmentGroup="all", alignmentMaxDrift="2 minutes").load()
+        window = F.window("event_time", f"{WINDOW_MS} milliseconds").alias("window")
+        frames = {
+            ROWS: rows.select("partition", "offset", "value", "event_time", "marker"),
+            WINDOWS: follow_watermark(aligned).groupBy(window).count().select("window.start", "count"),
+        }
+        return {
+            name: frame.writeStream.queryName(name)
+            .format("parquet")
+            .outputMode("append")
+            .option("checkpointLocation", str(self.checkpoint(name)))
+            .option("path", str(self.sink(name)))
+            for name, frame in frames.items()
+        }
+
+
+class Lines:
+    """A log whose lines are whole however this process ends: each is one write to the end of the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def write(self, line: dict[str, Any]) -> None:
+        os.write(self._file, json.dumps(line).encode() + b"\n")
+
+
+class ProgressLog(StreamingQueryListener):
+    """Writes each batch's watermark, late rows and end offset."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        pass
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        progress = event.progress
+        self._lines.write(
+            {
+                "query": progress.name,
+                "batch": progress.batchId,
+                "watermark": progress.eventTime.get("watermark"),
+                "late": sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators),
+                "end": progress.sources[0].endOffset,
+            }
+        )
+
+
+def session() -> SparkSession:
+    # A task may fail as often as it likes here: only the kills of this test make one fail.
+    builder = SparkSession.builder.master("local[2,10]").appName("killed")
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.log.level": "WARN",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        KEEP_LOGS[0]: KEEP_LOGS[1],
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def main(job: Job) -> None:
+    spark = session()
+    lines = Lines(job.progress_log)
+    spark.streams.addListener(ProgressLog(lines))
+    queries = job.queries(spark)
+    running = {name: query.start() for name, query in queries.items()}
+    while True:
+        try:
+            spark.streams.awaitAnyTermination()
+        except StreamingQueryException as failure:
+            lines.write({"failure": str(failure)})
+        spark.streams.resetTerminated()
+        running = {name: q if q.isActive else queries[name].start() for name, q in running.items()}
+
+
+if __name__ == "__main__":
+    main(Job(sys.argv[1], sys.argv[2], Path(sys.argv[3])))

@@ -1,0 +1,251 @@
+"""Kill -9: which process of a running driver program, and at which moment of its batches."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeVar
+
+import psutil
+
+from services.process import ChildProcess
+from tests.integration import killed_driver
+from tests.integration.killed_driver import QUERIES, Job
+
+_T = TypeVar("_T")
+_PATIENCE_SECONDS = 240.0
+"""For the slowest machine; an idle one starts a driver within 15 s."""
+_GONE_SECONDS = 30.0
+
+
+class Kind(Enum):
+    """Who is killed."""
+
+    RUNNER = "runner"
+    """The source's driver side, of one of the queries."""
+    WORKER = "worker"
+    """A Python worker of the executor, at work if one is."""
+    DRIVER = "driver"
+    """The program and its JVM; what they started must notice by itself."""
+    GROUP = "group"
+    """The driver's whole process group."""
+
+
+class Moment(Enum):
+    """When, in terms of one query's offset log (what is planned) and commit log (what is done)."""
+
+    ANY = "any"
+    PLANNING = "planning"
+    """A batch has just been committed: the next one is being planned."""
+    LOGGED = "logged"
+    """A batch is in the offset log and not yet done."""
+    AGAIN = "again"
+    """While everything is still coming back after the last kill."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One kill as it happened."""
+
+    kind: Kind
+    moment: Moment
+    uncommitted: tuple[str, ...]
+    """Queries with a batch that was logged and not committed, right after the kill."""
+
+
+def schedule(kills: int, rng: random.Random) -> list[tuple[Kind, Moment]]:
+    """Return so many kills in random order, each pair of kind and moment about as often as any other.
+
+    The first is of a driver in its first batch; the last ends the driver for good.
+    """
+    order: list[tuple[Kind, Moment]] = []
+    moments = {kind: rng.sample(list(Moment), len(Moment)) for kind in Kind}
+    while len(order) < kills:
+        for kind in rng.sample(list(Kind), len(Kind)):
+            if not moments[kind]:
+                moments[kind] = rng.sample(list(Moment), len(Moment))
+            order.append((kind, moments[kind].pop()))
+    return [(Kind.DRIVER, Moment.LOGGED), *order[1 : kills - 1], (Kind.GROUP, Moment.ANY)]
+
+
+@dataclass
+class Killer:
+    """Runs the driver program, kills, and starts it again."""
+
+    job: Job
+    rng: random.Random
+    kills: list[Kill] = field(default_factory=list)
+    recovery_seconds: list[float] = field(default_factory=list)
+    """From a kill until every query had committed another batch, where that was waited for."""
+    orphans: list[str] = field(default_factory=list)
+    """Command lines of processes that outlived their driver."""
+    _driver: ChildProcess | None = None
+    _killed_at: float = 0.0
+    _committed: dict[str, int] = field(default_factory=dict)
+    """Batches each query had committed at the last kill."""
+
+    def start(self) -> None:
+        """Start the driver program."""
+        self._driver = ChildProcess(
+            [sys.executable, killed_driver.__file__, self.job.bootstrap, self.job.topic, str(self.job.folder)],
+            folder=self.job.folder,
+            log=self.job.folder / "driver.log",
+        )
+
+    def close(self) -> None:
+        """End the driver, if it runs."""
+        if self._driver is not None:
+            self._kill_group(self._driver)
+
+    def strike(self, kind: Kind, moment: Moment) -> None:
+        """Wait for the moment, kill, and start the driver again if it was the driver.
+
+        Before every moment but ``AGAIN`` each query commits a batch of its own.
+        """
+        if moment is not Moment.AGAIN:
+            self.recover()
+        self._wait_for(moment)
+        self._killed_at = time.monotonic()
+        driver = self._running()
+        match kind:
+            case Kind.RUNNER:
+                self._kill_one(self._runners)
+            case Kind.WORKER:
+                self._kill_one(self._workers)
+            case Kind.DRIVER:
+                self._kill_driver(driver)
+            case Kind.GROUP:
+                self._kill_group(driver)
+        self._committed = {q: self._count("commits", q) for q in QUERIES}
+        logged = (q for q in QUERIES if self._count("offsets", q) > self._committed[q])
+        self.kills.append(Kill(kind, moment, tuple(logged)))
+
+    def recover(self) -> None:
+        """Wait until each query has committed a batch since the last kill; start the driver if it does not run."""
+        if self._driver is None:
+            self.start()
+        self._wait(lambda: all(self._count("commits", q) > n for q, n in self._committed.items()), "a batch")
+        if self.kills:
+            self.recovery_seconds.append(time.monotonic() - self._killed_at)
+
+    def _wait_for(self, moment: Moment) -> None:
+        query = self.rng.choice(QUERIES)
+        committed = self._count("commits", query)
+        match moment:
+            case Moment.ANY:
+                time.sleep(self.rng.uniform(0, 2))
+            case Moment.AGAIN:
+                if self._driver is None:
+                    self.start()
+                time.sleep(self.rng.uniform(0, 12))
+            case Moment.PLANNING:
+                self._wait(lambda: self._count("commits", query) > committed, "a commit")
+                time.sleep(self.rng.uniform(0, 0.03))
+            case Moment.LOGGED:
+                self._wait(lambda: self._count("offsets", query) > self._count("commits", query), "a logged batch")
+                time.sleep(self.rng.uniform(0, 0.2))
+
+    def _kill_one(self, candidates: Callable[[], Sequence[psutil.Process]]) -> None:
+        victim = self.rng.choice(self._wait(candidates, "a process to kill"))
+        _kill(victim)
+        self._expect_gone([victim])
+
+    def _kill_driver(self, driver: ChildProcess) -> None:
+        family = self._family()
+        for process in [psutil.Process(driver.pid), *(p for p in family if _command(p).startswith("java "))]:
+            _kill(process)
+        self._expect_gone(family)
+        driver.kill()
+        self._driver = None
+
+    def _kill_group(self, driver: ChildProcess) -> None:
+        family = self._family()
+        driver.kill()
+        self._expect_gone(family)
+        self._driver = None
+
+    def _running(self) -> ChildProcess:
+        assert self._driver is not None
+        return self._driver
+
+    def _family(self) -> list[psutil.Process]:
+        """Return the driver's JVM and all its Python processes."""
+        try:
+            found = psutil.Process(self._running().pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return [p for p in found if _command(p).startswith("java ") or "pyspark" in _command(p)]
+
+    def _runners(self) -> list[psutil.Process]:
+        return [p for p in self._family() if "python_streaming_source_runner" in _command(p)]
+
+    def _workers(self) -> list[psutil.Process]:
+        """Return the workers that are reading: at work, and connected to the broker (those that plan are not)."""
+        port = int(self.job.bootstrap.rsplit(":", 1)[1])
+        workers = [p for p in self._family() if "pyspark.daemon" in _command(p) and _status(p) == psutil.STATUS_RUNNING]
+        return [p for p in workers if port in _connected_to(p)]
+
+    def _expect_gone(self, processes: Collection[psutil.Process]) -> None:
+        until = time.monotonic() + _GONE_SECONDS
+        left = list(processes)
+        while left and time.monotonic() < until:
+            # A process nobody waits for stays as a zombie: it is gone all the same.
+            left = [p for p in left if p.is_running() and _status(p) != psutil.STATUS_ZOMBIE]
+            time.sleep(0.005)
+        for process in left:
+            self.orphans.append(_command(process))
+            _kill(process)
+
+    def _wait(self, condition: Callable[[], _T], what: str) -> _T:
+        """Return the condition's first value that is true."""
+        left, asked = _PATIENCE_SECONDS, time.monotonic()
+        driver = self._running()
+        while not (found := condition()):
+            # A machine that was suspended meanwhile has not waited all that time.
+            now = time.monotonic()
+            left, asked = left - min(now - asked, 1.0), now
+            if driver.exit_code is not None or left < 0:
+                state = "still running" if driver.exit_code is None else f"ended with {driver.exit_code}"
+                raise AssertionError(
+                    f"waited for {what} after {len(self.kills)} kills; the driver is {state}:\n{driver.last_lines(60)}"
+                )
+            time.sleep(0.002)
+        return found
+
+    def _count(self, log: str, query: str) -> int:
+        folder = self.job.checkpoint(query) / log
+        return sum(f.name.isdigit() for f in folder.iterdir()) if folder.exists() else 0
+
+
+def _kill(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.kill()
+
+
+def _command(process: psutil.Process) -> str:
+    """Return the command line, the program without its folder."""
+    try:
+        program, *rest = process.cmdline() or ["", ""]
+    except psutil.NoSuchProcess:
+        return ""
+    return " ".join([program.rsplit("/", 1)[-1], *rest])
+
+
+def _connected_to(process: psutil.Process) -> set[int]:
+    """Return the ports a process has connections to."""
+    try:
+        return {c.raddr.port for c in process.net_connections("tcp") if c.raddr}
+    except psutil.NoSuchProcess:
+        return set()
+
+
+def _status(process: psutil.Process) -> str:
+    try:
+        return str(process.status())
+    except psutil.NoSuchProcess:
+        return str(psutil.STATUS_ZOMBIE)

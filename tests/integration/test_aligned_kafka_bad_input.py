@@ -1,0 +1,210 @@
+"""Bad input: at load() or start one error of our own tree that says what was seen, what is accepted, and an example."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
+
+from services.kafka import Kafka
+from services.ports import free_ports
+from tests.integration.kafka_streams import KafkaStreams
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+NewTopic = Callable[..., str]
+
+AT_ONCE = 30.0
+"""Seconds for a refusal that needs no broker, on a busy machine."""
+LIMIT = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1500"}
+
+REFUSED_AT_LOAD: dict[str, tuple[dict[str, str], str]] = {
+    "a misspelled option": (
+        {"maxOutOfOrdernes": "5 seconds"},
+        "UnknownOptionError.*maxOutOfOrdernes.*maxOutOfOrderness",
+    ),
+    "a misspelled setting": ({"kafka.fetch.max.byte": "1"}, "UnknownOptionError.*fetch.max.byte.*fetch.max.bytes"),
+    "a duration without a unit": (
+        {"maxOutOfOrderness": "5"},
+        'OptionError.*maxOutOfOrderness = "5".*must be.*for example 5 seconds',
+    ),
+    "a negative duration": ({"idleTimeout": "-1 second"}, 'idleTimeout = "-1 second".*for example 30 seconds'),
+    "a duration of months": ({"alignmentMaxDrift": "1 month", "alignmentGroup": "g"}, 'alignmentMaxDrift = "1 month"'),
+    "a word that is none of the choices": (
+        {"watermarkStrategy": "best"},
+        'watermarkStrategy = "best".*must be bounded, monotonous or none',
+    ),
+    "a number that is none": ({"maxOffsetsPerTrigger": "many"}, 'maxOffsetsPerTrigger = "many".*for example 1000000'),
+    "a number too small": ({"maxOffsetsPerTrigger": "0"}, 'maxOffsetsPerTrigger = "0".*at least 1'),
+    "a flag that is none": ({"failOnDataLoss": "maybe"}, 'failOnDataLoss = "maybe".*true or false'),
+    "JSON that is none": (
+        {"startingOffsets": '{"t":{"0":}}'},
+        r"startingOffsets = .*JSON object of offsets.*for example",
+    ),
+    "JSON of the wrong shape": ({"startingOffsets": '{"t":5}'}, "startingOffsets = .*for example"),
+    "an offset that is none": ({"startingOffsets": '{"t":{"0":-3}}'}, "startingOffsets = .*t-0 has -3"),
+    "a timestamp that is none": ({"startingTimestamp": "yesterday"}, 'startingTimestamp = "yesterday".*milliseconds'),
+    "two ways to choose": ({"subscribePattern": "t.*"}, "subscribePattern.*excludes subscribe"),
+    "a drift without a group": (
+        {"alignmentMaxDrift": "1 minute"},
+        "alignmentGroup.*is needed because alignmentMaxDrift",
+    ),
+    "an end for a stream": ({"endingOffsets": "latest"}, "endingOffsets.*AvailableNow"),
+    "an option of Spark's that is not honoured": ({"minOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger.*not supported"),
+    "a column that does not exist": ({"columns": "value,wert"}, 'columns = "value,wert".*"wert" is none of them'),
+    "a setting that would break reading": ({"kafka.enable.auto.commit": "true"}, "enable.auto.commit"),
+}
+
+
+def load(spark: SparkSession, options: dict[str, str]) -> None:
+    reader = spark.readStream.format("aligned-kafka")
+    for name, value in options.items():
+        reader = reader.option(name, value)
+    reader.load()
+
+
+@pytest.mark.parametrize("case", REFUSED_AT_LOAD)
+def test_what_cannot_work_is_refused_at_load_without_asking_the_broker(spark: SparkSession, case: str) -> None:
+    given, expected = REFUSED_AT_LOAD[case]
+    begun = time.monotonic()
+    with pytest.raises(PySparkException) as caught:
+        load(spark, {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **given})
+    assert time.monotonic() - begun < AT_ONCE
+    assert re.search(f"(?si){expected}", str(caught.value)), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [("subscribe", "one of subscribe, subscribePattern and assign"), ("kafka.bootstrap.servers", "bootstrap.servers")],
+)
+def test_what_is_needed_and_missing_is_named_at_load(spark: SparkSession, missing: str, expected: str) -> None:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+    del given[missing]
+    with pytest.raises(PySparkException, match=f"(?s)OptionError.*{expected}.*for example"):
+        load(spark, given)
+
+
+def test_a_password_is_in_no_error(spark: SparkSession) -> None:
+    secret = {
+        "kafka.sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" '
+        'password="hush-hush";',
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "NONSENSE",
+    }
+    with pytest.raises(PySparkException) as caught:
+        load(spark, {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **secret})
+    assert "NONSENSE" in str(caught.value)
+    assert "hush-hush" not in str(caught.value)
+
+
+def refused_at_start(streams: KafkaStreams, name: str, *, within: float = AT_ONCE, **options: object) -> str:
+    """Start a query that must be refused; return what it says."""
+    source = streams.source(**options)
+    begun = time.monotonic()
+    with pytest.raises(StreamingQueryException) as caught:
+        streams.run(source, name)
+    assert time.monotonic() - begun < within
+    return str(caught.value)
+
+
+def test_a_user_schema_is_refused_at_start_with_both_schemas(streams: KafkaStreams, new_topic: NewTopic) -> None:
+    reader = streams.spark.readStream.format("aligned-kafka").schema("value STRING").option("subscribe", new_topic())
+    source = reader.option("kafka.bootstrap.servers", streams.bootstrap).load()
+    # Spark asks nobody about a schema the user gave, so load() cannot know.
+    with pytest.raises(PySparkException, match=r"(?s)SchemaError.*seen struct<value:string>.*struct<key:binary"):
+        streams.run(source, "q")
+
+
+START_CASES: dict[str, tuple[dict[str, str], str]] = {
+    "a topic that does not exist": ({"subscribe": "TOPIC,nowhere"}, "UnknownSplitError: topic nowhere does not exist"),
+    "partitions that do not exist": (
+        {"assign": '{"TOPIC":[7,8]}'},
+        "UnknownSplitError: partition TOPIC-7, TOPIC-8 does not exist",
+    ),
+    "offsets that miss a partition": (
+        {"subscribe": "TOPIC", "startingOffsets": '{"TOPIC":{"0":0,"5":0}}'},
+        "OptionError: option startingOffsets = .*does not list TOPIC-1 and lists TOPIC-5; the partitions are",
+    ),
+    "a time no record has": (
+        {"subscribe": "TOPIC", "startingTimestamp": "9999999999999"},
+        "OptionError: option startingTimestamp = .*no record is that new in TOPIC-0.*Strategy = .latest",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", START_CASES)
+def test_what_the_broker_does_not_have_is_refused_at_start(
+    streams: KafkaStreams, new_topic: NewTopic, case: str
+) -> None:
+    topic = new_topic(2)
+    streams.write(topic, {0: [0]})
+    given, expected = START_CASES[case]
+    told = refused_at_start(streams, "q", **{n: v.replace("TOPIC", topic) for n, v in given.items()})
+    assert re.search(expected.replace("TOPIC", topic), told), told
+
+
+BROKEN_OFFSETS: dict[str, tuple[str, str]] = {
+    "no JSON": ("{half an off", "OffsetError|JSON"),
+    "no object": ("[1,2]", "OffsetError: the checkpoint's offset cannot be read"),
+    "another shape": ('{"a":1}', "OffsetError: the checkpoint's offset cannot be read.*expected"),
+    "a newer version": (
+        '{"v":99,"name":"aligned-kafka","run":1,"source":"aligned-kafka","splits":{}}',
+        "OffsetError: the checkpoint was written by a newer version.*99.*[Uu]pgrade",
+    ),
+    "another source": (
+        '{"v":1,"name":"orders","run":1,"source":"aligned-kafka","splits":{}}',
+        "OffsetError: the checkpoint belongs to another source: its name is .orders.*sourceName",
+    ),
+    "negative positions": (
+        '{"v":1,"name":"aligned-kafka","run":1,"source":"aligned-kafka","splits":{"t":{"0":[-4,0]}}}',
+        "OffsetError: the checkpoint's offset cannot be read: position of t-0 is -4",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_OFFSETS)
+def test_a_broken_checkpoint_is_refused_at_start(streams: KafkaStreams, new_topic: NewTopic, case: str) -> None:
+    topic = new_topic(1)
+    streams.write(topic, {0: [0]})
+    streams.run(streams.source(subscribe=topic), "q")
+    broken, expected = BROKEN_OFFSETS[case]
+    last = max(streams.committed("q"))
+    log = streams.checkpoint("q") / "offsets" / str(last)
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join([*lines[:2], broken]))
+    (log.parent / f".{last}.crc").unlink()
+    told = refused_at_start(streams, "q", subscribe=topic)
+    assert re.search(expected, told), told
+
+
+def test_a_broker_nobody_runs_is_an_error_within_its_limit(streams: KafkaStreams) -> None:
+    (port,) = free_ports(1)
+    given = {"kafka.bootstrap.servers": f"127.0.0.1:{port}", **LIMIT}
+    told = refused_at_start(streams, "q", subscribe="t", **given)
+    assert re.search(rf"UnreachableError: .* within 2 s .*127\.0\.0\.1:{port}", told), told
+
+
+def test_a_port_that_never_answers_is_an_error_within_its_limit(streams: KafkaStreams) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        given = {"kafka.bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}", **LIMIT}
+        told = refused_at_start(streams, "q", subscribe="t", **given)
+    assert re.search(r"(ResponseTimeoutError|UnreachableError): .*2 s", told), told
+
+
+def test_a_port_of_somebody_else_is_an_error_within_its_limit(streams: KafkaStreams, spark: SparkSession) -> None:
+    """The port of Spark's own driver: it takes connections and says something that is not Kafka's."""
+    port = spark.conf.get("spark.driver.port")
+    given = {"kafka.bootstrap.servers": f"127.0.0.1:{port}", **LIMIT}
+    told = refused_at_start(streams, "q", subscribe="t", **given)
+    assert re.search(r"(ResponseTimeoutError|UnreachableError): ", told), told
+
+
+def test_an_error_names_its_class_once_and_first(streams: KafkaStreams, kafka: Kafka) -> None:
+    told = refused_at_start(streams, "q", subscribe="nowhere")
+    assert json.dumps(told).count("UnknownSplitError: topic nowhere") == 1

@@ -1,0 +1,122 @@
+"""Records that are gone before they were read: an error that says which, or a query that goes on without doubling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from services.kafka import Kafka
+from services.topics import create_topic, delete_records, delete_topic
+from tests.integration.kafka_streams import KafkaStreams, wait_for
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+NewTopic = Callable[..., str]
+
+
+def failure(streams: KafkaStreams, topic: str, name: str, **options: object) -> str:
+    """Run a query that must fail; return what it says."""
+    with pytest.raises(StreamingQueryException) as caught:
+        streams.run(streams.source(subscribe=topic, **options), name)
+    return str(caught.value)
+
+
+def go_on(streams: KafkaStreams, topic: str, name: str) -> list[tuple[int, int]]:
+    """Run a query that must not mind; return (partition, offset) of everything it has read, in order."""
+    streams.run(streams.source(subscribe=topic, failOnDataLoss="false"), name)
+    rows = [(row.partition, row.offset) for row in streams.data(name)]
+    assert len(set(rows)) == len(rows), "rows were doubled"
+    return rows
+
+
+def through(partition: int, first: int, end: int) -> list[tuple[int, int]]:
+    return [(partition, offset) for offset in range(first, end)]
+
+
+def test_records_deleted_while_the_query_was_stopped(streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    streams.write(topic, {0: range(10), 1: range(10)})
+    streams.run(streams.source(subscribe=topic), "q")
+    streams.write(topic, {0: range(10, 30), 1: range(10, 12)})
+    delete_records(kafka.bootstrap, topic, {0: 17})
+    told = failure(streams, topic, "q")
+    assert "DataLossError" in told
+    assert re.search(rf"{topic}(-| partition )0.*\b10\b.*\b17\b", told), told
+    assert "failOnDataLoss" in told
+    assert go_on(streams, topic, "q") == [*through(0, 0, 10), *through(0, 17, 30), *through(1, 0, 12)]
+
+
+def test_records_deleted_between_planning_and_reading(streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    streams.write(topic, {0: range(20), 1: range(10)})
+    streams.run(streams.source(subscribe=topic), "q")
+    # The driver died right after it logged the plan: the batch is run again as it was planned.
+    streams.die_in("q", 0)
+    delete_records(kafka.bootstrap, topic, {0: 13})
+    told = failure(streams, topic, "q")
+    assert "DataLossError" in told
+    assert re.search(rf"topic {topic} partition 0: offsets 0 to 13 ", told), told
+    assert go_on(streams, topic, "q") == [*through(0, 13, 20), *through(1, 0, 10)]
+
+
+def test_a_whole_planned_range_deleted_is_skipped_once(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic = new_topic(1)
+    streams.write(topic, {0: range(20)})
+    streams.run(streams.source(subscribe=topic), "q")
+    streams.die_in("q", 0)
+    streams.write(topic, {0: range(20, 30)})
+    delete_records(kafka.bootstrap, topic, {0: 25})
+    assert "DataLossError" in failure(streams, topic, "q")
+    assert go_on(streams, topic, "q") == through(0, 25, 30)
+
+
+def test_a_topic_created_anew_with_fewer_records_and_partitions(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic = new_topic(3)
+    streams.write(topic, {0: range(10), 1: range(10), 2: range(10)})
+    streams.run(streams.source(subscribe=topic), "q")
+    delete_topic(kafka.bootstrap, topic)
+    create_topic(kafka.bootstrap, topic, 2)
+    streams.write(topic, {0: range(4), 1: range(12)})
+    told = failure(streams, topic, "q")
+    assert "DataLossError" in told
+    assert f"{topic}-0 ends at 4, but was already read up to 10" in told
+    assert f"{topic}-2 is gone; it was read up to position 10" in told
+    before = [*through(0, 0, 10), *through(1, 0, 10), *through(2, 0, 10)]
+    # Offsets that were delivered once are not delivered again, whatever they hold now; as with the built-in source.
+    assert go_on(streams, topic, "q") == sorted([*before, *through(1, 10, 12)])
+    streams.write(topic, {0: range(4, 8)})
+    streams.run(streams.source(subscribe=topic), "q")
+    rows = [(row.partition, row.offset) for row in streams.data("q")]
+    assert rows.count((0, 4)) == 2  # the old topic's and the new one's
+    assert len(rows) == len(before) + 2 + 4
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_topic_deleted_under_a_running_query(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, fail: str
+) -> None:
+    stays, goes = new_topic(1), new_topic(1)
+    streams.write(stays, {0: range(5)})
+    streams.write(goes, {0: range(5)})
+    source = streams.source(subscribe=f"{stays},{goes}", failOnDataLoss=fail, **{"kafka.metadata.max.age.ms": "300"})
+    query = streams.start_file(source, "q")
+    query.processAllAvailable()
+    delete_topic(kafka.bootstrap, goes)
+    if fail == "true":
+        with pytest.raises(StreamingQueryException, match=rf"DataLossError.*{goes}-0 is gone; it was read up to .* 5"):
+            query.awaitTermination(60)
+        return
+    wait_for(lambda: streams.offsets("q")[-1]["splits"].keys() == {stays}, query)
+    streams.write(stays, {0: range(5, 9)})
+    wait_for(lambda: len(streams.data("q")) >= 14, query)
+    query.stop()
+    assert [tuple(row) for row in streams.data("q")] == sorted(
+        [(stays, 0, n) for n in range(9)] + [(goes, 0, n) for n in range(5)]
+    )

@@ -1,0 +1,269 @@
+"""The driver side of ``aligned-kafka`` on a real broker: discovery, start positions, ends, time index, bad brokers."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+from kafka import KafkaProducer
+
+from pyspark_aligned_kafka.source import KafkaSource
+from services.kafka import Kafka
+from services.topics import add_partitions, create_topic, delete_records, delete_topic
+from watermark_source.errors import OptionError, ResponseTimeoutError, UnknownSplitError, UnreachableError
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.planning.split import Split
+from watermark_source.planning.time_index import IndexEntry
+from watermark_source.spark.connector import Connector
+
+NewTopic = Callable[..., str]
+# Timestamps stay: retention goes by them.
+KEEP = {"retention.ms": "-1"}
+LIMIT = {"kafka.default.api.timeout.ms": "2000"}
+
+
+def connect(kafka: Kafka, **given: str) -> Connector:
+    return KafkaSource.of({"kafka.bootstrap.servers": kafka.bootstrap, **given}).open()
+
+
+def start_positions(kafka: Kafka, **given: str) -> dict[Split, int]:
+    connector = connect(kafka, **given)
+    return dict(connector.starts.initial_positions(connector.discovery.discover()))
+
+
+def produce(kafka: Kafka, topic: str, *partitions: Sequence[int]) -> None:
+    """Send one record for each timestamp, to partition 0, 1, ..."""
+    with contextlib.closing(KafkaProducer(bootstrap_servers=kafka.bootstrap.split(","))) as producer:
+        for number, timestamps in enumerate(partitions):
+            for timestamp in timestamps:
+                producer.send(topic, b"x", partition=number, timestamp_ms=timestamp)
+        producer.flush()
+
+
+@pytest.fixture
+def topic(kafka: Kafka, new_topic: NewTopic) -> str:
+    """Three partitions: timestamps out of order, one record, none."""
+    name = new_topic(3, config=KEEP)
+    produce(kafka, name, [100, 300, 200, 400, 250], [50], [])
+    return name
+
+
+@pytest.fixture
+def splits(topic: str) -> list[Split]:
+    return [Split(topic, number) for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"startingOffsets": "earliest"}, [0, 0, 0]),
+        ({}, [5, 1, 0]),
+        ({"startingOffsets": "latest"}, [5, 1, 0]),
+        ({"startingOffsets": '{"TOPIC":{"0":3,"1":-2,"2":-1}}'}, [3, 0, 0]),
+        ({"startingTimestamp": "0", "startingOffsetsByTimestampStrategy": "latest"}, [0, 0, 0]),
+        ({"startingTimestamp": "250", "startingOffsetsByTimestampStrategy": "latest"}, [1, 1, 0]),
+        (
+            {
+                "startingOffsetsByTimestamp": '{"TOPIC":{"0":301,"1":50,"2":1}}',
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+            [3, 0, 0],
+        ),
+    ],
+)
+def test_every_starting_position(
+    kafka: Kafka, topic: str, splits: list[Split], options: dict[str, str], expected: list[int]
+) -> None:
+    given = {name: text.replace("TOPIC", topic) for name, text in options.items()}
+    assert start_positions(kafka, subscribe=topic, **given) == dict(zip(splits, expected, strict=True))
+
+
+def test_earliest_is_the_first_retained_offset(kafka: Kafka, topic: str, splits: list[Split]) -> None:
+    delete_records(kafka.bootstrap, topic, {0: 2})
+    assert start_positions(kafka, subscribe=topic, startingOffsets="earliest")[splits[0]] == 2
+
+
+def test_a_timestamp_without_a_match_is_an_error_by_default(kafka: Kafka, topic: str) -> None:
+    with pytest.raises(OptionError, match=f"no record is that new in {topic}-1, {topic}-2"):
+        start_positions(kafka, subscribe=topic, startingTimestamp="200")
+
+
+def test_starting_json_must_list_the_partitions_that_exist(kafka: Kafka, topic: str) -> None:
+    with pytest.raises(OptionError, match=rf"does not list {topic}-2 and lists {topic}-7; the partitions are"):
+        start_positions(kafka, subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":0,"1":0,"7":0}}}}')
+
+
+def test_a_missing_topic_is_an_error_and_is_not_created(kafka: Kafka, topic_name: str) -> None:
+    for _ in range(2):
+        begun = time.monotonic()
+        with pytest.raises(UnknownSplitError, match=f"topic {topic_name} does not exist"):
+            connect(kafka, subscribe=topic_name).discovery.discover()
+        assert time.monotonic() - begun < 5
+
+
+def test_assigned_partitions_are_those_that_exist(kafka: Kafka, topic: str, splits: list[Split]) -> None:
+    assert connect(kafka, assign=f'{{"{topic}":[0,2,9]}}').discovery.discover() == {splits[0], splits[2]}
+    with pytest.raises(UnknownSplitError, match=f"partition {topic}-9 does not exist"):
+        connect(kafka, assign=f'{{"{topic}":[9]}}').discovery.discover()
+
+
+def test_a_pattern_finds_topics_made_later_and_no_internal_ones(kafka: Kafka, new_topic: NewTopic) -> None:
+    first = new_topic()
+    made_by_this_test = first.removesuffix("-0")
+    pattern = f"{made_by_this_test}-|__consumer_offsets"
+    discovery = connect(kafka, subscribePattern=pattern, **{"kafka.metadata.max.age.ms": "0"}).discovery
+    assert {split.log for split in discovery.discover()} == {first}
+    second = new_topic()
+    assert {split.log for split in discovery.discover()} == {first, second}
+
+
+def test_partitions_added_while_running_are_found_and_begin_at_earliest(kafka: Kafka, topic: str) -> None:
+    connector = connect(kafka, subscribe=topic, **{"kafka.metadata.max.age.ms": "0"})
+    before = connector.discovery.discover()
+    add_partitions(kafka.bootstrap, topic, 4)
+    produce(kafka, topic, [], [], [], [1, 2])
+    added = connector.discovery.discover() - before
+    assert added == {Split(topic, 3)}
+    assert connector.starts.added_positions(added) == {Split(topic, 3): 0}
+    assert connector.bounds.end_positions(added) == {Split(topic, 3): 2}
+
+
+def test_ends_follow_the_log_and_leave_out_what_does_not_exist(kafka: Kafka, topic: str, splits: list[Split]) -> None:
+    bounds = connect(kafka, subscribe=topic).bounds
+    asked = {*splits, Split(topic, 99), Split("no-such-topic", 0)}
+    assert bounds.end_positions(asked) == dict(zip(splits, [5, 1, 0], strict=True))
+    produce(kafka, topic, [1], [], [1, 1])
+    assert bounds.end_positions(asked) == dict(zip(splits, [6, 1, 2], strict=True))
+
+
+def test_a_deleted_topic_is_left_out_until_it_is_made_again(kafka: Kafka, topic: str, splits: list[Split]) -> None:
+    connector = connect(kafka, subscribe=topic, **{"kafka.metadata.max.age.ms": "0"})
+    assert connector.discovery.discover() == set(splits)
+    delete_topic(kafka.bootstrap, topic)
+    assert connector.bounds.end_positions(set(splits)) == {}
+    assert connector.bounds.earliest_positions(set(splits)) == {}
+    assert connector.discovery.discover() == set()
+    create_topic(kafka.bootstrap, topic, 3)
+    assert connector.discovery.discover() == set(splits)
+    assert connector.bounds.end_positions(set(splits)) == dict.fromkeys(splits, 0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (MIN, IndexEntry(0, Millis(100))),
+        (-2, IndexEntry(0, Millis(100))),
+        (99, IndexEntry(0, Millis(100))),
+        (100, IndexEntry(1, Millis(300))),
+        (299, IndexEntry(1, Millis(300))),
+        (300, IndexEntry(3, Millis(400))),
+        (400, None),
+        (MAX, None),
+    ],
+)
+def test_first_after_is_the_lowest_offset_beyond_the_limit_also_out_of_order(
+    kafka: Kafka, topic: str, splits: list[Split], limit: Millis, expected: IndexEntry | None
+) -> None:
+    index = connect(kafka, subscribe=topic).time_index
+    assert index is not None
+    assert index.first_after({splits[0]: limit, splits[2]: limit}) == {splits[0]: expected, splits[2]: None}
+
+
+def test_newest_is_the_highest_timestamp_wherever_it_is(kafka: Kafka, topic: str, splits: list[Split]) -> None:
+    index = connect(kafka, subscribe=topic).time_index
+    assert index is not None
+    assert index.newest(set(splits)) == {splits[0]: 400, splits[1]: 50, splits[2]: None}
+
+
+def test_the_time_index_is_exact_over_many_segments_and_batches(kafka: Kafka, new_topic: NewTopic) -> None:
+    name = new_topic(config={**KEEP, "segment.bytes": str(1024 * 1024), "index.interval.bytes": "4096"})
+    # Zigzag: every tenth record is 5 s behind its neighbours; equal timestamps come in pairs.
+    times = [(n // 2) * 10 + (10_000 if n % 10 else 5_000) for n in range(40_000)]
+    with contextlib.closing(
+        KafkaProducer(bootstrap_servers=kafka.bootstrap.split(","), linger_ms=5, batch_size=20_000)
+    ) as producer:
+        for timestamp in times:
+            producer.send(name, b"x" * 90, partition=0, timestamp_ms=timestamp)
+        producer.flush()
+    index = connect(kafka, subscribe=name).time_index
+    assert index is not None
+    split = Split(name, 0)
+    for limit in range(4_000, 215_000, 4_321):
+        first = next((n for n, timestamp in enumerate(times) if timestamp > limit), None)
+        expected = None if first is None else IndexEntry(first, Millis(times[first]))
+        assert index.first_after({split: Millis(limit)}) == {split: expected}
+
+
+@pytest.mark.parametrize(
+    ("level", "open_end", "open_newest"), [("read_uncommitted", 3, 900), ("read_committed", 1, None)]
+)
+def test_an_open_transaction_ends_the_log_for_read_committed(
+    kafka: Kafka, new_topic: NewTopic, level: str, open_end: int, open_newest: int | None
+) -> None:
+    name = new_topic(config=KEEP)
+    split = Split(name, 0)
+    produce(kafka, name, [100])
+    connector = connect(kafka, subscribe=name, **{"kafka.isolation.level": level})
+    assert connector.time_index is not None
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap.split(","), transactional_id=name)
+    with contextlib.closing(producer):
+        producer.init_transactions()
+        producer.begin_transaction()
+        for timestamp in (500, 900):
+            producer.send(name, b"x", partition=0, timestamp_ms=timestamp)
+        producer.flush()
+        assert connector.bounds.end_positions({split}) == {split: open_end}
+        assert connector.starts.initial_positions({split}) == {split: open_end}
+        assert connector.time_index.newest({split}) == {split: open_newest}
+        producer.commit_transaction()
+    # The commit marker takes an offset of its own.
+    deadline = time.monotonic() + 10
+    while connector.bounds.end_positions({split}) != {split: 4}:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def silent_port() -> Iterator[int]:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(16)
+        yield server.getsockname()[1]
+
+
+def test_nobody_listens_is_an_error_within_the_limit() -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        source = KafkaSource.of({"kafka.bootstrap.servers": address, "subscribe": "t", **LIMIT})
+        begun = time.monotonic()
+        with pytest.raises(UnreachableError, match=rf"within 2 s .*bootstrap.servers is {address}.*ECONNREFUSED"):
+            source.open().discovery.discover()
+    assert time.monotonic() - begun < 4
+
+
+def test_a_host_without_an_address_is_an_error_that_names_it() -> None:
+    source = KafkaSource.of({"kafka.bootstrap.servers": "no-such-host.invalid:9092", "subscribe": "t", **LIMIT})
+    with pytest.raises(UnreachableError, match=r"no-such-host.invalid:9092: DNS"):
+        source.open().discovery.discover()
+
+
+@pytest.mark.parametrize(("protocol", "kind"), [("PLAINTEXT", ResponseTimeoutError), ("SSL", UnreachableError)])
+def test_a_port_that_never_answers_is_an_error_within_the_limit(protocol: str, kind: type[Exception]) -> None:
+    with silent_port() as port:
+        given = {"kafka.bootstrap.servers": f"127.0.0.1:{port}", "subscribe": "t", "kafka.security.protocol": protocol}
+        begun = time.monotonic()
+        with pytest.raises(kind, match=f"127.0.0.1:{port}"):
+            KafkaSource.of({**given, **LIMIT}).open().discovery.discover()
+    assert time.monotonic() - begun < 4
+
+
+def test_dead_bootstrap_servers_do_no_harm_beside_a_living_one(kafka: Kafka, topic: str, splits: list[Split]) -> None:
+    with silent_port() as first, silent_port() as second, silent_port() as third:
+        dead = ",".join(f"127.0.0.1:{port}" for port in (first, second, third))
+        given = {"kafka.bootstrap.servers": f"{dead},{kafka.bootstrap}", "subscribe": topic}
+        source = KafkaSource.of({**given, "kafka.socket.connection.setup.timeout.ms": "300"})
+        assert source.open().discovery.discover() == set(splits)

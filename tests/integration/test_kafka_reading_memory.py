@@ -1,0 +1,41 @@
+"""What a task needs in memory: the same for a short range and a long one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from services.bulk import bulk_produce
+from services.kafka import Kafka
+
+_READ = """
+import resource, sys
+from pyspark_aligned_kafka.source import KafkaSource
+from watermark_source.planning.split import Split, SplitRange
+bootstrap, topic, end = sys.argv[1], sys.argv[2], int(sys.argv[3])
+reader = KafkaSource.of({"kafka.bootstrap.servers": bootstrap, "subscribe": topic}).range_reader
+rows = sum(batch.rows for batch in reader.read([SplitRange(Split(topic, 0), 0, end)]))
+print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def _peak_mb(bootstrap: str, topic: str, end: int) -> int:
+    command = [sys.executable, "-c", _READ, bootstrap, topic, str(end)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=240).stdout
+    rows, peak = map(int, printed.split())
+    assert rows == end
+    return peak
+
+
+def test_memory_does_not_grow_with_the_range(kafka: Kafka, new_topic: Callable[..., str]) -> None:
+    topic = new_topic()
+    bulk_produce(kafka.bootstrap, topic, 0, np.arange(1_500_000, dtype=np.int64))
+    # In a fresh checkout the first read compiles, which takes memory of its own.
+    _peak_mb(kafka.bootstrap, topic, 10)
+    short, long = _peak_mb(kafka.bootstrap, topic, 150_000), _peak_mb(kafka.bootstrap, topic, 1_500_000)
+    # Kept whole, the rows of the long range would be 150 MB and more.
+    assert long < short + 25
+    assert long < 400

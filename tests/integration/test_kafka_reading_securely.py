@@ -1,0 +1,88 @@
+"""Reading over TLS with a login, and without the right to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pyspark_aligned_kafka import session as sessions
+from pyspark_aligned_kafka.reading import KafkaRangeReader
+from pyspark_aligned_kafka.settings import parse_settings
+from services.broker import FAST_START
+from services.bulk import bulk_produce
+from services.kafka import kafka_cluster
+from services.ports import free_ports
+from services.topics import create_topic
+from watermark_source.errors import RefusedError
+from watermark_source.planning.split import Split, SplitRange
+
+pytestmark = pytest.mark.service
+PEM = Path(__file__).parents[1] / "pem"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SECRET = "correct-horse"
+COUNT = 300_000
+
+
+@pytest.fixture(scope="module")
+def secure_port() -> Iterator[int]:
+    """A broker that asks for a login over TLS; user u may read topic open, and only look at topic closed."""
+    controller, secure = free_ports(2)
+    listeners = f"PLAINTEXT://127.0.0.1:{{port}},BOTH://127.0.0.1:{secure}"
+    config = {
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": listeners,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,BOTH:SASL_SSL",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(PEM / "broker.pem"),
+        "listener.name.both.plain.sasl.jaas.config": f'{PLAIN} required user_u="{SECRET}";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with kafka_cluster(1, config=config, jvm=FAST_START) as cluster:
+        for topic in ("open", "closed"):
+            create_topic(cluster.bootstrap, topic)
+            bulk_produce(cluster.bootstrap, topic, 0, np.arange(COUNT, dtype=np.int64))
+        allow(cluster.bootstrap, "open", "READ")
+        allow(cluster.bootstrap, "closed", "DESCRIBE")
+        yield secure
+        sessions.close_kept()
+
+
+def allow(bootstrap: str, topic: str, operation: str) -> None:
+    from kafka import KafkaAdminClient
+    from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    pattern = ResourcePattern(ResourceType.TOPIC, topic)
+    admin.create_acls([ACL("User:u", "*", ACLOperation[operation], ACLPermissionType.ALLOW, pattern)])
+    admin.close()
+
+
+def reader(port: int) -> KafkaRangeReader:
+    settings = parse_settings(
+        {
+            "kafka.bootstrap.servers": f"127.0.0.1:{port}",
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": f'{PLAIN} required username="u" password="{SECRET}";',
+            "kafka.ssl.truststore.location": str(PEM / "ca.pem"),
+        }
+    )
+    return KafkaRangeReader(settings, ("offset",), read_committed=False, fail_on_data_loss=True)
+
+
+def test_a_logged_in_reader_over_tls_reads_every_row_again_and_again(secure_port: int) -> None:
+    wanted = [SplitRange(Split("open", 0), 0, COUNT)]
+    for _ in range(2):
+        seen = [offset for batch in reader(secure_port).read(wanted) for offset in batch.columns[0].to_pylist()]
+        assert seen == list(range(COUNT))
+
+
+def test_no_right_to_read_is_refused_naming_the_topic(secure_port: int) -> None:
+    with pytest.raises(RefusedError, match=r"topic closed partition 0 offset 0: .*needs the READ right"):
+        list(reader(secure_port).read([SplitRange(Split("closed", 0), 0, COUNT)]))

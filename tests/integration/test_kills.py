@@ -1,0 +1,242 @@
+"""Kill -9 of runners, workers and drivers over running queries: what was delivered is as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.sql import SparkSession
+
+from services.kafka import Kafka
+from services.topics import create_topic
+from tests.integration.killed_driver import KEEP_LOGS, OUT_OF_ORDERNESS_MS, QUERIES, ROWS, WINDOW_MS, WINDOWS, Job
+from tests.integration.killing import Killer, Kind, schedule
+from tests.integration.numbered_topic import ACTIVE, PARTITIONS, NumberedTopic, value_of
+from tests.spark.queries import START, Streams
+from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitStatus
+
+# Setting up is the test: a driver takes 15 s to come back, many times that on a busy machine.
+pytestmark = pytest.mark.timeout(7_200)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Aftermath:
+    """What is left after the kills and two more runs to the end: the first as it was, the second with closing rows."""
+
+    topic: NumberedTopic
+    streams: Streams
+    killer: Killer
+    progress: list[dict[str, Any]]
+    due: int
+    """Combined watermark after the first run, by the rows that were written."""
+    closed_by_first: dict[int, int]
+    first_states: dict[str, SourceState]
+
+    def states(self, query: str) -> list[SourceState]:
+        """Return what the offset log says after each batch."""
+        offsets = self.streams.offsets(query)
+        return [OffsetCodec(source="aligned-kafka", name=o["name"]).decode(o) for o in offsets]
+
+    def starts(self, query: str) -> dict[int, int]:
+        """Return the first offset of each partition that the query was to read."""
+        return {split.number: state.observed for split, state in self.states(query)[0].splits.items()}
+
+    def windows_due(self, watermark: int) -> dict[int, int]:
+        """Return the windows closed at a watermark, by their start, and how many rows were written into each."""
+        starts = self.starts(WINDOWS)
+        times = np.concatenate([self.topic.timestamps(p)[starts[p] :] for p in range(PARTITIONS)])
+        begins, counts = np.unique(times // WINDOW_MS * WINDOW_MS, return_counts=True)
+        found = zip(begins.tolist(), counts.tolist(), strict=True)
+        return {begin: count for begin, count in found if begin + WINDOW_MS <= watermark}
+
+
+def windows(streams: Streams) -> dict[int, int]:
+    rows = streams.result(WINDOWS).selectExpr("unix_millis(start) AS start", "count").collect()
+    assert len({row.start for row in rows}) == len(rows), "a window came out twice"
+    return {row.start: row["count"] for row in rows}
+
+
+def run_to_the_end(job: Job, spark: SparkSession) -> None:
+    for writer in job.queries(spark).values():
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.fixture(scope="module")
+def aftermath(
+    request: pytest.FixtureRequest, kafka: Kafka, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Aftermath:
+    kills, seed = request.config.getoption("--kills"), request.config.getoption("--kills-seed")
+    folder = tmp_path_factory.mktemp("kills")
+    job = Job(kafka.bootstrap, f"kills-{folder.name}", folder)
+    create_topic(kafka.bootstrap, job.topic, PARTITIONS)
+    topic = NumberedTopic(kafka.bootstrap, job.topic, np.random.default_rng(seed))
+    # Before the queries begin, at "latest": none of theirs.
+    topic.tick()
+    killer = Killer(job, random.Random(seed))
+    topic.start()
+    try:
+        killer.start()
+        for kind, moment in schedule(kills, random.Random(seed)):
+            killer.strike(kind, moment)
+    finally:
+        topic.stop()
+        killer.close()
+    # Every partition has rows for the last run, so that none is found idle while nobody writes.
+    topic.tick()
+    streams = Streams(spark, folder)
+    spark.conf.set(*KEEP_LOGS)
+    try:
+        run_to_the_end(job, spark)
+        due = min(int(topic.timestamps(p).max()) for p in ACTIVE) - OUT_OF_ORDERNESS_MS - 1
+        closed = windows(streams)
+        codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
+        first = {query: codec.decode(streams.offsets(query)[-1]) for query in QUERIES}
+        topic.close()
+        run_to_the_end(job, spark)
+    finally:
+        spark.conf.unset(KEEP_LOGS[0])
+    progress = [json.loads(line) for line in job.progress_log.read_text().splitlines()]
+    _log.info("seed %d, %s", seed, [(k.kind.value, k.moment.value, k.uncommitted) for k in killer.kills])
+    _log.info("recovered within %s s", [round(s, 1) for s in killer.recovery_seconds])
+    return Aftermath(topic, streams, killer, progress, due, closed, first)
+
+
+def test_every_row_comes_out_exactly_once(aftermath: Aftermath) -> None:
+    rows = aftermath.streams.result(ROWS).where("partition IS NOT NULL")
+    found = rows.selectExpr("partition", "offset", "hex(value) AS value", "unix_millis(event_time) AS time").toArrow()
+    partitions = found["partition"].to_numpy()
+    offsets, times = found["offset"].to_numpy(), found["time"].to_numpy()
+    values = np.array([int(value, 16) for value in found["value"].to_pylist()], dtype=np.int64)
+    lost = doubled = 0
+    for partition, start in aftermath.starts(ROWS).items():
+        written = aftermath.topic.timestamps(partition)
+        mine = partitions == partition
+        delivered = np.bincount(offsets[mine], minlength=len(written))
+        lost += int((delivered[start:] == 0).sum())
+        doubled += int((delivered > 1).sum())
+        assert not delivered[:start].any(), "rows before the start"
+        np.testing.assert_array_equal(times[mine], written[offsets[mine]])
+        np.testing.assert_array_equal(values[mine], value_of(partition, offsets[mine]))
+    _log.info("%d rows, %d lost, %d doubled", len(found), lost, doubled)
+    assert (lost, doubled) == (0, 0)
+    assert len(found) > 1_000
+
+
+def test_every_window_that_closed_holds_every_row(aftermath: Aftermath) -> None:
+    assert aftermath.closed_by_first == aftermath.windows_due(aftermath.due)
+    end = int(aftermath.topic.timestamps(ACTIVE[0])[-1])
+    assert windows(aftermath.streams) == aftermath.windows_due(end - OUT_OF_ORDERNESS_MS - 1)
+
+
+def test_the_last_watermark_is_what_the_rows_say(aftermath: Aftermath) -> None:
+    assert {query: state.watermark for query, state in aftermath.first_states.items()} == dict.fromkeys(
+        QUERIES, aftermath.due
+    )
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_watermark_is_what_it_would_be_without_a_kill(aftermath: Aftermath, query: str) -> None:
+    """Each split's is that of all its rows before the batch, the combined one that of the splits, in every batch."""
+    starts, held = aftermath.starts(query), None
+    topic = aftermath.streams.offsets(query)[0]["splits"].keys()
+    highest = {p: np.maximum.accumulate(aftermath.topic.timestamps(p)[starts[p] :]) for p in range(PARTITIONS)}
+    for number, state in enumerate(aftermath.states(query)):
+        expected: dict[Split, int | None] = {}
+        for split, known in state.splits.items():
+            read = known.observed - starts[split.number]
+            seen = int(highest[split.number][read - 1]) - OUT_OF_ORDERNESS_MS - 1 if read else None
+            expected[split] = seen
+        assert {s: t.watermark for s, t in state.splits.items()} == expected, f"batch {number}"
+        counting = [expected[s] for s, t in state.splits.items() if t.status is not SplitStatus.IDLE]
+        assert counting
+        if None not in counting:
+            lowest = min(w for w in counting if w is not None)
+            held = lowest if held is None else max(held, lowest)
+        assert state.watermark == held, f"batch {number}"
+    assert len(topic) == 1
+
+
+def test_no_watermark_ever_regresses(aftermath: Aftermath) -> None:
+    """In the offset logs, in Spark's own, and in what was reported while the queries ran."""
+    for query in QUERIES:
+        recorded = [w for state in aftermath.states(query) if (w := state.watermark) is not None]
+        followed = [w for _, w in sorted(aftermath.streams.committed(query).items())]
+        reported = [line["watermark"] for line in aftermath.progress if line.get("query") == query]
+        for sequence in (recorded, followed, [w for w in reported if w is not None]):
+            assert sequence == sorted(sequence)
+        assert len(set(recorded)) > 10
+
+
+def test_spark_follows_the_source_in_every_batch(aftermath: Aftermath) -> None:
+    """But in one whose output was written and whose commit was not: Spark then skips it, marker and all.
+
+    The process that plans next says its watermark in its first batch, whatever it is: that makes good for it.
+    """
+    states, followed = aftermath.states(WINDOWS), aftermath.streams.committed(WINDOWS)
+    held = 0
+    for number, state in enumerate(states):
+        said, reached = state.watermark or 0, followed[number] + START
+        last_of_its_run = number + 1 == len(states) or states[number + 1].run != state.run
+        assert reached in ((said, held) if last_of_its_run else (said,)), f"batch {number}"
+        held = reached
+    assert held == states[-1].watermark
+
+
+def test_the_marker_of_every_batch_comes_out_exactly_once(aftermath: Aftermath) -> None:
+    sent = aftermath.streams.result(ROWS).select("marker.*").where("type = 'watermark'")
+    offsets = aftermath.streams.offsets(ROWS)
+    read = [offsets[0], *(after for before, after in pairwise(offsets) if after != before)]
+    assert sorted(row.w for row in sent.selectExpr("unix_millis(watermark) AS w").collect()) == [
+        o["wm"] for o in read if "wm" in o
+    ]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_batch_begins_where_the_last_one_ended(aftermath: Aftermath, query: str) -> None:
+    offsets = aftermath.streams.offsets(query)
+    assert sorted(aftermath.streams.committed(query)) == list(range(len(offsets)))
+    states = aftermath.states(query)
+    for number, (before, after) in enumerate(pairwise(states)):
+        if after != before:
+            ends = {split: state.position for split, state in before.splits.items()}
+            assert {split: state.observed for split, state in after.splits.items()} == ends, f"batch {number + 1}"
+    written = {p: len(aftermath.topic.timestamps(p)) for p in range(PARTITIONS)}
+    assert {split.number: state.position for split, state in states[-1].splits.items()} == written
+
+
+def test_a_batch_done_again_has_the_same_end(aftermath: Aftermath) -> None:
+    logged = {query: aftermath.streams.offsets(query) for query in QUERIES}
+    ran = [line for line in aftermath.progress if "query" in line]
+    assert ran
+    for line in ran:
+        assert json.loads(line["end"]) == logged[line["query"]][line["batch"]]
+
+
+def test_no_row_is_late(aftermath: Aftermath) -> None:
+    assert sum(line["late"] for line in aftermath.progress if "query" in line) == 0
+
+
+def test_nothing_but_a_killed_runner_fails_a_query(aftermath: Aftermath) -> None:
+    failures = [line["failure"] for line in aftermath.progress if "failure" in line]
+    runners = sum(kill.kind is Kind.RUNNER for kill in aftermath.killer.kills)
+    # A driver killed at once after its runner has had no time to write of it.
+    assert len(failures) <= runners, failures
+
+
+def test_nothing_outlives_a_killed_driver(aftermath: Aftermath) -> None:
+    assert aftermath.killer.orphans == []
+
+
+def test_some_kills_hit_a_batch_under_way(aftermath: Aftermath) -> None:
+    assert any(kill.uncommitted for kill in aftermath.killer.kills)
+    assert aftermath.killer.kills[0].uncommitted

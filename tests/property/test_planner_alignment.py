@@ -1,0 +1,148 @@
+"""Alignment under hypothesis: no split runs ahead of its group, and the group always goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.simulation.driver import Batch, Driver
+from tests.simulation.log import SimulatedLog
+from tests.simulation.scenarios import FAR_FUTURE, Action, actions, logs, perform
+from watermark_source.planning.ends import event_time_of
+from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitStatus
+
+drifts = st.sampled_from([0, 1, 1_000, 60_000])
+bounds = st.sampled_from([0, 1, 500])
+budgets = st.none() | st.integers(1, 40)
+idle_timeouts = st.none() | st.sampled_from([1, 1_000, 30_000])
+
+
+@given(
+    logs(disorder=800), drifts, bounds, budgets, idle_timeouts, st.booleans(), actions(disorder=800)
+)  # fmt: skip
+def test_no_split_reads_more_than_one_row_beyond_the_drift(
+    log: SimulatedLog,
+    drift: int,
+    bound: int,
+    max_rows: int | None,
+    idle_timeout: int | None,
+    final: bool,
+    script: Sequence[Action],
+) -> None:
+    """Measured after each batch against the slowest active split, as the rows of that batch have moved it."""
+    policy = PlanPolicy(out_of_orderness=bound, max_drift=drift, idle_timeout=idle_timeout)
+    driver = Driver(log, policy, max_rows=max_rows, final=final)
+    for action in [] if final else script:
+        perform(driver, action)
+    driver.run()
+    for batch in driver.batches:
+        lowest = _slowest(batch, policy)
+        if lowest is None:
+            continue
+        allowed = event_time_of(lowest + drift, policy)
+        for split, rows in batch.rows.items():
+            beyond = [row for row in rows if row.event_time > allowed]
+            assert len(beyond) <= 1, (split, beyond)
+            assert beyond == rows[len(rows) - len(beyond) :]
+
+
+@given(logs(disorder=800, noise=True), drifts, bounds, budgets, st.booleans(), actions(disorder=800))
+def test_the_group_goes_on_while_any_split_has_rows(
+    log: SimulatedLog, drift: int, bound: int, max_rows: int | None, index: bool, script: Sequence[Action]
+) -> None:
+    """Once splits without rows are idle nobody is left to wait for, so the whole log is read."""
+    policy = PlanPolicy(out_of_orderness=bound, max_drift=drift, idle_timeout=1, max_future_skew=3_600_000)
+    driver = Driver(log, policy, max_rows=max_rows, index=index)
+    for action in script:
+        perform(driver, action)
+    size = sum(t.end for t in log.splits.values())
+    for _ in range(3 * size + 10):
+        driver.now += 2
+        driver.step()
+    assert {s: t.position for s, t in driver.state().splits.items()} == log.ends()
+
+
+@given(logs(), drifts, budgets, actions(kills=False))
+def test_only_a_split_without_rows_holds_the_group_still(
+    log: SimulatedLog, drift: int, max_rows: int | None, script: Sequence[Action]
+) -> None:
+    """Without an idle timeout the group may wait for a split that has nothing, as in Flink, and for no other."""
+    driver = Driver(log, PlanPolicy(max_drift=drift), max_rows=max_rows)
+    for action in script:
+        perform(driver, action)
+    driver.run()
+    state = driver.state()
+    waiting = [s for s, t in state.splits.items() if t.position < log.splits[s].end]
+    for split in waiting:
+        assert state.splits[split].status is SplitStatus.PAUSED
+        holders = [t.watermark for s, t in state.splits.items() if s not in waiting and t.watermark is not None]
+        assert holders
+        following = log.splits[split].read(state.splits[split].position, log.splits[split].end)
+        reached = [w for w in (state.splits[split].watermark, *(row.event_time - 1 for row in following[:1])) if w]
+        assert not following or max(reached) > min(holders) + drift
+
+
+@given(logs(disorder=800, noise=True), drifts, budgets, idle_timeouts, st.booleans(), actions(disorder=800))
+def test_a_split_with_rows_is_never_idle(
+    log: SimulatedLog, drift: int, max_rows: int | None, timeout: int | None, index: bool, script: Sequence[Action]
+) -> None:
+    """However long it is held, or the budget goes to others."""
+    driver = Driver(log, PlanPolicy(max_drift=drift, idle_timeout=timeout), max_rows=max_rows, index=index)
+    for action in script:
+        perform(driver, action)
+    for _ in range(3):
+        driver.step()
+        driver.now += 20_000
+    for batch in driver.batches:
+        for split, state in batch.after.splits.items():
+            if state.status is SplitStatus.IDLE:
+                assert batch.observation.ends[split] == state.position == state.observed
+
+
+@given(logs(disorder=800), drifts, st.integers(0, 3), st.integers(0, 30))
+def test_one_far_future_event_neither_moves_the_watermark_nor_starves_its_split(
+    log: SimulatedLog, drift: int, number: int, at: int
+) -> None:
+    split = log.splits.setdefault(Split("log", number), type(next(iter(log.splits.values())))())
+    times = [row.event_time for row in split.rows]
+    split.__init__()  # type: ignore[misc]
+    split.append([*times[:at], FAR_FUTURE, *times[at:]])
+    policy = PlanPolicy(max_drift=drift, max_future_skew=1_000_000_000)
+    driver = Driver(log, policy, max_rows=7, final=True)
+    driver.run()
+    assert {s: t.position for s, t in driver.state().splits.items()} == log.ends()
+    assert (driver.state().watermark or 0) < FAR_FUTURE - 1_000_000_000
+    assert all(t.watermark is None or t.watermark < FAR_FUTURE - 1 for t in driver.state().splits.values())
+
+
+@given(logs(disorder=800), drifts, bounds, budgets)
+def test_without_a_time_index_a_split_passes_the_limit_within_one_range_only(
+    log: SimulatedLog, drift: int, bound: int, max_rows: int | None
+) -> None:
+    policy = PlanPolicy(out_of_orderness=bound, max_drift=drift)
+    driver = Driver(log, policy, max_rows=max_rows, index=False, final=True)
+    driver.run()
+    for batch in driver.batches:
+        for split, rows in batch.rows.items():
+            known = batch.after.splits[split].watermark
+            limit = batch.after.limit
+            assert not rows or limit is None or known is None or known <= limit
+
+
+def _slowest(batch: Batch, policy: PlanPolicy) -> int | None:
+    """The lowest watermark of the splits the group waits for: neither idle nor, in a final run, finished."""
+    observation = batch.observation
+    return min(
+        (
+            watermark
+            for split, watermark in batch.watermarks_after(policy).items()
+            if watermark is not None
+            and batch.after.splits[split].status is not SplitStatus.IDLE
+            and not (observation.ends_are_final and batch.after.splits[split].observed >= observation.ends[split])
+        ),
+        default=None,
+    )

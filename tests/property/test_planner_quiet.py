@@ -1,0 +1,160 @@
+"""When nothing happens, under hypothesis: no batch for nothing, idleness that is true, a clock that ticks calmly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.simulation.driver import START, Driver
+from tests.simulation.log import SimulatedLog, SplitLog
+from tests.simulation.scenarios import Action, Append, actions, logs, perform
+from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitStatus
+
+policies = st.builds(
+    PlanPolicy,
+    out_of_orderness=st.sampled_from([0, 500]),
+    idle_timeout=st.none() | st.sampled_from([1, 1_000, 30_000]),
+    max_drift=st.none() | st.sampled_from([0, 1_000, 60_000]),
+    max_future_skew=st.none() | st.just(3_600_000),
+    fail_on_data_loss=st.just(False),
+)
+budgets = st.none() | st.integers(1, 40)
+
+
+@given(logs(disorder=800, noise=True), policies, budgets, st.booleans(), actions(6, disorder=800), st.data())
+def test_nothing_new_means_no_batch_for_ever(
+    log: SimulatedLog,
+    policy: PlanPolicy,
+    max_rows: int | None,
+    index: bool,
+    script: Sequence[Action],
+    data: st.DataObject,
+) -> None:
+    """With idle and paused splits, after losses too; time goes on, the log does not."""
+    driver = Driver(log, policy, max_rows=max_rows, index=index)
+    for action in script:
+        perform(driver, action, adds_splits=True)
+    for split in data.draw(st.sets(st.sampled_from(sorted(log.splits)))):
+        harm = data.draw(st.sampled_from(["delete", "recreate", "expire"]))
+        if harm == "delete":
+            del log.splits[split]
+        elif harm == "recreate":
+            log.splits[split] = SplitLog()
+            log.splits[split].append([START] * data.draw(st.integers(0, 3)))
+        else:
+            log.splits[split].expire(data.draw(st.integers(0, log.splits[split].end)))
+    # An idle split may let the group go on, and the next one turns idle later: one timeout each.
+    for _ in range(len(log.splits) + 2):
+        driver.run(at_most=500)
+        driver.now += 60_000
+    driver.run(at_most=500)
+    for _ in range(5):
+        assert not driver.step().is_batch
+        driver.now += 60_000
+
+
+@given(logs(), st.integers(1, 5_000), st.lists(st.integers(1, 3_000), max_size=8))
+def test_a_split_is_idle_only_after_the_timeout(log: SimulatedLog, timeout: int, waits: list[int]) -> None:
+    driver = Driver(log, PlanPolicy(idle_timeout=timeout))
+    caught_up = dict.fromkeys(log.splits, START)
+    driver.run()
+    for wait in waits:
+        driver.now += wait
+        driver.step()
+        quiet = {s: driver.now - at for s, at in caught_up.items()}
+        for split, state in driver.state().splits.items():
+            assert (state.status is SplitStatus.IDLE) == (quiet[split] > timeout)
+
+
+@given(logs(), st.integers(1, 5_000), st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6_000)), max_size=12))
+def test_idleness_works_across_available_now_runs(
+    log: SimulatedLog, timeout: int, arrivals: list[tuple[int, int]]
+) -> None:
+    """Every run is a new process; idle is what two runs further apart than the timeout found nothing more in."""
+    driver = Driver(log, PlanPolicy(idle_timeout=timeout), final=True)
+    driver.run()
+    last_row = dict.fromkeys(log.splits, START)
+    for number, wait in arrivals:
+        driver.now += wait
+        perform(driver, Append(number, (driver.now,)))
+        last_row.update({s: driver.now for s in log.splits if s == Split("log", number)})
+        driver.restart(final=True)
+        driver.run()
+        for split, state in driver.state().splits.items():
+            if state.status is SplitStatus.IDLE:
+                assert driver.now - last_row[split] > timeout
+    driver.now += timeout + 1
+    for _ in range(3):
+        driver.restart(final=True)
+        driver.run()
+        driver.now += timeout + 1
+    if driver.batches and driver.state().watermark is not None:
+        assert all(t.status is SplitStatus.IDLE for t in driver.state().splits.values())
+
+
+@given(logs(), st.integers(1, 5_000), st.integers(0, 100_000))
+def test_the_time_a_run_spends_reading_is_no_quiet_time(log: SimulatedLog, timeout: int, spent: int) -> None:
+    """Rows that came after a run had fixed its ends are unknown to it, so its own time makes no split idle."""
+    driver = Driver(log, PlanPolicy(idle_timeout=timeout), max_rows=1, final=True)
+    while driver.step().is_batch:
+        driver.now += spent
+        assert all(t.status is SplitStatus.ACTIVE for t in driver.state().splits.values())
+
+
+@given(logs(), st.integers(1, 5_000), st.booleans())
+def test_idleness_survives_a_restart_and_ends_before_the_rows(log: SimulatedLog, timeout: int, killed: bool) -> None:
+    driver = Driver(log, PlanPolicy(idle_timeout=timeout))
+    driver.run()
+    driver.now += timeout + 1
+    driver.run()
+    assert all(t.status is SplitStatus.IDLE for t in driver.state().splits.values())
+    if killed:
+        driver.restart()
+        driver.run()
+    idle = next(iter(log.splits))
+    assert driver.state().splits[idle].status is SplitStatus.IDLE
+    before = driver.state().watermark
+    log.splits[idle].append([START + 10**9])
+    driver.step()
+    assert driver.batches[-1].after.splits[idle].status is SplitStatus.ACTIVE
+    assert driver.batches[-1].rows[idle]
+    assert driver.state().watermark == before
+
+
+@given(st.lists(st.tuples(st.integers(0, 700), st.booleans(), st.sampled_from([0, 0, 0, -5_000, 5_000])), max_size=30))
+def test_a_processing_time_watermark_is_the_clock_and_ticks_at_most_once_an_interval(
+    script: list[tuple[int, bool, int]],
+) -> None:
+    """The clock may be set back between two processes, and within none."""
+    log = SimulatedLog(2)
+    driver = Driver(log, PlanPolicy(use_processing_time=True, watermark_interval=1_000))
+    for wait, rows, shift in script:
+        driver.now += wait
+        if rows:
+            log.splits[Split("log", 0)].append([5])
+        if shift:
+            driver.now += shift
+            driver.restart()
+        driver.step()
+    clocks = [START - 1, *(batch.observation.now - 1 for batch in driver.batches)]
+    sent = [batch.after.watermark for batch in driver.batches]
+    assert all(batch.after.use_processing_time for batch in driver.batches)
+    assert sent == [max(clocks[1 : n + 2]) for n in range(len(sent))]
+    runs = [batch.after.run for batch in driver.batches]
+    for n, batch in enumerate(driver.batches[1:], start=1):
+        if not any(batch.rows.values()) and runs[n] == runs[n - 1]:
+            assert batch.observation.now - 1 - (sent[n - 1] or 0) >= 1_000
+
+
+@given(st.integers(0, 100_000), st.lists(st.integers(0, 5_000), max_size=10))
+def test_a_processing_time_run_whose_ends_are_final_does_not_tick(first: int, waits: list[int]) -> None:
+    driver = Driver(SimulatedLog(1), PlanPolicy(use_processing_time=True), final=True)
+    driver.now += first
+    assert driver.step().is_batch
+    for wait in waits:
+        driver.now += wait
+        assert not driver.step().is_batch

@@ -1,0 +1,98 @@
+"""The combined watermark under hypothesis: it never regresses, survives every kill, and makes no row late."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.simulation.driver import Driver
+from tests.simulation.log import SimulatedLog
+from tests.simulation.scenarios import Action, Kill, KillPlanning, Step, actions, logs, perform
+from watermark_source.eventtime.watermark import MIN
+from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitStatus
+
+event_time_policies = st.builds(
+    PlanPolicy,
+    out_of_orderness=st.sampled_from([0, 1, 500]),
+    idle_timeout=st.none() | st.sampled_from([1, 1_000, 30_000]),
+    max_drift=st.none() | st.sampled_from([0, 1, 1_000, 60_000]),
+    max_future_skew=st.none() | st.sampled_from([0, 3_600_000, 100_000_000]),
+)
+budgets = st.none() | st.integers(1, 40)
+
+
+@given(logs(disorder=800, noise=True), event_time_policies, budgets, st.booleans(), actions(6, disorder=800))
+def test_the_combined_watermark_never_regresses(
+    log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, script: list[Action]
+) -> None:
+    driver = Driver(log, policy, max_rows=max_rows, index=index)
+    for action in script:
+        perform(driver, action, adds_splits=True)
+    driver.run()
+    sent = [MIN if w is None else w for w in (batch.after.watermark for batch in driver.batches)]
+    assert sent == sorted(sent)
+    for batch in driver.batches:
+        for split, state in batch.before.splits.items():
+            assert _known(batch.after.splits[split].watermark) >= _known(state.watermark)
+
+
+@settings(deadline=None)
+@given(st.data(), st.booleans())
+def test_a_kill_at_any_point_leaves_the_watermark_as_it_would_have_been(data: st.DataObject, index: bool) -> None:
+    """Without idleness, whose running timer starts again with the process."""
+    log = data.draw(logs(disorder=800, noise=True))
+    twin = SimulatedLog()
+    for split, found in log.splits.items():
+        twin.splits[split] = type(found)()
+        twin.splits[split].rows, twin.splits[split].end = list(found.rows), found.end
+    policy = PlanPolicy(
+        out_of_orderness=data.draw(st.sampled_from([0, 500])),
+        max_drift=data.draw(st.none() | st.sampled_from([0, 1_000])),
+        max_future_skew=data.draw(st.none() | st.just(3_600_000)),
+    )
+    max_rows = data.draw(budgets)
+    killed = Driver(log, policy, max_rows=max_rows, index=index)
+    unhurt = Driver(twin, policy, max_rows=max_rows, index=index)
+    for action in [*data.draw(actions(disorder=800)), Step()]:
+        perform(killed, action)
+        if not isinstance(action, Kill | KillPlanning):
+            perform(unhurt, action)
+        if isinstance(action, Step):
+            assert killed.state().watermark == unhurt.state().watermark
+            assert positions(killed) == positions(unhurt)
+    killed.run()
+    unhurt.run()
+    for split, state in unhurt.state().splits.items():
+        assert killed.state().splits[split].watermark == state.watermark
+    assert killed.state().watermark == unhurt.state().watermark
+
+
+@given(logs(disorder=800, noise=True), event_time_policies, budgets, st.booleans(), actions(disorder=800))
+def test_no_row_on_time_for_its_own_split_is_late_for_the_source(
+    log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, script: list[Action]
+) -> None:
+    """Spark refuses rows of a batch by the watermark of earlier batches; here even the batch's own is not too high.
+
+    A split that has been idle is left out: nobody waited for it, as the user asked.
+    """
+    driver = Driver(log, policy, max_rows=max_rows, index=index)
+    for action in script:
+        perform(driver, action)
+    driver.run()
+    idled: set[Split] = set()
+    for batch in driver.batches:
+        for split, rows in batch.rows.items():
+            known = _known(batch.after.splits[split].watermark)
+            if split not in idled:
+                assert all(row.event_time > _known(batch.after.watermark) for row in rows if row.event_time > known)
+        idled |= {s for s, t in batch.after.splits.items() if t.status is SplitStatus.IDLE}
+
+
+def positions(driver: Driver) -> dict[Split, int]:
+    return {s: t.position for s, t in driver.state().splits.items()}
+
+
+def _known(watermark: int | None) -> int:
+    return MIN if watermark is None else watermark

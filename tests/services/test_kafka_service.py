@@ -1,0 +1,237 @@
+"""The broker that everything else relies on: it answers, it survives what tests do to it, and it goes away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import MessageSizeTooLargeError
+
+from services.broker import FAST_START, LocalKafka
+from services.deadline import wait_until
+from services.errors import ServiceError
+from services.kafka import WHERE_VARIABLE, Kafka, Where, kafka_cluster, kafka_service
+from services.topics import create_topic
+from services.wire import BrokerConnection
+
+pytestmark = pytest.mark.service
+
+
+def _write(bootstrap: str, topic: str, *values: bytes) -> None:
+    producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", max_request_size=32 * 1024 * 1024)
+    for value in values:
+        producer.send(topic, value, partition=0).get(timeout=30)
+    producer.close()
+
+
+def _read(bootstrap: str, topic: str, count: int) -> list[bytes]:
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, max_partition_fetch_bytes=2**25)
+    consumer.assign([TopicPartition(topic, 0)])
+    consumer.seek_to_beginning()
+    found: list[bytes] = []
+
+    def complete() -> bool:
+        for records in consumer.poll(timeout_ms=200).values():
+            found.extend(record.value for record in records)
+        return len(found) >= count
+
+    wait_until(complete, 30, f"{count} records of {topic}")
+    consumer.close()
+    return found
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _port(bootstrap: str) -> int:
+    return int(bootstrap.rpartition(":")[2])
+
+
+def test_what_is_written_is_read_back(kafka: Kafka, new_topic) -> None:
+    topic = new_topic()
+    _write(kafka.bootstrap, topic, b"one", b"two")
+    assert _read(kafka.bootstrap, topic, 2) == [b"one", b"two"]
+
+
+def test_a_record_of_16_megabytes_passes(kafka: Kafka, new_topic) -> None:
+    topic = new_topic()
+    record = os.urandom(16 * 1024 * 1024)
+    _write(kafka.bootstrap, topic, record)
+    assert _read(kafka.bootstrap, topic, 1) == [record]
+
+
+def test_records_survive_kill_9_and_the_address_stays(topic_name: str) -> None:
+    with kafka_service(jvm=FAST_START, where=Where.LOCAL) as kafka:
+        before = kafka.bootstrap
+        create_topic(before, topic_name)
+        _write(before, topic_name, b"before the kill")
+        kafka.kill()
+        assert not _accepts(_port(before))
+        kafka.start()
+        assert kafka.bootstrap == before
+        assert _read(before, topic_name, 1) == [b"before the kill"]
+        kafka.restart()
+        assert _read(before, topic_name, 1) == [b"before the kill"]
+
+
+def test_config_overrides_reach_the_broker(topic_name: str) -> None:
+    with kafka_service(config={"message.max.bytes": "2000"}, jvm=FAST_START, where=Where.LOCAL) as kafka:
+        create_topic(kafka.bootstrap, topic_name)
+        with pytest.raises(MessageSizeTooLargeError):
+            _write(kafka.bootstrap, topic_name, os.urandom(5000))
+
+
+def test_nothing_is_left_when_the_block_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with kafka_service(jvm=FAST_START, where=Where.LOCAL) as kafka:
+        assert isinstance(kafka, LocalKafka)
+        group, port = os.getpgid(kafka.pid()), _port(kafka.bootstrap)
+        assert list(tmp_path.iterdir())
+    assert not _members(group)
+    assert not _accepts(port)
+    assert not list(tmp_path.iterdir())
+
+
+_OWNER = """
+import signal, sys
+from services.broker import FAST_START
+from services.kafka import Where, kafka_service
+with kafka_service(jvm=FAST_START, where=Where.LOCAL) as kafka:
+    print(kafka.pid(), kafka.bootstrap, flush=True)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_is_left_when_the_owner_dies(how: signal.Signals, tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", _OWNER], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        pid, bootstrap = owner.stdout.readline().split()
+        group = os.getpgid(int(pid))
+        assert _accepts(_port(bootstrap))
+        owner.send_signal(how)
+    wait_until(lambda: not _members(group), 10, f"end of process group {group}")
+    wait_until(lambda: not _accepts(_port(bootstrap)), 10, "closing of the broker's port")
+    wait_until(lambda: not list(tmp_path.glob("kafka-*")), 5, "removal of the broker's folder")
+
+
+def _members(group: int) -> list[int]:
+    return [
+        process.pid
+        for process in psutil.process_iter(["status"])
+        if process.info["status"] != psutil.STATUS_ZOMBIE and _group_of(process.pid) == group
+    ]
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
+    with kafka_service(jvm=FAST_START, where=Where.LOCAL) as kafka:
+        kafka.stop()
+        with (
+            socket.create_server(("127.0.0.1", _port(kafka.bootstrap))),
+            pytest.raises(ServiceError, match=r"(?s)Kafka node 1 ended with exit code 1 .*Address already in use"),
+        ):
+            kafka.start()
+
+
+def test_a_setting_that_kafka_refuses_is_named() -> None:
+    with (
+        pytest.raises(ServiceError, match=r"(?s)formatting .* failed .*log\.retention\.ms"),
+        kafka_service(config={"log.retention.ms": "soon"}, where=Where.LOCAL),
+    ):
+        pass
+
+
+def test_a_cluster_goes_on_when_a_node_is_killed(topic_name: str) -> None:
+    with kafka_cluster(3, jvm=FAST_START) as cluster:
+        create_topic(cluster.bootstrap, topic_name, 3, replicas=3)
+        _write(cluster.bootstrap, topic_name, b"kept")
+        victim = _leader(cluster.bootstrap, topic_name)
+        cluster.kill(victim)
+        others = ",".join(address for node, address in enumerate(cluster.bootstrap.split(","), 1) if node != victim)
+        wait_until(lambda: _leader(others, topic_name) not in (None, victim), 30, "a new leader")
+        assert _read(others, topic_name, 1) == [b"kept"]
+        cluster.start(victim)
+        assert _accepts(_port(cluster.bootstrap.split(",")[victim - 1]))
+
+
+def _leader(bootstrap: str, topic: str) -> int | None:
+    host, _, port = bootstrap.split(",", maxsplit=1)[0].rpartition(":")
+    with BrokerConnection(host, int(port)) as connection:
+        return {each.partition: each.leader for each in connection.cluster(topic).leaders}.get(0)
+
+
+def test_a_frozen_broker_accepts_and_does_not_answer(topic_name: str) -> None:
+    with kafka_cluster(1, jvm=FAST_START) as cluster:
+        cluster.pause()
+        port = _port(cluster.bootstrap)
+        with (
+            BrokerConnection("127.0.0.1", port, timeout_seconds=0.5) as frozen,
+            pytest.raises(ServiceError, match="no answer"),
+        ):
+            frozen.cluster()
+        cluster.resume()
+        with BrokerConnection("127.0.0.1", port) as thawed:
+            assert thawed.cluster().brokers.keys() == {1}
+
+
+def test_a_node_that_does_not_exist_is_refused() -> None:
+    with closing(LocalKafka()) as kafka, pytest.raises(ServiceError, match=r"node 2 does not exist; .* nodes 1 to 1"):
+        kafka.start(2)
+
+
+def test_where_is_read_from_the_environment_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WHERE_VARIABLE, "elsewhere")
+    with (
+        pytest.raises(ServiceError, match="=elsewhere: accepted are auto, container, local"),
+        kafka_service(),
+    ):
+        pass
+
+
+def test_a_service_that_cannot_start_fails_its_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never skipped: a broken machine must not look like a green run."""
+    done = _run_pytest({"JAVA_HOME": "/nowhere", WHERE_VARIABLE: "local"})
+    assert done.returncode == 1
+    assert "no java found through JAVA_HOME=/nowhere" in done.stdout
+    assert "skipped" not in done.stdout.splitlines()[-1]
+
+
+def test_without_services_leaves_these_tests_out_and_says_so() -> None:
+    done = _run_pytest({"JAVA_HOME": "/nowhere", WHERE_VARIABLE: "local"}, "--without-services")
+    assert "tests that need a real server were left out (--without-services)" in done.stdout
+    assert "failed" not in done.stdout
+    assert "error" not in done.stdout.splitlines()[-1]
+
+
+def _run_pytest(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    target = Path(__file__).with_name("test_topics.py")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", str(target), "-p", "no:cacheprovider", *options],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )

@@ -1,0 +1,148 @@
+"""Drives the planner over a simulated log as the runner does: plan, encode, decode, read, fold, restart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.simulation.log import Row, SimulatedLog
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.ends import watermark_of
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.planner import Plan, plan, ranges_of
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import SourceState, SplitState
+
+CODEC = OffsetCodec(source="simulated", name="log")
+START = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch as it went out."""
+
+    before: SourceState
+    after: SourceState
+    rows: Mapping[Split, list[Row]]
+    plan: Plan
+    observation: Observation
+
+    def watermarks_after(self, policy: PlanPolicy) -> dict[Split, int | None]:
+        """Each split's watermark once this batch's rows are folded in."""
+        found: dict[Split, int | None] = {}
+        for split, state in self.after.splits.items():
+            seen = highest(self.rows.get(split, []), self.after.future_cap)
+            known = [
+                w for w in (state.watermark, None if seen is None else watermark_of(seen, policy)) if w is not None
+            ]
+            found[split] = max(known, default=None)
+        return found
+
+
+@dataclass(frozen=True)
+class Frozen:
+    ends: Mapping[Split, int]
+    newest: Mapping[Split, Millis | None]
+    at: Millis
+
+
+def highest(rows: list[Row], future_cap: Millis | None) -> Millis | None:
+    """What a task reports: the highest event time not beyond the cap."""
+    times = [row.event_time for row in rows if future_cap is None or row.event_time <= future_cap]
+    return Millis(max(times)) if times else None
+
+
+class Driver:
+    """A query on one source. Everything but ``text``, the last offset written, is lost in a restart."""
+
+    def __init__(
+        self,
+        log: SimulatedLog,
+        policy: PlanPolicy,
+        *,
+        max_rows: int | None = None,
+        index: bool = True,
+        starts: Mapping[Split, int] | None = None,
+        final: bool = False,
+    ) -> None:
+        self.log = log
+        self.policy = policy
+        self.max_rows = max_rows
+        self.index = index
+        self.now = START
+        self.batches: list[Batch] = []
+        self.losses: list[str] = []
+        first = {s: SplitState(p, p) for s, p in (starts or dict.fromkeys(log.splits, 0)).items()}
+        self.text = json.dumps(CODEC.encode(SourceState(splits=first)))
+        self.restart(final=final)
+
+    def restart(self, *, final: bool = False) -> None:
+        """Begin a new process from the last offset; with ``final`` one whose ends are fixed now."""
+        self._memory: tuple[str, SourceState] | None = None
+        self._reports: dict[SplitRange, Millis | None] = {}
+        self._announced = False
+        self._frozen = Frozen(self.log.ends(), self.log.newest(self.log.splits), Millis(self.now)) if final else None
+
+    def state(self) -> SourceState:
+        if self._memory is not None and self._memory[0] == self.text:
+            return self._memory[1]
+        return CODEC.decode(json.loads(self.text))
+
+    def observe(self, *, one_batch: bool = False) -> Observation:
+        state, frozen = self.state(), self._frozen
+        known = self.log.splits.keys() if frozen is None else frozen.ends.keys()
+        added = known - state.splits.keys()
+        return Observation(
+            now=Millis(self.now),
+            asked_at=None if frozen is None else frozen.at,
+            ends=self.log.ends() if frozen is None else frozen.ends,
+            earliest=self.log.earliest(),
+            added={s: self.log.splits[s].earliest for s in added if s in self.log.splits},
+            observed={r.split: self._reported(r, state.future_cap) for r in ranges_of(state)},
+            newest=({} if not self.index else self.log.newest(known) if frozen is None else frozen.newest),
+            max_rows=None if one_batch else self.max_rows,
+            ends_are_final=frozen is not None,
+            one_batch=one_batch,
+        )
+
+    def step(self, *, one_batch: bool = False) -> Plan:
+        """Plan once; if there is a batch, write its offset and read its rows."""
+        observation = self.observe(one_batch=one_batch)
+        before = self.state()
+        index = self.log if self.index else None
+        planned = plan(before, observation, self.policy, index, announce=not self._announced)
+        self._announced = True
+        self.losses += [loss.text for loss in planned.losses]
+        if not planned.is_batch:
+            self._memory = (self.text, planned.state)
+            return planned
+        self._write(planned, observation, before)
+        return planned
+
+    def run(self, *, at_most: int = 10_000) -> int:
+        """Plan until there is nothing to send; return the number of batches."""
+        for count in range(at_most):
+            if not self.step().is_batch:
+                return count
+        raise AssertionError(f"still sending after {at_most} batches")
+
+    def _write(self, planned: Plan, observation: Observation, before: SourceState) -> None:
+        text = json.dumps(CODEC.encode(planned.state))
+        assert text != self.text, "a batch whose offset is not new"
+        self.text = text
+        after = CODEC.decode(json.loads(text))
+        assert after == planned.state
+        self._memory = (text, planned.state)
+        # From the written offset alone, as every replay of the batch.
+        rows = {r.split: self.log.rows(r) for r in ranges_of(after)}
+        self._reports = {r: highest(rows[r.split], after.future_cap) for r in ranges_of(after)}
+        self.batches.append(Batch(before, after, rows, planned, observation))
+
+    def _reported(self, wanted: SplitRange, future_cap: Millis | None) -> Millis | None:
+        """What a task reported, or what a second look shows in a process that has no report."""
+        if wanted in self._reports:
+            return self._reports[wanted]
+        gone = wanted.split not in self.log.splits
+        return None if gone else highest(self.log.rows(wanted), future_cap)

@@ -1,0 +1,80 @@
+"""The same query through Spark Connect."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+from tests.spark.queries import Rows, Streams
+from watermark_source import follow_watermark
+
+pytestmark = pytest.mark.spark
+
+FIRST: Rows = {0: [(3_600, 1)], 1: [(0, 2), (30, 3)]}
+SECOND: Rows = {0: [(7_200, 6)], 1: [(60, 4), (90, 5), (7_200, 7)]}
+
+
+def minutes(df: DataFrame) -> DataFrame:
+    rows = follow_watermark(df).where("value > 0").groupBy(F.window("event_time", "1 minute").alias("w")).count()
+    return rows.select("w.start", "count")
+
+
+CLIENT = """
+import json, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from tests.spark.file_log import FileLogDataSource
+from tests.spark.queries import Streams
+from tests.spark.test_connect import FIRST, SECOND, minutes
+from watermark_source import follow_watermark, markers
+from watermark_source.errors import UsageError
+
+spark = (
+    SparkSession.builder.remote("local[2]")
+    .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
+    .config("spark.sql.session.timeZone", "UTC").config("spark.sql.shuffle.partitions", "1").getOrCreate()
+)
+assert type(spark).__module__.startswith("pyspark.sql.connect")
+spark.dataSource.register(FileLogDataSource)
+streams = Streams(spark, Path(sys.argv[1]))
+df = streams.load(name="connect")
+for rows in (FIRST, SECOND):
+    streams.write(rows, name="connect")
+    streams.run(minutes(df), "connect")
+assert markers(df).columns[0] == "type"
+refused = []
+for frame, column in ((df.drop("marker"), "event_time"), (df, "value")):
+    try:
+        follow_watermark(frame, column)
+    except UsageError as error:
+        refused.append(str(error))
+assert len(refused) == 2, refused
+print(json.dumps([[str(row.start), row["count"]] for row in streams.result("connect").orderBy("start").collect()]))
+spark.stop()
+"""
+
+
+def test_windows_through_connect_are_the_same(streams: Streams, tmp_path: Path) -> None:
+    (tmp_path / "connect").mkdir()
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_GATEWAY"))}
+    ended = subprocess.run(
+        [sys.executable, "-c", CLIENT, str(tmp_path)],
+        env={**environment, "PYTHONPATH": os.pathsep.join(sys.path), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    through_connect = json.loads(ended.stdout.splitlines()[-1])
+
+    for rows in (FIRST, SECOND):
+        streams.write(rows)
+        streams.run(minutes(streams.load()), "classic")
+    classic = [[str(r["start"]), r["count"]] for r in streams.result("classic").orderBy("start").collect()]
+    assert through_connect == classic
+    assert [count for _, count in classic] == [2, 2, 1]

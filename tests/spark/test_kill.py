@@ -1,0 +1,122 @@
+"""Kill -9 of the processes Spark runs our code in: nothing lost, nothing doubled, the watermark as without the kill."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from tests.spark.queries import Rows, Streams
+
+pytestmark = pytest.mark.spark
+
+ROWS: Rows = {0: [(n, n) for n in range(3_000)], 1: [(n / 2, 10_000 + n) for n in range(2_000)]}
+MORE: Rows = {0: [(3_600, 50_000)], 1: [(3_000, 50_001)]}
+
+
+def runner_processes(spark: SparkSession) -> list[psutil.Process]:
+    """Return the runner processes of this session's sources."""
+    jvm = psutil.Process(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    found = []
+    for process in jvm.children():
+        # One that ends while it is looked at is none, nor is one its parent has not yet buried.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "python_streaming_source_runner" in " ".join(process.cmdline()):
+                found.append(process)
+    return found
+
+
+def watermarks(streams: Streams, name: str) -> list[int]:
+    return [o["wm"] for o in streams.offsets(name) if "wm" in o]
+
+
+def read(streams: Streams, name: str) -> list[int]:
+    return sorted(r.value for r in streams.result(name).where("marker IS NULL").collect())
+
+
+def undisturbed(streams: Streams) -> tuple[list[int], int]:
+    streams.run(streams.load(maxRowsPerTrigger=1_500), "control")
+    return read(streams, "control"), watermarks(streams, "control")[-1]
+
+
+def test_a_killed_runner_fails_the_query_and_a_restart_goes_on(streams: Streams) -> None:
+    streams.write(ROWS)
+    df = streams.load(maxRowsPerTrigger=1_500)
+    query = streams.start_file(df, "killed")
+    while not (streams.checkpoint("killed") / "commits" / "0").exists():
+        assert query.isActive
+        time.sleep(0.02)
+    (runner,) = runner_processes(streams.spark)
+    runner.kill()
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination(60)
+    assert not query.isActive
+    streams.write(MORE)
+    streams.run(df, "killed")
+    assert (read(streams, "killed"), watermarks(streams, "killed")[-1]) == undisturbed(streams)
+    assert watermarks(streams, "killed") == sorted(watermarks(streams, "killed"))
+
+
+def test_runners_end_with_their_query(streams: Streams) -> None:
+    streams.write(ROWS)
+    before = {p.pid for p in runner_processes(streams.spark)}
+    query = streams.start_file(streams.load(), "ending")
+    query.processAllAvailable()
+    mine = [p for p in runner_processes(streams.spark) if p.pid not in before]
+    assert len(mine) == 1
+    query.stop()
+    assert not psutil.wait_procs(mine, timeout=10)[1]
+
+
+def test_a_killed_worker_fails_the_batch_and_a_restart_repeats_it(streams: Streams, tmp_path: Path) -> None:
+    streams.write(ROWS)
+    trap = tmp_path / "trap"
+    df = streams.load(maxRowsPerTrigger=1_500, dieAt=trap)
+    trap.touch()
+    # A local master without a number of retries gives a task one attempt.
+    with pytest.raises(StreamingQueryException):
+        streams.run(df, "worker")
+    assert not trap.exists()
+    streams.write(MORE)
+    streams.run(df, "worker")
+    assert (read(streams, "worker"), watermarks(streams, "worker")[-1]) == undisturbed(streams)
+
+
+RETRY = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from tests.spark.file_log import FileLogDataSource
+from tests.spark.queries import Streams
+
+spark = (
+    SparkSession.builder.master("local[2,3]")
+    .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").getOrCreate()
+)
+spark.dataSource.register(FileLogDataSource)
+streams = Streams(spark, Path(sys.argv[1]))
+streams.run(streams.load(maxRowsPerTrigger=1_500, dieAt=sys.argv[2]), "retried")
+spark.stop()
+"""
+
+
+def test_a_killed_worker_is_retried_within_the_batch(streams: Streams, tmp_path: Path) -> None:
+    streams.write(ROWS)
+    trap = tmp_path / "trap"
+    trap.touch()
+    ended = subprocess.run(
+        [sys.executable, "-c", RETRY, str(tmp_path), str(trap)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert not trap.exists()
+    assert (read(streams, "retried"), watermarks(streams, "retried")[-1]) == undisturbed(streams)

@@ -1,0 +1,85 @@
+"""Calls and options that cannot work: refused at once, in the project's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+from tests.spark.queries import Streams
+from watermark_source import follow_watermark, markers
+from watermark_source.errors import UsageError
+
+pytestmark = pytest.mark.spark
+
+MISUSES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
+    "no marker column": (lambda df: follow_watermark(df.drop("marker")), "no column 'marker'.*includeMarkers"),
+    "called twice": (lambda df: follow_watermark(follow_watermark(df)), "no column 'marker'"),
+    "a marker of somebody else": (
+        lambda df: follow_watermark(df.withColumn("marker", F.lit("x"))),
+        "'marker' is not this project's marker but string",
+    ),
+    "a missing column": (lambda df: follow_watermark(df, "created_at"), "no column 'created_at'.*'event_time'"),
+    "a column that is no time": (lambda df: follow_watermark(df, "value"), "'value' is bigint.*must be a timestamp"),
+    "a local time": (
+        lambda df: follow_watermark(df.withColumn("local", F.col("event_time").cast("timestamp_ntz")), "local"),
+        "'local' is timestamp_ntz.*must be a timestamp",
+    ),
+    "a date": (lambda df: follow_watermark(df.withColumn("day", F.to_date("event_time")), "day"), "'day' is date"),
+    "the marker itself": (lambda df: follow_watermark(df, "marker"), "'marker' is struct.*must be a timestamp"),
+    "a delay that is none": (lambda df: follow_watermark(df, delay="soon"), "delay = .soon.*for example 10 minutes"),
+    "markers without markers": (lambda df: markers(df.drop("marker")), "markers: .*no column 'marker'"),
+}
+
+
+@pytest.mark.parametrize("misuse", MISUSES)
+def test_a_call_that_cannot_work_says_what_it_saw_and_what_it_needs(streams: Streams, misuse: str) -> None:
+    streams.write({0: [(0, 1)]})
+    call, text = MISUSES[misuse]
+    with pytest.raises(UsageError, match=text):
+        call(streams.load())
+
+
+def test_without_markers_in_the_stream_the_call_names_the_option(streams: Streams) -> None:
+    streams.write({0: [(0, 1)]})
+    with pytest.raises(UsageError, match="includeMarkers left at true"):
+        follow_watermark(streams.load(includeMarkers="false"))
+
+
+def test_a_batch_frame_is_refused(streams: Streams) -> None:
+    streams.write({0: [(0, 1)]})
+    batch = streams.spark.createDataFrame([], streams.load().schema)
+    for call in (follow_watermark, markers):
+        with pytest.raises(UsageError, match=r"needs a stream \(spark.readStream\)"):
+            call(batch)
+
+
+REFUSED: dict[str, tuple[dict[str, str], str]] = {
+    "an unknown option": ({"idleTimout": "1 s"}, "idletimout: there is no such option; the nearest is idleTimeout"),
+    "a wrong duration": ({"idleTimeout": "soon"}, 'option idleTimeout = "soon": must be .*for example 30 seconds'),
+    "a duration of zero": ({"idleTimeout": "0 seconds"}, "greater than zero"),
+    "a wrong word": ({"watermarkStrategy": "fast"}, 'watermarkStrategy = "fast": must be bounded, monotonous or none'),
+    "a wrong boolean": ({"includeMarkers": "yes"}, 'includeMarkers = "yes": must be true or false'),
+    "a wrong number": ({"minPartitions": "0"}, 'minPartitions = "0": must be a whole number of at least 1'),
+    "half an alignment": ({"alignmentGroup": "g"}, "option alignmentMaxDrift: is needed because alignmentGroup is set"),
+    "options that contradict": ({"watermarkStrategy": "none", "idleTimeout": "1 s"}, "a clock is never idle"),
+}
+
+
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_a_wrong_option_is_refused_at_load(streams: Streams, mistake: str) -> None:
+    streams.write({0: [(0, 1)]})
+    options, text = REFUSED[mistake]
+    with pytest.raises(PySparkException, match=text):
+        streams.load(**options)
+
+
+def test_a_user_schema_is_refused(streams: Streams) -> None:
+    streams.write({0: [(0, 1)]})
+    reader = streams.spark.readStream.format("file-log").option("directory", str(streams.directory()))
+    with pytest.raises(PySparkException, match=r"takes none from the user.*Leave \.schema"):
+        streams.start(reader.schema("value BIGINT").load()).settle()

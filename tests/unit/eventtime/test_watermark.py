@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import watermark_source
+import watermark_source.eventtime as eventtime
+from watermark_source.eventtime import MAX, MIN, Watermark, saturating_add
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "total"), [(1, 2, 3), (MAX, 1, MAX), (MAX, MAX, MAX), (MIN, -1, MIN), (MIN, MAX, -1)]
+)
+def test_addition_saturates_at_both_ends(a: int, b: int, total: int) -> None:
+    assert saturating_add(a, b) == total
+
+
+def test_a_watermark_goes_with_event_time_unless_it_says_otherwise() -> None:
+    assert Watermark(MIN) == Watermark(MIN, use_processing_time=False)
+
+
+def test_every_public_name_exists() -> None:
+    assert all(hasattr(eventtime, name) for name in eventtime.__all__)
+
+
+@pytest.mark.parametrize(
+    ("package", "allowed"),
+    [
+        ("eventtime", {"watermark_source.eventtime"}),
+        ("alignment", {"watermark_source.eventtime", "watermark_source.alignment"}),
+    ],
+)
+def test_pure_packages_import_nothing_of_the_outside_world(package: str, allowed: set[str]) -> None:
+    """Where members of a group meet is the one file that is not pure."""
+    folder = Path(watermark_source.__file__).parent / package
+    files = [path for path in folder.glob("*.py") if path.name != "store.py"]
+    assert len(files) > 5
+    allowed |= {"__future__", "collections.abc", "dataclasses", "enum", "typing"}
+    allowed |= {"watermark_source.errors", "watermark_source.durations"}
+    for path in files:
+        for name in imported(path):
+            assert any(name == root or name.startswith(f"{root}.") for root in allowed), f"{path.name} imports {name}"
+
+
+def imported(path: Path) -> list[str]:
+    names: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None
+            names.append(node.module)
+    return names

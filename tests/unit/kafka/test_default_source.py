@@ -1,0 +1,78 @@
+"""What Spark sees of ``aligned-kafka``: a module that is light to import, a schema, and a reader that pickles."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql.types import StructField, StructType, TimestampType
+
+from pyspark_aligned_kafka import DefaultSource
+from pyspark_aligned_kafka.options import KAFKA_COLUMNS
+from pyspark_aligned_kafka.schema import kafka_columns
+from watermark_source.errors import OptionError, SchemaError
+from watermark_source.spark.markers import MARKER_TYPE
+
+GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
+ENGINES = [StructField("event_time", TimestampType()), StructField("marker", MARKER_TYPE)]
+
+
+def run(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_importing_the_module_imports_no_client_and_no_compiler() -> None:
+    heavy = ("kafka", "numba", "pyarrow", "watermark_source", "pyspark_aligned_kafka.source")
+    assert run(f"import sys, pyspark_aligned_kafka; print([m for m in {heavy} if m in sys.modules])") == "[]"
+
+
+def test_a_missing_package_is_named_with_the_way_to_install_it() -> None:
+    program = f"""
+import sys
+sys.modules["kafka"] = sys.modules["kafka.errors"] = None
+from pyspark_aligned_kafka import DefaultSource
+try:
+    DefaultSource({GIVEN}).schema()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    said = run(program)
+    assert said.startswith('UsageError format("aligned-kafka") needs the package kafka')
+    assert "pip install 'watermark-source[kafka]'" in said
+
+
+def test_the_formats_name() -> None:
+    assert DefaultSource.name() == "aligned-kafka"
+
+
+@pytest.mark.parametrize(("extra", "columns"), [
+    ({}, KAFKA_COLUMNS[:-1]),
+    ({"includeHeaders": "true"}, KAFKA_COLUMNS),
+    ({"columns": "event_time,value"}, ("value",)),
+    ({"columns": "value"}, ("value",)),
+])  # fmt: skip
+def test_the_schema_is_the_chosen_columns_then_event_time_and_marker(
+    extra: dict[str, str], columns: tuple[str, ...]
+) -> None:
+    schema = DefaultSource({**GIVEN, **extra}).schema()
+    assert schema == StructType([*kafka_columns(columns).fields, *ENGINES])
+
+
+def test_options_are_checked_without_connecting() -> None:
+    with pytest.raises(OptionError):
+        DefaultSource({**GIVEN, "startingOffsets": "soon"}).schema()
+    DefaultSource(GIVEN).schema()
+
+
+def test_a_schema_of_the_users_is_refused() -> None:
+    source = DefaultSource(GIVEN)
+    with pytest.raises(SchemaError, match="takes none from the user"):
+        source.streamReader(StructType([*source.schema().fields, StructField("mine", TimestampType())]))
+
+
+def test_the_reader_is_picklable() -> None:
+    source = DefaultSource({**GIVEN, "maxOffsetsPerTrigger": "7", "kafka.security.protocol": "SSL"})
+    reader = pickle.loads(pickle.dumps(source.streamReader(source.schema())))
+    assert reader.getDefaultReadLimit().max_rows == 7

@@ -1,0 +1,55 @@
+"""Spark's JSON of partitions, read strictly; the shapes that are refused are in test_options.py."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_aligned_kafka.json_maps import ShapeError, integers_of, listed, parse_integers, parse_partitions
+from watermark_source.planning.split import Split
+
+splits = st.builds(Split, st.text(min_size=1, max_size=5), st.integers(0, 1000))
+
+
+@given(st.dictionaries(splits, st.integers(-2, 2**63 - 1), min_size=1))
+def test_what_spark_writes_is_read_back(positions: dict[Split, int]) -> None:
+    nested: dict[str, dict[str, int]] = {}
+    for split, number in positions.items():
+        nested.setdefault(split.log, {})[str(split.number)] = number
+    assert parse_integers(json.dumps(nested)) == positions
+
+
+@pytest.mark.parametrize("parse", [parse_integers, parse_partitions])
+@given(text=st.text())
+def test_any_other_text_is_a_shape_error(parse: Callable[[str], object], text: str) -> None:
+    with contextlib.suppress(ShapeError):
+        parse(text)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+)
+
+
+@given(json_values)
+def test_any_other_value_is_a_shape_error(value: object) -> None:
+    try:
+        found = integers_of(value)
+    except ShapeError:
+        return
+    assert all(type(number) is int for number in found.values())
+
+
+def test_a_repeated_topic_is_refused() -> None:
+    with pytest.raises(ShapeError, match='"t" is there twice'):
+        parse_partitions('{"t":[0],"t":[1]}')
+
+
+def test_a_long_list_of_splits_is_cut() -> None:
+    assert listed(Split("t", n) for n in range(12)) == ", ".join(f"t-{n}" for n in range(10)) + " and 2 more"

@@ -1,0 +1,246 @@
+"""The option table of ``aligned-kafka``: what is accepted, what comes out, and what each error says."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import pytest
+
+from pyspark_aligned_kafka.options import (
+    FORMAT,
+    KAFKA_COLUMNS,
+    KAFKA_OPTIONS,
+    OPTION_TABLE,
+    REFUSED_OPTIONS,
+    KafkaOptions,
+    parse,
+)
+from pyspark_aligned_kafka.start import At, AtTime, Earliest, Everywhere, Latest, NoMatch, PerSplit
+from pyspark_aligned_kafka.subscription import Assign, Subscribe, SubscribePattern
+from watermark_source.errors import OptionError, UnknownOptionError
+from watermark_source.planning.split import Split
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+T0, T1 = Split("t", 0), Split("t", 1)
+
+
+def parsed(**given: str) -> KafkaOptions:
+    return parse({**SERVERS, "subscribe": "t", **given})
+
+
+def refusal(given: dict[str, str]) -> OptionError:
+    with pytest.raises(OptionError) as caught:
+        parse(given)
+    return caught.value
+
+
+def test_defaults_are_those_of_sparks_kafka_source() -> None:
+    options = parsed()
+    assert options.start.rule == Everywhere(Latest())
+    assert options.start.no_match is NoMatch.ERROR
+    assert options.fail_on_data_loss is True
+    assert options.max_offsets_per_trigger is None
+    assert options.poll_timeout_ms == 120_000
+    assert options.columns == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+    assert options.client.read_committed is False
+    assert options.engine.source_name == FORMAT == "aligned-kafka"
+
+
+def test_names_ignore_case() -> None:
+    options = parse({
+        "KAFKA.Bootstrap.Servers": "localhost:9092", "SUBSCRIBE": "t", "FAILONDATALOSS": "FALSE",
+        "startingoffsets": "EARLIEST", "KafkaConsumer.PollTimeoutMs": "7",
+    })  # fmt: skip
+    assert options.fail_on_data_loss is False
+    assert options.start.rule == Everywhere(Earliest())
+    assert options.poll_timeout_ms == 7
+
+
+def test_options_are_picklable() -> None:
+    options = parsed(startingOffsets='{"t":{"0":23,"1":-2}}')
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "expected"),
+    [
+        ("subscribe", " a, b ,,", Subscribe(frozenset({"a", "b"}))),
+        ("subscribePattern", "a.*", SubscribePattern(re.compile("a.*", re.ASCII))),
+        ("assign", '{"t":[0,1]}', Assign(frozenset({T0, T1}))),
+    ],
+)
+def test_each_way_to_say_what_is_read(option: str, text: str, expected: object) -> None:
+    assert parse({**SERVERS, option: text}).subscription == expected
+
+
+def test_nothing_to_read_is_refused() -> None:
+    error = refusal(SERVERS)
+    assert "one of subscribe, subscribePattern and assign is needed" in str(error)
+    assert error.example is not None
+
+
+@pytest.mark.parametrize("second", [("subscribePattern", "a"), ("assign", '{"t":[0]}')])
+def test_two_ways_to_say_what_is_read_are_refused(second: tuple[str, str]) -> None:
+    error = refusal({**SERVERS, "subscribe": "t", second[0]: second[1]})
+    assert (error.option, error.seen) == second
+    assert "excludes subscribe" in str(error)
+
+
+def test_bootstrap_servers_are_needed() -> None:
+    error = refusal({"subscribe": "t"})
+    assert error.option == "kafka.bootstrap.servers"
+    assert error.example == "broker1:9092,broker2:9092"
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "rule"),
+    [
+        ({"startingOffsets": "earliest"}, "startingOffsets", Everywhere(Earliest())),
+        ({"startingOffsets": " Latest "}, "startingOffsets", Everywhere(Latest())),
+        (
+            {"startingOffsets": '{"t":{"0":5,"1":-2}}'},
+            "startingOffsets",
+            PerSplit({T0: At(5), T1: Earliest()}),
+        ),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets", PerSplit({T0: Latest()})),
+        ({"startingTimestamp": "1000"}, "startingTimestamp", Everywhere(AtTime(1000))),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":1000}}'},
+            "startingOffsetsByTimestamp",
+            PerSplit({T0: AtTime(1000)}),
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":1000}}', "startingOffsets": "earliest"},
+            "startingOffsetsByTimestamp",
+            PerSplit({T0: AtTime(1000)}),
+        ),
+        (
+            {
+                "startingTimestamp": "9",
+                "startingOffsetsByTimestamp": '{"t":{"0":1000}}',
+                "startingOffsets": "earliest",
+            },
+            "startingTimestamp",
+            Everywhere(AtTime(9)),
+        ),
+    ],
+)
+def test_starting_options_and_which_one_wins(given: dict[str, str], option: str, rule: object) -> None:
+    start = parsed(**given).start
+    assert (start.option, start.rule) == (option, rule)
+
+
+def test_an_option_that_does_not_win_is_checked_all_the_same() -> None:
+    assert refusal({**SERVERS, "subscribe": "t", "startingTimestamp": "9", "startingOffsets": "often"}).option == (
+        "startingOffsets"
+    )
+
+
+def test_strategy_for_timestamps_without_a_match() -> None:
+    assert parsed(startingOffsetsByTimestampStrategy="LATEST").start.no_match is NoMatch.LATEST
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "says"),
+    [
+        ("subscribe", "", "names no topic"),
+        ("subscribe", " , ", "names no topic"),
+        ("subscribe", "a b", '"a b" cannot be the name of a topic'),
+        ("subscribePattern", "(", "not a regular expression"),
+        ("subscribePattern", "", "is empty"),
+        ("assign", "t", "not JSON"),
+        ("assign", "[0]", "must be a JSON object of topics"),
+        ("assign", "{}", "names no topic"),
+        ("assign", '{"t":[]}', "names no partition"),
+        ("assign", '{"t":[true]}', "holds true"),
+        ("assign", '{"t":[-1]}', "holds -1"),
+        ("assign", '{"t":0}', "must hold a list"),
+        ("startingOffsets", "", "not JSON"),
+        ("startingOffsets", "first", "not JSON"),
+        ("startingOffsets", '{"t":5}', '"t" must hold an object of partition numbers'),
+        ("startingOffsets", '{"t":{"0":-3}}', "t-0 has -3, which is no offset"),
+        ("startingOffsets", '{"t":{"0":-1001}}', "t-0 has -1001"),
+        ("startingOffsets", '{"t":{"0":true}}', "t-0 has true"),
+        ("startingOffsets", '{"t":{"0":1.0}}', "t-0 has 1.0"),
+        ("startingOffsets", '{"t":{"0":"1"}}', 't-0 has "1"'),
+        ("startingOffsets", '{"t":{"x":1}}', 'the key "x", which is not a partition number'),
+        ("startingOffsets", '{"t":{"-1":1}}', 'the key "-1"'),
+        ("startingOffsets", '{"t":{"00":1}}', 'the key "00"'),
+        ("startingOffsets", '{"t":{"0":1,"0":2}}', '"0" is there twice'),
+        ("startingOffsets", '{"t":{"0":1}', "not JSON"),
+        ("startingTimestamp", "", "milliseconds since the epoch"),
+        ("startingTimestamp", "-1", "must be at least 0"),
+        ("startingTimestamp", "2025-01-01", "not a whole number"),
+        ("startingOffsetsByTimestamp", '{"t":{"0":-1}}', "t-0 has -1, which is before the epoch"),
+        ("startingOffsetsByTimestampStrategy", "earliest", "must be error or latest"),
+        ("maxOffsetsPerTrigger", "0", "must be at least 1"),
+        ("maxOffsetsPerTrigger", "1_000", "not a whole number"),
+        ("failOnDataLoss", "no", "must be true or false"),
+        ("includeHeaders", "1", "must be true or false"),
+        ("columns", "", '"" is none of them'),
+        ("columns", "value,val", '"val" is none of them'),
+        ("columns", "value,VALUE", "one is there twice"),
+        ("eventTimeColumn", "value.ts", "must be timestamp"),
+        ("kafkaConsumer.pollTimeoutMs", "2 minutes", "not a whole number"),
+    ],
+)
+def test_an_error_says_option_value_what_is_accepted_and_an_example(option: str, text: str, says: str) -> None:
+    given = {**SERVERS, "subscribe": "t", option: text}
+    if option in ("assign", "subscribePattern"):
+        del given["subscribe"]
+    error = refusal(given)
+    row = next(row for row in KAFKA_OPTIONS if row.name == option)
+    assert (error.option, error.seen) == (option, text)
+    assert str(error).startswith(f'option {option} = "{text}": {row.accepted}')
+    assert says in str(error)
+    assert str(error).endswith(f"for example {row.example}")
+
+
+@pytest.mark.parametrize("row", OPTION_TABLE.options, ids=lambda row: row.name)
+def test_the_example_of_every_option_is_accepted(row: object) -> None:
+    row.read(row.example)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", REFUSED_OPTIONS)
+def test_options_of_sparks_source_that_are_not_honoured_are_refused_with_the_reason(name: str) -> None:
+    error = refusal({**SERVERS, "subscribe": "t", name.upper(): "5"})
+    assert str(error) == f'option {name} = "5": not supported: {REFUSED_OPTIONS[name]}'
+
+
+def test_an_unknown_option_names_the_nearest_one() -> None:
+    with pytest.raises(UnknownOptionError, match="nearest is startingOffsets"):
+        parsed(startingOffset="latest")
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("value,event_time", ("value",)),
+        ("value", ("value",)),
+        ("event_time", ()),
+        ("offset, KEY ,timestamptype", ("key", "offset", "timestampType")),
+        (",".join(KAFKA_COLUMNS), KAFKA_COLUMNS),
+    ],
+)
+def test_columns_keep_sparks_order(columns: str, expected: tuple[str, ...]) -> None:
+    assert parsed(columns=columns).columns == expected
+
+
+def test_headers_are_there_when_asked_for() -> None:
+    assert parsed(includeHeaders="true").columns == KAFKA_COLUMNS
+    assert parsed(includeHeaders="true", columns="value,headers").columns == ("value", "headers")
+
+
+@pytest.mark.parametrize(
+    ("include", "columns", "says"), [("true", "value", "leaves headers out"), ("false", "headers", "names headers")]
+)
+def test_headers_and_columns_must_not_contradict_each_other(include: str, columns: str, says: str) -> None:
+    error = refusal({**SERVERS, "subscribe": "t", "includeHeaders": include, "columns": columns})
+    assert error.option == "includeHeaders"
+    assert says in str(error)
+
+
+def test_the_engines_options_are_parsed_with_them() -> None:
+    engine = parsed(maxOutOfOrderness="5 seconds", idleTimeout="1 minute", sourceName="orders").engine
+    assert (engine.out_of_orderness, engine.idle_timeout, engine.source_name) == (5_000, 60_000, "orders")

@@ -1,0 +1,98 @@
+"""Start policies, resolved with a dictionary in the place of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+
+import pytest
+
+from pyspark_aligned_kafka.start import (
+    At,
+    AtTime,
+    Earliest,
+    Everywhere,
+    Latest,
+    NoMatch,
+    PerSplit,
+    StartPolicy,
+    resolve,
+)
+from watermark_source.errors import OptionError
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import Split
+
+T0, T1, T2 = (Split("t", number) for number in range(3))
+
+
+@dataclass(frozen=True)
+class Log:
+    """Timestamps of one log, from offset 10 on."""
+
+    timestamps: tuple[int, ...]
+
+
+class Logs:
+    def __init__(self, logs: Mapping[Split, Log]) -> None:
+        self._logs = logs
+
+    def earliest(self, splits: Set[Split]) -> Mapping[Split, int]:
+        return dict.fromkeys(splits, 10)
+
+    def latest(self, splits: Set[Split]) -> Mapping[Split, int]:
+        return {split: 10 + len(self._logs[split].timestamps) for split in splits}
+
+    def at_time(self, wanted: Mapping[Split, Millis]) -> Mapping[Split, int | None]:
+        return {
+            split: next((10 + n for n, ts in enumerate(self._logs[split].timestamps) if ts >= millis), None)
+            for split, millis in wanted.items()
+        }
+
+
+LOGS = Logs({T0: Log((100, 300, 200)), T1: Log((50,)), T2: Log(())})
+
+
+def policy(rule: Everywhere | PerSplit, no_match: NoMatch = NoMatch.ERROR) -> StartPolicy:
+    return StartPolicy("startingOffsets", "(as given)", rule, no_match)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (Everywhere(Earliest()), {T0: 10, T1: 10, T2: 10}),
+        (Everywhere(Latest()), {T0: 13, T1: 11, T2: 10}),
+        (PerSplit({T0: At(12), T1: Earliest(), T2: Latest()}), {T0: 12, T1: 10, T2: 10}),
+    ],
+)
+def test_offsets(rule: Everywhere | PerSplit, expected: dict[Split, int]) -> None:
+    assert resolve(policy(rule), {T0, T1, T2}, LOGS) == expected
+
+
+def test_a_timestamp_is_the_first_record_at_or_after_it() -> None:
+    assert resolve(policy(Everywhere(AtTime(Millis(200)))), {T0}, LOGS) == {T0: 11}
+
+
+def test_no_record_that_new_is_an_error_that_names_the_partitions_and_the_way_out() -> None:
+    with pytest.raises(OptionError, match=r"no record is that new in t-1, t-2; .*startingOffsetsByTimestampStrategy"):
+        resolve(policy(Everywhere(AtTime(Millis(200)))), {T0, T1, T2}, LOGS)
+
+
+def test_no_record_that_new_begins_at_the_end_with_strategy_latest() -> None:
+    rule = Everywhere(AtTime(Millis(200)))
+    assert resolve(policy(rule, NoMatch.LATEST), {T0, T1, T2}, LOGS) == {T0: 11, T1: 11, T2: 10}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({T0: At(1)}, "it does not list t-1; the partitions are t-0, t-1"),
+        ({T0: At(1), T1: At(1), T2: At(1)}, "it lists t-2; the partitions are t-0, t-1"),
+        ({T0: At(1), T2: At(1)}, "it does not list t-1 and lists t-2; the partitions are t-0, t-1"),
+        ({T0: At(1), Split("u", 1): AtTime(Millis(0))}, "it does not list t-1 and lists u-1"),
+    ],
+)
+def test_json_must_list_exactly_the_partitions_that_are_read(given: dict[Split, At], says: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        resolve(policy(PerSplit(given)), {T0, T1}, LOGS)
+    assert str(caught.value).startswith('option startingOffsets = "(as given)": must list exactly the partitions')
+    assert says in str(caught.value)

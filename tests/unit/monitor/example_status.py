@@ -1,0 +1,72 @@
+"""A status with every kind of split in it, and the parts to build others from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from watermark_source.monitor.status import GroupView, SourceStatus, SplitView, Status
+from watermark_source.planning.split import Split
+
+NOON = 1_795_262_400_000
+"""2026-11-21 12:00:00 UTC."""
+
+
+def split_view(number: int, status: Status = Status.ACTIVE, **fields: Any) -> SplitView:
+    given = {"position": 100, "end": 150, "watermark": NOON, "since": None, "why": "behind by 50 records"} | fields
+    return SplitView(split=Split("orders", number), status=status, **given)
+
+
+def source_status(*splits: SplitView, **fields: Any) -> SourceStatus:
+    given = {"format_name": "aligned-kafka", "source_name": "orders", "at": NOON + 5_000, "watermark": NOON} | fields
+    return SourceStatus.of(splits, **given)
+
+
+def checkout(**fields: Any) -> SourceStatus:
+    """Six partitions: two paused, one idle, one that holds all back, one that was not asked yet."""
+    given = {"group": GroupView("checkout", 120_000, NOON + 120_000, 9), "rows": 5_000_000, "future_rows": 3} | fields
+    return source_status(
+        split_view(
+            0, Status.PAUSED, position=1_204_332, end=2_500_000, watermark=NOON + 119_000, since=NOON - 12_000,
+            why="next record over 2 min ahead of orders-3 (alignmentMaxDrift)", drift=119_000,
+        ),
+        split_view(
+            1, position=884_120, end=884_120, watermark=NOON + 3_000, since=NOON, drift=3_000,
+            why="nothing to read for 1.2 s; idle after 30 s",
+        ),
+        split_view(
+            2, Status.IDLE, position=12, end=12, watermark=None, since=NOON - 302_000,
+            why="nothing to read for 5 min 32 s (idleTimeout 30 s)",
+        ),
+        split_view(3, position=700_001, end=812_345, drift=0, holds_back=True, why="behind by 112 344 records"),
+        split_view(
+            4, Status.PAUSED, position=700_001, end=700_341, watermark=NOON + 157_000, since=NOON - 3_700_000,
+            why="2 min 37 s ahead of orders-3 (alignmentMaxDrift 2 min)", drift=157_000,
+        ),
+        split_view(10, Status.UNKNOWN, position=700_001, end=None, watermark=NOON + 7_000, drift=7_000,
+                   why="not looked at yet"),
+        **given,
+    )  # fmt: skip
+
+
+def progress_of(*statuses: SourceStatus, **fields: Any) -> dict[str, Any]:
+    """A query's progress as Spark's JSON has it, with a foreign source first."""
+    foreign = {"description": "KafkaV2[Subscribe[payments]]", "latestOffset": {"payments": {"0": 23}}}
+    return {
+        "id": "1d9a4d76-0c0b-4a1c-b6a4-5f0c4d8f0b11",
+        "runId": "7f2d6f0e-6a44-4d0e-9f52-3f5ac5a4a0de",
+        "name": "sales",
+        "timestamp": "2026-11-21T12:00:05.000Z",
+        "batchId": 7,
+        "batchDuration": 12,
+        "stateOperators": [],
+        "sink": {"description": "noop", "numOutputRows": -1},
+        "sources": [
+            _source(foreign),
+            *(_source({"description": "PythonMicroBatchStream", "latestOffset": s.to_json()}) for s in statuses),
+        ],
+    } | fields
+
+
+def _source(fields: dict[str, Any]) -> dict[str, Any]:
+    rates = {"numInputRows": 0, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0}
+    return {"startOffset": None, "endOffset": None} | rates | fields

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
+
+from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
+from watermark_source.monitor.listener import QuerySource, StatusListener
+from watermark_source.monitor.prometheus import StatusCollector
+from watermark_source.monitor.status import GroupView, SourceStatus, Status
+
+QUERY = progress_of()["id"]
+RUN = progress_of()["runId"]
+LATER_RUN = "00000000-0000-0000-0000-000000000002"
+OTHER = "00000000-0000-0000-0000-000000000001"
+LABELS = ("query", "source", "group", "topic", "partition", "status")
+LATE = [
+    {
+        "operatorName": "stateStoreSave", "numRowsTotal": 1, "numRowsUpdated": 1, "numRowsRemoved": 0,
+        "allUpdatesTimeMs": 1, "allRemovalsTimeMs": 1, "commitTimeMs": 1, "memoryUsedBytes": 1,
+        "numRowsDroppedByWatermark": 4, "numShufflePartitions": 1, "numStateStoreInstances": 1, "customMetrics": {},
+    }
+]  # fmt: skip
+
+
+def started(run: str = RUN, name: str | None = "sales") -> QueryStartedEvent:
+    return QueryStartedEvent.fromJson(
+        {"id": QUERY, "runId": run, "name": name, "timestamp": "2026-11-21T12:00:00.000Z", "jobTags": []}
+    )
+
+
+def progressed(*statuses: SourceStatus, **fields: Any) -> QueryProgressEvent:
+    return QueryProgressEvent.fromJson({"progress": progress_of(*statuses, **fields)})
+
+
+def terminated(run: str = RUN) -> QueryTerminatedEvent:
+    return QueryTerminatedEvent.fromJson({"id": QUERY, "runId": run, "exception": None, "errorClassOnException": None})
+
+
+def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
+    """The registry's own exposition, as (name, label values in the order of ``LABELS``) -> value."""
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return {
+        (s.name, *(s.labels[label] for label in LABELS if label in s.labels)): s.value
+        for family in families
+        for s in family.samples
+    }
+
+
+def test_the_latest_status_of_every_source_is_kept() -> None:
+    listener = StatusListener()
+    listener.onQueryStarted(started())
+    listener.onQueryProgress(progressed(source_status(), source_status(source_name="refunds")))
+    listener.onQueryProgress(progressed(checkout()))
+    assert listener.statuses() == {
+        QuerySource("sales", "orders"): checkout(),
+        QuerySource("sales", "refunds"): source_status(source_name="refunds"),
+    }
+
+
+def test_a_query_without_a_name_goes_by_its_id() -> None:
+    listener = StatusListener()
+    listener.onQueryStarted(started(name=None))
+    listener.onQueryProgress(progressed(checkout(), name=None))
+    assert list(listener.statuses()) == [QuerySource(QUERY, "orders")]
+
+
+def test_a_query_that_ran_before_the_listener_came_is_followed_too() -> None:
+    named, nameless = StatusListener(), StatusListener()
+    named.onQueryProgress(progressed(checkout()))
+    nameless.onQueryProgress(progressed(checkout(), name=None))
+    assert [*named.statuses(), *nameless.statuses()] == [QuerySource("sales", "orders"), QuerySource(QUERY, "orders")]
+
+
+def test_an_idle_query_keeps_its_status_and_a_terminated_one_is_forgotten() -> None:
+    listener = StatusListener()
+    listener.onQueryProgress(progressed(checkout()))
+    listener.onQueryIdle(QueryIdleEvent.fromJson({"id": QUERY, "runId": RUN, "timestamp": "2026-11-21T12:00:00.000Z"}))
+    assert listener.statuses()
+    listener.onQueryTerminated(terminated())
+    assert listener.queries() == ()
+    listener.onQueryTerminated(terminated())
+
+
+def test_the_end_of_an_earlier_run_does_not_touch_the_later_one() -> None:
+    listener = StatusListener()
+    listener.onQueryStarted(started(RUN))
+    listener.onQueryStarted(started(LATER_RUN))
+    listener.onQueryProgress(progressed(checkout(source_name="old"), runId=RUN))
+    listener.onQueryProgress(progressed(checkout(), runId=LATER_RUN))
+    listener.onQueryTerminated(terminated(RUN))
+    assert list(listener.statuses()) == [QuerySource("sales", "orders")]
+
+
+@pytest.mark.parametrize(("name", "shown"), [("sales", "sales"), (None, QUERY)])
+def test_a_report_that_cannot_be_read_is_logged_once_and_leaves_the_last_one(
+    caplog: pytest.LogCaptureFixture, name: str | None, shown: str
+) -> None:
+    listener = StatusListener()
+    listener.onQueryProgress(progressed(checkout()))
+    newer = progress_of(checkout(), name=name)
+    newer["sources"][1]["latestOffset"]["v"] = 9
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            listener.onQueryProgress(QueryProgressEvent.fromJson({"progress": newer}))
+    assert [record.getMessage().split(";")[0] for record in caplog.records] == [
+        f"query {shown}: status report of version 9"
+    ]
+    assert listener.statuses()[QuerySource("sales", "orders")] == checkout()
+
+
+def test_the_metrics_of_a_status_are_complete() -> None:
+    registry = CollectorRegistry()
+    listener = StatusListener()
+    registry.register(StatusCollector(listener.queries, clock=lambda: NOON + 8_000))
+    lag = {"position": 100, "end": 150}
+    status = source_status(
+        split_view(0, **lag, drift=0, holds_back=True),
+        split_view(1, Status.IDLE, position=7, end=None, watermark=None),
+        group=GroupView("checkout", 30_000, NOON + 30_000, 2),
+        rows=1_000,
+        future_rows=3,
+    )
+    listener.onQueryProgress(progressed(status, stateOperators=LATE))
+    source = ("sales", "orders", "checkout")
+    first, second = (*source, "orders", "0"), (*source, "orders", "1")
+    noon = NOON / 1_000
+
+    def by_status(name: str, labels: tuple[str, ...], **known: int) -> dict[tuple[str, ...], float]:
+        return {(f"watermark_source_{name}", *labels, s.name.lower()): known.get(s.name, 0) for s in Status}
+
+    assert samples(registry) == {
+        ("watermark_source_partition_watermark_timestamp_seconds", *first): noon,
+        ("watermark_source_partition_lag_records", *first): 50,
+        ("watermark_source_alignment_drift_seconds", *first): 0,
+        **by_status("partition_status", first, ACTIVE=1),
+        **by_status("partition_status", second, IDLE=1),
+        **{
+            (f"watermark_source_partition_{kind}_seconds_total", *split): 0
+            for kind in ("active", "idle", "paused")
+            for split in (first, second)
+        },
+        ("watermark_source_watermark_timestamp_seconds", *source): noon,
+        ("watermark_source_watermark_lag_seconds", *source): 8,
+        ("watermark_source_alignment_max_allowed_timestamp_seconds", *source): noon + 30,
+        **by_status("partitions", source, ACTIVE=1, IDLE=1),
+        ("watermark_source_lag_records", *source): 50,
+        ("watermark_source_records_total", *source): 1_000,
+        ("watermark_source_future_records_total", *source): 3,
+        ("watermark_source_status_age_seconds", *source): 3,
+        ("watermark_source_late_records_total", "sales"): 4,
+    }
+
+
+def test_labels_are_named_as_documented() -> None:
+    registry = CollectorRegistry()
+    listener = StatusListener(registry)
+    listener.onQueryProgress(progressed(checkout()))
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    labels = {family.name: set(family.samples[0].labels) for family in families}
+    assert labels["watermark_source_late_records"] == {"query"}
+    assert labels["watermark_source_watermark_timestamp_seconds"] == {"query", "source", "group"}
+    assert labels["watermark_source_partition_status"] == set(LABELS)
+
+
+def test_what_is_not_known_has_no_sample() -> None:
+    registry = CollectorRegistry()
+    listener = StatusListener(registry)
+    listener.onQueryProgress(progressed(source_status(watermark=None)))
+    names = {name for name, *_ in samples(registry)}
+    assert "watermark_source_status_age_seconds" in names
+    assert not names & {
+        "watermark_source_watermark_timestamp_seconds",
+        "watermark_source_watermark_lag_seconds",
+        "watermark_source_alignment_max_allowed_timestamp_seconds",
+        "watermark_source_partition_status",
+    }
+    listener.onQueryProgress(progressed(source_status(group=GroupView("g", 1, None, 1))))
+    assert "watermark_source_alignment_max_allowed_timestamp_seconds" not in {name for name, *_ in samples(registry)}
+
+
+def test_the_age_of_a_report_is_never_negative() -> None:
+    registry = CollectorRegistry()
+    listener = StatusListener()
+    registry.register(StatusCollector(listener.queries, clock=lambda: NOON))
+    listener.onQueryProgress(progressed(source_status(at=NOON + 1)))
+    assert samples(registry)["watermark_source_status_age_seconds", "sales", "orders", ""] == 0
+
+
+def test_counters_grow_from_report_to_report() -> None:
+    registry = CollectorRegistry()
+    listener = StatusListener(registry)
+    for seconds, status in ((0, Status.PAUSED), (10, Status.PAUSED), (25, Status.PAUSED)):
+        view = split_view(0, status, since=NOON)
+        listener.onQueryProgress(
+            progressed(source_status(view, at=NOON + seconds * 1_000), stateOperators=LATE if seconds else [])
+        )
+    seen = samples(registry)
+    assert seen["watermark_source_partition_paused_seconds_total", "sales", "orders", "", "orders", "0"] == 25
+    assert seen["watermark_source_late_records_total", "sales"] == 8
+
+
+def test_a_terminated_query_has_no_metrics() -> None:
+    registry = CollectorRegistry()
+    listener = StatusListener(registry)
+    listener.onQueryProgress(progressed(checkout()))
+    assert samples(registry)
+    listener.onQueryTerminated(terminated())
+    assert samples(registry) == {}
+
+
+def test_two_queries_with_one_source_name_do_not_collide() -> None:
+    registry = CollectorRegistry()
+    listener = StatusListener(registry)
+    listener.onQueryProgress(progressed(checkout()))
+    listener.onQueryProgress(progressed(checkout(), id=OTHER, runId=OTHER, name="audit"))
+    lag = {key[1]: value for key, value in samples(registry).items() if key[0] == "watermark_source_lag_records"}
+    assert lag == {"sales": checkout().lag, "audit": checkout().lag}

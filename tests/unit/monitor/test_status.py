@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
+from watermark_source.errors import UsageError
+from watermark_source.monitor.status import (
+    REPORTED_SPLITS,
+    GroupView,
+    SourceStatus,
+    SplitView,
+    Status,
+    late_rows,
+    most_interesting,
+    parse_progress,
+)
+from watermark_source.planning.split import Split
+
+_INT64 = st.integers(-(2**63), 2**63 - 1)
+_VIEWS = st.builds(
+    SplitView,
+    split=st.builds(Split, st.text(min_size=1, max_size=5), st.integers(0, 20)),
+    position=_INT64,
+    end=st.none() | _INT64,
+    watermark=st.none() | _INT64,
+    status=st.sampled_from(Status),
+    since=st.none() | _INT64,
+    why=st.text(max_size=10),
+    drift=st.none() | _INT64,
+    holds_back=st.booleans(),
+)
+_GROUPS = st.builds(GroupView, st.text(max_size=5), st.integers(0), st.none() | _INT64, st.integers(0))
+
+
+@given(
+    views=st.lists(_VIEWS, max_size=8, unique_by=lambda view: view.split),
+    group=st.none() | _GROUPS,
+    watermark=st.none() | _INT64,
+    processing_time=st.booleans(),
+)
+def test_a_report_read_back_from_its_text_is_the_same(
+    views: list[SplitView], group: GroupView | None, watermark: int | None, processing_time: bool
+) -> None:
+    status = source_status(*views, group=group, watermark=watermark, processing_time=processing_time)
+    assert SourceStatus.from_json(json.loads(json.dumps(status.to_json()))) == status
+
+
+def test_the_report_has_the_shape_of_a_kafka_offset_and_leaves_out_what_is_unknown() -> None:
+    held = split_view(3, Status.PAUSED, watermark=None, since=NOON, drift=7, holds_back=True, why="w")
+    assert source_status(held, watermark=None).to_json() == {
+        "v": 1,
+        "format": "aligned-kafka",
+        "source": "orders",
+        "at": NOON + 5_000,
+        "counts": {"p": 1},
+        "lag": 50,
+        "rows": 0,
+        "futureRows": 0,
+        "splits": {
+            "orders": {
+                "3": {
+                    "position": 100, "end": 150, "status": "p", "since": NOON, "why": "w", "drift": 7, "holdsBack": True
+                }
+            }
+        },
+    }  # fmt: skip
+
+
+def test_the_order_of_the_splits_does_not_change_the_text() -> None:
+    a, b, c = split_view(2), split_view(10), split_view(1)
+    texts = {json.dumps(source_status(*order).to_json()) for order in ([a, b, c], [c, b, a], [b, a, c])}
+    status = source_status(a, b, c)
+    unsorted = replace(status, splits=(b, a, c))
+    assert texts == {json.dumps(unsorted.to_json())}
+    assert [view.split.number for view in status.splits] == [1, 2, 10]
+
+
+def test_a_report_of_many_splits_keeps_the_true_numbers() -> None:
+    many = [split_view(i, Status.IDLE if i % 2 else Status.ACTIVE) for i in range(300)]
+    status = SourceStatus.from_json(source_status(*many).to_json())
+    assert len(status.splits) == REPORTED_SPLITS
+    assert status.splits_total == 300
+    assert status.counts == {Status.IDLE: 150, Status.ACTIVE: 150}
+    assert status.lag == 300 * 50
+
+
+def test_most_interesting_is_who_holds_back_then_paused_then_idle_then_the_highest_lag() -> None:
+    views = [
+        split_view(0, end=101),
+        split_view(1, end=999),
+        split_view(2, end=None),
+        split_view(3, Status.IDLE),
+        split_view(4, Status.PAUSED),
+        split_view(5, holds_back=True, end=100),
+        split_view(6, end=999),
+    ]
+    assert [view.split.number for view in most_interesting(views, 7)] == [5, 4, 3, 1, 6, 0, 2]
+    assert [view.split.number for view in most_interesting(views, 2)] == [5, 4]
+
+
+@pytest.mark.parametrize(("end", "lag"), [(150, 50), (100, 0), (None, None), (90, 0)])
+def test_lag_is_what_is_left_to_read_and_never_negative(end: int | None, lag: int | None) -> None:
+    assert split_view(0, end=end).lag == lag
+
+
+def test_a_source_without_splits_is_a_status_too() -> None:
+    empty = source_status(watermark=None)
+    assert SourceStatus.from_json(empty.to_json()) == empty
+    assert empty.splits_total == 0
+
+
+def test_our_sources_are_found_among_foreign_ones_in_order() -> None:
+    orders, refunds = checkout(), source_status(split_view(0), source_name="refunds")
+    assert parse_progress(progress_of(orders, refunds)) == (orders, refunds)
+
+
+@pytest.mark.parametrize("form", ["mapping", "text", "event", "event text", "offset as text"])
+def test_every_form_of_a_progress_is_read(form: str) -> None:
+    progress = progress_of(checkout())
+    if form == "offset as text":
+        for source in progress["sources"]:
+            source["latestOffset"] = json.dumps(source["latestOffset"])
+    value = {"progress": progress} if form.startswith("event") else progress
+    assert parse_progress(json.dumps(value) if form.endswith(" text") or form == "text" else value) == (checkout(),)
+
+
+@pytest.mark.parametrize("latest", [None, "None", "null", "7", "not json", {"v": 1}, ["v", "format"], {"a": {"0": 1}}])
+def test_a_foreign_latest_offset_is_passed_over(latest: object) -> None:
+    assert parse_progress({"sources": [{"latestOffset": latest}, {}]}) == ()
+
+
+def test_before_the_first_batch_there_are_no_sources_and_no_late_rows() -> None:
+    assert parse_progress(None) == ()
+    assert late_rows(None) == 0
+
+
+def test_late_rows_are_added_up_over_the_operators() -> None:
+    operators = [{"numRowsDroppedByWatermark": 3}, {"numRowsDroppedByWatermark": 4}, {}]
+    assert late_rows(progress_of(stateOperators=operators)) == 7
+
+
+@pytest.mark.parametrize("progress", ["{", "[1]", 7])
+def test_what_is_no_progress_is_refused(progress: object) -> None:
+    with pytest.raises(UsageError, match=r"a query's progress is expected as (JSON|a JSON object); seen: "):
+        parse_progress(progress)  # type: ignore[arg-type]
+
+
+def test_a_report_of_a_newer_version_is_refused_by_name() -> None:
+    progress = progress_of(checkout())
+    progress["sources"][1]["latestOffset"]["v"] = 2
+    with pytest.raises(UsageError, match="version 2; this monitor reads version 1"):
+        parse_progress(progress)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("v", None, "v = None; expected an integer"),
+        ("at", "noon", "at = 'noon'; expected an integer"),
+        ("at", True, "at = True; expected an integer"),
+        ("lag", 1.5, "lag = 1.5; expected an integer"),
+        ("source", 1, "source = 1; expected a string"),
+        ("processingTime", 1, "processingTime = 1; expected true or false"),
+        ("group", "checkout", "group = 'checkout'; expected an object"),
+        ("group.name", None, "group.name = None; expected a string"),
+        ("counts", {"x": 1}, "counts.x = 1; expected a status letter, one of a, i, p, f, u"),
+        ("splits", {"orders": {"x": {}}}, "splits.orders.x = {}; expected a split's number as key"),
+        ("splits", {"orders": {"²": {}}}, "expected a split's number as key"),
+        ("splits.orders.3", [], r"splits.orders.3 = \[\]; expected an object"),
+        ("splits.orders.3.status", "z", "splits.orders.3.status = 'z'; expected a status letter"),
+        ("splits.orders.3.why", None, "splits.orders.3.why = None; expected a string"),
+    ],
+)
+def test_a_broken_report_is_refused_with_the_path_to_what_is_wrong(path: str, value: object, message: str) -> None:
+    report = checkout().to_json()
+    *parents, last = path.split(".")
+    inner = report
+    for parent in parents:
+        inner = inner[parent]
+    inner[last] = value
+    with pytest.raises(UsageError, match=message):
+        SourceStatus.from_json(report)

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import io
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
+from watermark_source.monitor.status import SourceStatus, Status
+from watermark_source.monitor.terminal import LiveStatus, render, render_text, snapshot_is_due
+
+
+def exported(status: SourceStatus, width: int, **options: Any) -> str:
+    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True)
+    console.print(render(status, width=width, **options))
+    return console.export_text()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
+def test_rich_and_plain_show_the_same_in_every_width(width: int) -> None:
+    rich = [line.rstrip() for line in exported(checkout(), width).splitlines()]
+    plain = render_text(checkout(), width=width).splitlines()
+    assert [line.replace("─", "-") for line in rich] == plain
+    assert max(map(len, plain)) <= width
+
+
+def test_plain_text_at_eighty_columns() -> None:
+    assert render_text(checkout(), width=80, now=NOON + 8_000).splitlines() == [
+        "orders (aligned-kafka)",
+        "watermark 2026-11-21 12:00:00.000 UTC, held back by orders-3 | as of 3 s ago",
+        "group checkout: limit 12:02:00.000, max drift 2 min, 9 members",
+        "6 splits: 2 active, 1 idle, 2 paused, 1 unknown | lag 1 408 352",
+        "rows too far in the future: 3",
+        "partition  watermark     status   why                                holds back",
+        "--------------------------------------------------------------------------------",
+        "orders-0   12:01:59.000  PAUSED   next record over 2 min ahead of",
+        "                                  orders-3 (alignmentMaxDrift)",
+        "orders-1   12:00:03.000  ACTIVE   nothing to read for 1.2 s; idle",
+        "                                  after 30 s",
+        "orders-2   none yet      IDLE     nothing to read for 5 min 32 s",
+        "                                  (idleTimeout 30 s)",
+        "orders-3   12:00:00.000  ACTIVE   behind by 112 344 records          yes, 2 wait",
+        "orders-4   12:02:37.000  PAUSED   2 min 37 s ahead of orders-3",
+        "                                  (alignmentMaxDrift 2 min)",
+        "orders-10  12:00:07.000  UNKNOWN  not looked at yet",
+    ]
+
+
+@pytest.mark.parametrize("lines", range(8, 20))
+def test_the_view_keeps_within_its_lines(lines: int) -> None:
+    for text in (render_text(checkout(), width=100, lines=lines), exported(checkout(), 100, lines=lines)):
+        assert len(text.splitlines()) <= lines
+
+
+def test_what_is_hidden_is_counted() -> None:
+    assert render_text(checkout(), lines=9).splitlines()[-1] == "and 4 more"
+    assert exported(checkout(), 120, lines=9).splitlines()[-1] == "and 4 more"
+
+
+def test_status_and_culprit_stand_out_in_colour() -> None:
+    console = Console(record=True, width=160, file=io.StringIO(), force_terminal=True, color_system="standard")
+    console.print(render(checkout(), width=160))
+    text = console.export_text(styles=True)
+    for shown in (
+        "\x1b[33mPAUSED",
+        "\x1b[32mACTIVE",
+        "\x1b[34mIDLE",
+        "\x1b[35mUNKNOWN",
+        "\x1b[1;31morders-3",
+        "\x1b[1morders (al",
+    ):
+        assert shown in text
+    assert "\x1b[1;31morders-0" not in text
+
+
+def test_names_are_not_read_as_rich_markup() -> None:
+    assert "[bold]x[/]" in exported(source_status(split_view(0, why="[bold]x[/]")), 160)
+
+
+def test_plain_text_has_no_control_characters() -> None:
+    evil = source_status(split_view(0, why="a\x1b[31m\tb"), source_name="x\x07")
+    assert render_text(evil).replace("\n", "").isprintable()
+
+
+CALM = (source_status(split_view(0)),)
+MOVED = (source_status(split_view(0, position=140, watermark=NOON + 1)),)
+PAUSED = (source_status(split_view(0, Status.PAUSED)),)
+HOLDING = (source_status(split_view(0, holds_back=True)),)
+
+
+@pytest.mark.parametrize(
+    ("printed", "latest", "passed", "due"),
+    [
+        ((), (), None, False),
+        ((), CALM, None, True),
+        (CALM, MOVED, 59_999, False),
+        (CALM, CALM, 60_000, True),
+        (CALM, PAUSED, 9_999, False),
+        (CALM, PAUSED, 10_000, True),
+        (CALM, HOLDING, 10_000, True),
+        (CALM, (*CALM, *CALM), 10_000, True),
+    ],
+)
+def test_a_log_gets_a_snapshot_a_minute_or_on_a_change(
+    printed: tuple[SourceStatus, ...], latest: tuple[SourceStatus, ...], passed: int | None, due: bool
+) -> None:
+    assert snapshot_is_due(printed, latest, passed) is due
+
+
+class Played:
+    """A query that goes through the given progresses, one each time it is asked; the last one stays."""
+
+    def __init__(self, *progresses: Any) -> None:
+        self._left = list(progresses)
+        self.asked = threading.Event()
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802
+        progress = self._left[0] if len(self._left) == 1 else self._left.pop(0)
+        if len(self._left) == 1:
+            self.asked.set()
+        if isinstance(progress, Exception):
+            raise progress
+        return progress
+
+
+def follow(query: Played, *, terminal: bool, height: int = 40) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=100, height=height, force_terminal=terminal, color_system=None)
+    with LiveStatus(query, console=console, clock=lambda: NOON + 8_000):
+        assert query.asked.wait(5)
+    return out.getvalue()
+
+
+def test_a_live_view_on_a_terminal_ends_with_the_last_state() -> None:
+    text = follow(Played(None, progress_of(source_status(split_view(0))), progress_of(checkout())), terminal=True)
+    assert "waiting for the query's first batch" in text
+    assert "as of 3 s ago" in text
+    last = text[text.rindex("aligned-kafka") :]
+    assert "orders-10" in last
+
+
+def test_a_live_view_shows_every_source_and_fits_the_terminal() -> None:
+    both = progress_of(checkout(), checkout(source_name="refunds"))
+    text = follow(Played(None, both), terminal=True, height=21)
+    last = text[text.rindex("orders (aligned-kafka)") :]
+    assert "refunds (aligned-kafka)" in last
+    assert last.count("and 4 more") == 2
+
+
+def test_a_live_view_elsewhere_prints_plain_snapshots() -> None:
+    text = follow(Played(None, progress_of(checkout())), terminal=False)
+    assert text == render_text(checkout(), width=100) + "\n"
+
+
+def test_the_last_state_is_printed_even_within_the_quiet_time() -> None:
+    first, last = source_status(split_view(0)), checkout()
+    text = follow(Played(progress_of(first), progress_of(last)), terminal=False)
+    assert text == render_text(first, width=100) + "\n" + render_text(last, width=100) + "\n"
+
+
+def test_a_live_view_outlives_a_query_that_stops_answering() -> None:
+    text = follow(Played(progress_of(checkout()), ConnectionRefusedError("gateway is gone")), terminal=False)
+    assert text == render_text(checkout(), width=100) + "\n"
+
+
+def test_a_report_that_cannot_be_read_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    broken = progress_of(checkout())
+    broken["sources"][1]["latestOffset"]["v"] = 2
+    with caplog.at_level(logging.WARNING):
+        assert follow(Played(broken, broken, broken), terminal=False) == ""
+    (record,) = caplog.records
+    assert record.getMessage().startswith("the status of the query cannot be shown: status report of version 2;")
+
+
+def test_leaving_does_not_wait_for_a_query_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("watermark_source.monitor.terminal._STOP_SECONDS", 0.2)
+    release = threading.Event()
+    entered = threading.Event()
+
+    class Hanging:
+        @property
+        def lastProgress(self) -> None:  # noqa: N802
+            entered.set()
+            release.wait(10)
+
+    begun = time.monotonic()
+    with LiveStatus(Hanging(), console=Console(file=io.StringIO())):
+        assert entered.wait(5)
+    assert time.monotonic() - begun < 3
+    release.set()
+
+
+def test_the_view_reads_the_clock_by_itself() -> None:
+    out = io.StringIO()
+    status = source_status(at=int(time.time() * 1_000) - 60_000)
+    query = Played(None, progress_of(status))
+    with LiveStatus(query, console=Console(file=out, width=100, force_terminal=True)):
+        assert query.asked.wait(5)
+    assert "as of 1 min" in out.getvalue()

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from watermark_source.monitor.status import Status
+from watermark_source.monitor.why import Facts, Held, why
+from watermark_source.planning.split import Split
+
+SLOWEST = Split("orders", 3)
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"lag": 12_000}, "behind by 12 000 records"),
+        ({"lag": 1}, "behind by 1 record"),
+        ({"lag": 5, "watermark": None}, "behind by 5 records"),
+        ({"lag": 5, "waits_for_budget": True}, "behind by 5 records; slower splits go first (maxOffsetsPerTrigger)"),
+        ({"lag": None}, "its end is not known yet"),
+        ({"watermark": None, "holds_back": True}, "no record seen yet; holds the watermark"),
+        ({"watermark": None}, "no record seen yet; does not hold the watermark"),
+        ({}, "caught up"),
+        ({"quiet": 0, "idle_timeout": 30_000}, "caught up"),
+        ({"quiet": 12_000}, "nothing to read for 12 s"),
+        ({"quiet": 12_000, "idle_timeout": 30_000}, "nothing to read for 12 s; idle after 30 s"),
+        ({"quiet": 12_000, "holds_back": True}, "nothing to read for 12 s; never idle without idleTimeout"),
+    ],
+)
+def test_an_active_split_says_what_it_is_waiting_for(facts: dict[str, Any], sentence: str) -> None:
+    known: dict[str, Any] = {"lag": 0, "watermark": 1_000} | facts
+    assert why(Facts(status=Status.ACTIVE, **known)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"quiet": 302_000, "idle_timeout": 30_000}, "nothing to read for 5 min 02 s (idleTimeout 30 s)"),
+        ({"quiet": 302_000}, "nothing to read for 5 min 02 s"),
+        ({"idle_timeout": 30_000}, "nothing to read (idleTimeout 30 s)"),
+    ],
+)
+def test_an_idle_split_names_the_timeout_it_passed(facts: dict[str, Any], sentence: str) -> None:
+    assert why(Facts(status=Status.IDLE, lag=0, watermark=None, **facts)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("held", "sentence"),
+    [
+        (Held(SLOWEST, 30_000, ahead=37_000), "37 s ahead of orders-3 (alignmentMaxDrift 30 s)"),
+        (Held(SLOWEST, 30_000, ahead=30_000), "next record over 30 s ahead of orders-3 (alignmentMaxDrift)"),
+        (Held(SLOWEST, 30_000), "next record over 30 s ahead of orders-3 (alignmentMaxDrift)"),
+        (None, "waits for its alignment group"),
+    ],
+)
+def test_a_paused_split_names_whom_it_waits_for(held: Held | None, sentence: str) -> None:
+    assert why(Facts(status=Status.PAUSED, lag=9, watermark=1_000, held=held)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [(Status.FINISHED, "read to the end this run was given"), (Status.UNKNOWN, "not looked at yet")],
+)
+def test_finished_and_unknown_need_no_further_facts(status: Status, sentence: str) -> None:
+    assert why(Facts(status=status, lag=None, watermark=None)) == sentence
+
+
+@pytest.mark.parametrize("status", Status)
+def test_every_status_has_a_sentence(status: Status) -> None:
+    assert why(Facts(status=status, lag=0, watermark=None))

@@ -1,0 +1,38 @@
+"""Small states and observations for the planner's unit tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.simulation.log import SimulatedLog
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.ends import Backlog, backlog_of
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitState
+
+A, B, C = Split("log", 0), Split("log", 1), Split("log", 2)
+NOW = Millis(1_700_000_000_000)
+
+
+def log_of(*event_times: Iterable[int]) -> SimulatedLog:
+    log = SimulatedLog(len(event_times))
+    for split, times in zip(log.splits.values(), event_times, strict=True):
+        split.append(times)
+    return log
+
+
+def at(position: int, watermark: int | None = None, **changes: Any) -> SplitState:
+    """A split at a position, everything before it observed."""
+    return SplitState(position, position, None if watermark is None else Millis(watermark), **changes)
+
+
+def observation(log: SimulatedLog, **changes: Any) -> Observation:
+    return Observation(**{"now": NOW, "ends": log.ends(), "newest": log.newest(log.splits), **changes})
+
+
+def backlog(
+    log: SimulatedLog, splits: dict[Split, SplitState], policy: PlanPolicy, *, index: bool = True, **changes: Any
+) -> Backlog:
+    return backlog_of(splits, observation(log, **changes), policy, log if index else None)

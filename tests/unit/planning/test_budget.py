@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.simulation.log import SimulatedLog
+from tests.unit.planning.example_states import A, B, C, at, backlog, log_of
+from watermark_source.planning.budget import budgeted_ends
+from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitState
+
+FREE = PlanPolicy()
+
+
+def cut(
+    log: SimulatedLog,
+    splits: dict[Split, SplitState],
+    budget: int | None,
+    *,
+    policy: PlanPolicy = FREE,
+    index: bool = True,
+    **changes: object,
+) -> dict[Split, int]:
+    found = backlog(log, splits, policy, index=index, max_rows=budget, **changes)
+    return budgeted_ends(found, found.ends, budget)
+
+
+def test_a_backlog_within_the_budget_is_read_whole() -> None:
+    log = log_of([1, 2], [3])
+    assert cut(log, {A: at(0), B: at(0)}, 3) == {A: 2, B: 1}
+    assert cut(log, {A: at(0), B: at(0)}, None) == {A: 2, B: 1}
+
+
+def test_all_splits_end_at_one_event_time() -> None:
+    log = log_of(range(1_000), range(0, 10_000, 10))
+    ends = cut(log, {A: at(0), B: at(0)}, 110)
+    assert 88 <= sum(ends.values()) <= 110
+    assert ends[B] == -(-ends[A] // 10)
+
+
+def test_a_split_ahead_in_event_time_waits() -> None:
+    log = log_of(range(100), range(5_000, 5_100))
+    assert cut(log, {A: at(0), B: at(10, 5_009)}, 50)[B] == 10
+
+
+def test_rows_of_one_millisecond_go_to_the_lowest_watermark_first() -> None:
+    log = log_of([7] * 100, [7] * 100, [7] * 100)
+    assert cut(log, {A: at(0, 5), B: at(0), C: at(0, 4)}, 120) == {A: 0, B: 100, C: 20}
+
+
+def test_what_is_left_before_a_full_millisecond_is_filled_up() -> None:
+    log = log_of([1, 2, *[3] * 1_000], [1])
+    assert cut(log, {A: at(0), B: at(0)}, 100) == {A: 99, B: 1}
+
+
+def test_budget_one_is_used() -> None:
+    log = log_of([5, 6], [4, 9])
+    assert cut(log, {A: at(0), B: at(0)}, 1) == {A: 0, B: 1}
+
+
+def test_rows_behind_a_far_future_event_come_in_their_turn() -> None:
+    log = log_of([10**15, *range(1_000)], range(1_000))
+    policy = PlanPolicy(max_future_skew=0)
+    assert cut(log, {A: at(1), B: at(0)}, 100, policy=policy)[A] >= 50
+
+
+def test_without_a_time_index_the_budget_is_shared_by_backlog() -> None:
+    log = log_of(range(100), range(300))
+    assert cut(log, {A: at(0), B: at(0)}, 40, index=False, newest={}) == {A: 10, B: 30}
+
+
+def test_without_a_time_index_the_lowest_watermark_gets_the_last_position() -> None:
+    log = log_of(range(2), range(300), range(300))
+    assert cut(log, {A: at(0, 9), B: at(0, 4), C: at(0)}, 2, index=False, newest={}) == {A: 0, B: 1, C: 1}
+    assert cut(log, {A: at(0, 9), B: at(0, 4), C: at(0)}, 1, index=False, newest={}) == {A: 0, B: 0, C: 1}
+
+
+def test_a_log_without_a_newest_event_time_is_searched_all_the_same() -> None:
+    log = log_of(range(1_000), range(1_000))
+    ends = cut(log, {A: at(0), B: at(0)}, 100, newest={})
+    assert ends[A] == ends[B]
+    assert 80 <= sum(ends.values()) <= 100
+
+
+def test_positions_without_a_row_are_read_too() -> None:
+    log = log_of([], [])
+    log.splits[A].end = 50
+    assert sum(cut(log, {A: at(0)}, 10).values()) == 10
+
+
+@pytest.mark.parametrize(
+    ("times", "most"),
+    [
+        ([range(10_000), range(10_000)], 3),
+        ([range(0, 100_000, 10), range(0, 1_000_000, 100)], 8),
+        ([[*range(5_000), *range(3_600_000, 3_605_000)], range(0, 3_600_000, 720)], 12),
+        ([[*range(5_000), 10**14], range(5_000)], 50),
+    ],
+    ids=["even", "skewed", "with a gap", "with a row ages ahead"],
+)
+def test_the_search_asks_the_index_a_few_times_only(times: Sequence[Sequence[int]], most: int) -> None:
+    log = log_of(*times)
+    for budget in (10, 100, 1_000):
+        log.look_ups = 0
+        assert sum(cut(log, {A: at(0), B: at(0)}, budget).values()) >= 0.8 * budget
+        assert log.look_ups <= most

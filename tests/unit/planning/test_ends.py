@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of, observation
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.planning.ends import (
+    BLIND_STEP,
+    Limit,
+    aligned_ends,
+    event_time_of,
+    future_cap,
+    group_limit,
+    watermark_of,
+)
+from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitState, SplitStatus
+
+DRIFT_10 = PlanPolicy(max_drift=10)
+FAR = 10**15
+
+
+def limit(splits: dict[Split, SplitState], log: object, policy: PlanPolicy = DRIFT_10, **changes: object) -> object:
+    seen = observation(log, **changes)  # type: ignore[arg-type]
+    return group_limit(splits, seen, backlog(log, splits, policy, **changes))  # type: ignore[arg-type]
+
+
+def ends(
+    splits: dict[Split, SplitState],
+    log: object,
+    policy: PlanPolicy = DRIFT_10,
+    *,
+    index: bool = True,
+    **changes: object,
+) -> dict[Split, int]:
+    seen = observation(log, **changes)  # type: ignore[arg-type]
+    return aligned_ends(splits, seen, backlog(log, splits, policy, index=index, **changes))[1]  # type: ignore[arg-type]
+
+
+def test_watermark_and_event_time_are_inverse_and_saturate() -> None:
+    policy = PlanPolicy(out_of_orderness=500)
+    assert watermark_of(Millis(1_000), policy) == 499
+    assert event_time_of(Millis(499), policy) == 1_000
+    assert watermark_of(MIN, policy) == MIN
+    assert event_time_of(MAX, policy) == MAX
+
+
+def test_the_future_cap_is_the_skew_after_now() -> None:
+    log = log_of([])
+    assert future_cap(observation(log), PlanPolicy()) is None
+    assert future_cap(observation(log), PlanPolicy(max_future_skew=5)) == NOW + 5
+
+
+def test_the_limit_is_the_lowest_watermark_at_the_ends_of_the_logs_plus_the_drift() -> None:
+    log = log_of([100, 200], [100, 900])
+    assert limit({A: at(0), B: at(0)}, log) == Limit(Millis(209), A)
+
+
+def test_a_split_without_rows_counts_with_its_watermark() -> None:
+    log = log_of([100, 200], [50])
+    assert limit({A: at(0), B: at(1, 49)}, log) == Limit(Millis(59), B)
+
+
+def test_idle_finished_and_never_read_members_do_not_hold_the_group() -> None:
+    log = log_of([100, 200], [50], [])
+    assert limit({A: at(0), B: at(1, 49, status=SplitStatus.IDLE), C: at(0)}, log) == Limit(Millis(209), A)
+    assert limit({A: at(0), B: at(1, 49), C: at(0)}, log, ends_are_final=True) == Limit(Millis(209), A)
+    assert limit({C: at(0)}, log) is None
+
+
+def test_rows_older_than_the_watermark_do_not_take_it_back() -> None:
+    log = log_of([100, 50], [400])
+    assert limit({A: at(1, 99), B: at(0)}, log, newest={A: 50, B: 400}) == Limit(Millis(109), A)
+
+
+def test_a_far_future_event_does_not_hold_its_split_far_ahead() -> None:
+    log = log_of([100, FAR + NOW, 200], [NOW, NOW + 2_000])
+    policy = PlanPolicy(max_drift=10, max_future_skew=1_000)
+    assert limit({A: at(1, 99), B: at(0)}, log, policy) == Limit(Millis(NOW + 1_009), A)
+
+
+def test_without_drift_and_under_trigger_once_there_is_no_limit() -> None:
+    log = log_of([100, 200], [100, 900])
+    splits = {A: at(0), B: at(0)}
+    everything = (None, {A: 2, B: 2})
+    assert aligned_ends(splits, observation(log), backlog(log, splits, PlanPolicy())) == everything
+    seen = observation(log, one_batch=True)
+    assert aligned_ends(splits, seen, backlog(log, splits, DRIFT_10, one_batch=True)) == everything
+
+
+def test_drift_at_the_end_of_time_saturates() -> None:
+    log = log_of([MAX], [MAX])
+    assert limit({A: at(0), B: at(0)}, log) == Limit(MAX, A)
+
+
+def test_ranges_end_exactly_at_the_limit() -> None:
+    log = log_of([100, 200], [100, 150, 210, 211, 900])
+    assert ends({A: at(0), B: at(0)}, log) == {A: 2, B: 3}
+
+
+def test_the_bound_moves_limit_and_ends_alike() -> None:
+    log = log_of([100, 200], [100, 150, 210, 211, 900])
+    assert ends({A: at(0), B: at(0)}, log, PlanPolicy(max_drift=10, out_of_orderness=77)) == {A: 2, B: 3}
+
+
+def test_drift_zero_lets_the_slowest_read_to_its_end() -> None:
+    log = log_of([100, 200], [100, 199, 200, 201])
+    assert ends({A: at(0), B: at(0)}, log, PlanPolicy(max_drift=0)) == {A: 2, B: 3}
+
+
+def test_a_split_ahead_of_the_limit_is_held_where_it_is() -> None:
+    log = log_of([100, 200], [900, 10, 20])
+    assert ends({A: at(0), B: at(1, 899)}, log) == {A: 2, B: 1}
+
+
+def test_a_split_behind_everybody_across_a_gap_reads_one_row() -> None:
+    log = log_of([100, 200], [100, 5_000, 5_001])
+    assert ends({A: at(0), B: at(1, 99)}, log) == {A: 2, B: 2}
+    assert ends({A: at(0), B: at(0)}, log) == {A: 2, B: 2}
+
+
+def test_a_split_within_the_drift_waits_before_a_gap() -> None:
+    log = log_of([100, 200], [100, 199, 200, 5_000])
+    assert ends({A: at(1, 99), B: at(2, 198)}, log, newest={A: 200, B: 5_000}) == {A: 2, B: 3}
+    assert ends({A: at(1, 99), B: at(3, 199)}, log) == {A: 2, B: 3}
+
+
+def test_a_split_that_a_row_of_this_batch_brings_within_the_drift_waits_before_a_gap() -> None:
+    log = log_of([100, 200], [100, 200, 5_000])
+    assert ends({A: at(1, 99), B: at(0)}, log) == {A: 2, B: 2}
+
+
+def test_a_gap_is_crossed_also_when_an_event_already_passed_lies_within_the_drift() -> None:
+    log = log_of([100, 200], [205, 100, 5_000])
+    # What was read of B at 205 is not in its watermark, as after a start in the middle of the log.
+    assert ends({A: at(0), B: at(2, 99)}, log) == {A: 2, B: 3}
+
+
+def test_who_sets_the_limit_never_waits_for_itself() -> None:
+    log = log_of([100, 9_000, 9_001], [100, 9_000])
+    # Without the newest event times the limit is the lowest present watermark plus the drift.
+    assert ends({A: at(1, 99), B: at(1, 100)}, log, newest={}) == {A: 2, B: 1}
+
+
+def test_a_split_the_index_cannot_tell_about_goes_on_in_steps_and_counts_with_its_present_watermark() -> None:
+    size = BLIND_STEP + 5
+    log = log_of([100, NOW + FAR, *range(101, 101 + size)], range(100, 100 + 3 * size))
+    policy = PlanPolicy(max_drift=10, max_future_skew=1_000)
+    assert ends({A: at(2, 99), B: at(0)}, log, policy) == {A: 2 + BLIND_STEP, B: 11}
+    assert ends({A: at(2 + BLIND_STEP, 99), B: at(0)}, log, policy) == {A: 2 + size, B: 11}
+
+
+def test_rows_before_our_start_that_are_later_make_a_split_blind() -> None:
+    log = log_of([5_000, 100, 150, 200], range(100, 1_000))
+    seen = observation(log)
+    found, planned = aligned_ends({A: at(1), B: at(1, 99)}, seen, backlog(log, {A: at(1), B: at(1, 99)}, DRIFT_10))
+    assert found == Limit(Millis(1_008), B)
+    assert planned == {A: 4, B: 900}
+    assert ends({A: at(2, 99), B: at(1, 99)}, log) == {A: 4, B: 11}
+
+
+def test_without_a_time_index_the_limit_goes_by_what_was_read() -> None:
+    log = log_of(range(100, 200), range(100, 300))
+    assert ends({A: at(1, 99), B: at(51, 149)}, log, index=False, newest={}) == {A: 100, B: 51}
+
+
+def test_without_a_time_index_the_first_batch_is_a_step_of_each_split() -> None:
+    log = log_of(range(2 * BLIND_STEP), range(5))
+    assert ends({A: at(0), B: at(0)}, log, index=False, newest={}) == {A: BLIND_STEP, B: 5}
+
+
+def test_steps_share_the_row_budget() -> None:
+    log = log_of(range(100, 200), range(100, 300))
+    assert ends({A: at(0), B: at(0)}, log, PlanPolicy(), index=False, newest={}, max_rows=20) == {A: 100, B: 200}
+    found = backlog(log, {A: at(0), B: at(0)}, DRIFT_10, max_rows=20)
+    assert found.blind_step == 10
+    assert backlog(log, {A: at(0), B: at(0)}, DRIFT_10, max_rows=1).blind_step == 1

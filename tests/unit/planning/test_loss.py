@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.planning.example_states import NOW, A, B, at
+from watermark_source.errors import DataLossError
+from watermark_source.planning.loss import Loss, check_loss, refuse
+from watermark_source.planning.observation import Observation
+
+
+def outside(**changes: object) -> Observation:
+    return Observation(**{"now": NOW, "ends": {}, **changes})  # type: ignore[arg-type]
+
+
+def test_nothing_is_lost_when_all_is_there() -> None:
+    state = at(5, 100)
+    splits, losses = check_loss({A: state}, outside(ends={A: 5, B: 0}, added={B: 0}, earliest={A: 5}))
+    assert splits == {A: state, B: at(0)}
+    assert losses == ()
+
+
+def test_a_split_that_is_gone_is_left_out() -> None:
+    splits, losses = check_loss({A: at(5), B: at(1)}, outside(ends={B: 1}))
+    assert splits == {B: at(1)}
+    assert [loss.split for loss in losses] == [A]
+    assert "gone" in losses[0].text
+
+
+def test_a_log_shorter_than_our_position_goes_on_at_its_end_and_keeps_its_watermark() -> None:
+    splits, losses = check_loss({A: at(5, 100)}, outside(ends={A: 3}))
+    assert splits == {A: at(3, 100)}
+    assert "re-created" in losses[0].text
+
+
+def test_rows_deleted_before_they_were_read_are_skipped_and_told() -> None:
+    splits, losses = check_loss({A: at(5, 100)}, outside(ends={A: 30}, earliest={A: 12}))
+    assert splits == {A: at(12, 100)}
+    assert "begins at 12" in losses[0].text
+
+
+def test_a_skip_goes_no_further_than_the_end_of_the_run() -> None:
+    splits, losses = check_loss({A: at(5)}, outside(ends={A: 8}, earliest={A: 12}))
+    assert splits == {A: at(8)}
+    assert len(losses) == 1
+
+
+def test_a_new_split_that_does_not_begin_at_zero_has_lost_rows() -> None:
+    splits, losses = check_loss({}, outside(ends={A: 9}, added={A: 4}))
+    assert splits == {A: at(4)}
+    assert "not at 0" in losses[0].text
+
+
+def test_a_new_split_that_is_gone_already_is_no_split() -> None:
+    assert check_loss({}, outside(added={A: 0})) == ({}, ())
+
+
+def test_losses_are_refused_in_one_error() -> None:
+    refuse([])
+    with pytest.raises(DataLossError, match=r"a is gone; b is gone.*failOnDataLoss") as caught:
+        refuse([Loss(A, "a is gone"), Loss(B, "b is gone")])
+    assert "false" in str(caught.value)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from watermark_source.errors import OffsetError
+from watermark_source.eventtime.watermark import MAX, Millis
+from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+
+CODEC = OffsetCodec(source="aligned-kafka", name="orders")
+GOOD: dict[str, Any] = {"name": "orders", "run": 0, "source": "aligned-kafka", "splits": {}, "v": 1}
+
+
+def test_the_layout_is_as_documented() -> None:
+    state = SourceState(
+        splits={
+            Split("orders", 10): SplitState(5, 5),
+            Split("orders", 2): SplitState(50, 20, Millis(1_005)),
+            Split("orders", 0): SplitState(7, 7, Millis(990), SplitStatus.IDLE, Millis(2_000)),
+            Split("a", 0): SplitState(7, 7, None, SplitStatus.ACTIVE, Millis(2_500)),
+            Split("b", 0): SplitState(7, 7, None, SplitStatus.PAUSED),
+        },
+        watermark=Millis(1_000),
+        limit=Millis(1_100),
+        future_cap=Millis(9_000),
+        run=3,
+    )
+    assert json.dumps(CODEC.encode(state)) == (
+        '{"cap": 9000, "limit": 1100, "name": "orders", "run": 3, "since": 2000, "source": "aligned-kafka", '
+        '"splits": {"a": {"0": [7, 0, null, "a", 500]}, "b": {"0": [7, 0, null, "p"]}, '
+        '"orders": {"0": [7, 0, -10, "i", 0], "10": [5, 0], "2": [50, 30, 5]}}, "v": 1, "wm": 1000}'
+    )
+
+
+def test_processing_time_is_a_flag_that_is_there_or_not() -> None:
+    assert CODEC.encode(SourceState(use_processing_time=True))["pt"] is True
+    assert "pt" not in CODEC.encode(SourceState())
+    assert CODEC.decode({**GOOD, "pt": True}).use_processing_time
+
+
+@pytest.mark.parametrize("version", [None, 0, True, 1.0, "1", [1]])
+def test_a_version_that_is_none_is_refused(version: object) -> None:
+    with pytest.raises(OffsetError, match=r'"v" is'):
+        CODEC.decode({**GOOD, "v": version})
+
+
+def test_a_newer_version_is_told_to_upgrade() -> None:
+    with pytest.raises(OffsetError, match=r"version 2.*Upgrade"):
+        CODEC.decode({**GOOD, "v": 2})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"source": "mysql-cdc-wm"}, "another source: its source is 'mysql-cdc-wm', this query's is 'aligned-kafka'"),
+        ({"name": "payments"}, "another source: its name is 'payments', this query's is 'orders'"),
+        ({"extra": 1, "more": 2}, "unknown.*extra.*more"),
+        ({"pt": False}, '"pt" is False'),
+        ({"pt": 1}, '"pt" is 1'),
+        ({"wm": 1.5}, '"wm" is 1.5'),
+        ({"wm": True}, '"wm" is True'),
+        ({"cap": MAX + 1}, '"cap" is 9223372036854775808'),
+        ({"limit": "5"}, "\"limit\" is '5'"),
+        ({"since": None}, '"since" is None'),
+        ({"run": -1}, '"run" is -1'),
+        ({"splits": [1]}, r'"splits" is \[1\]'),
+        ({"splits": {"t": 5}}, "the splits of 't' are 5"),
+        ({"splits": {"t": {"-1": [0, 0]}}}, "split number '-1'"),
+        ({"splits": {"t": {"07": [0, 0]}}}, "split number '07'"),
+        ({"splits": {"t": {"٣": [0, 0]}}}, "split number"),
+        ({"splits": {"t": {"": [0, 0]}}}, "split number ''"),
+        ({"splits": {"t": {"2147483648": [0, 0]}}}, "split number"),
+        ({"splits": {"t": {"9" * 5_000: [0, 0]}}}, "split number"),
+        ({"splits": {"t": {"0": [0]}}}, r"split t-0 is \[0\]"),
+        ({"splits": {"t": {"0": [0, 0, None, "a", 5, 6]}}}, "2 to 5 fields"),
+        ({"splits": {"t": {"0": "00"}}}, "split t-0 is '00'"),
+        ({"splits": {"t": {"0": [0, 0, 0, "x"]}}}, "status 'x'"),
+        ({"splits": {"t": {"0": [0, 0, 0, ["a"]]}}}, "status"),
+        ({"splits": {"t": {"0": [-1, 0]}}}, "position of t-0 is -1"),
+        ({"splits": {"t": {"0": [3, 4]}}}, "planned size of t-0 is 4, expected a whole number from 0 to 3"),
+        ({"splits": {"t": {"0": [3, 3, "x"]}}}, "watermark of t-0 is 'x'"),
+        ({"wm": MAX, "splits": {"t": {"0": [3, 3, 1]}}}, "watermark of t-0 is 1"),
+        ({"splits": {"t": {"0": [3, 3, 1, "i", {}]}}}, "moment of t-0"),
+    ],
+)
+def test_what_is_wrong_is_named(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(OffsetError, match=said) as caught:
+        CODEC.decode({**GOOD, **changes})
+    assert len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize("key", sorted(GOOD.keys() - {"v"}))
+def test_a_missing_key_is_named(key: str) -> None:
+    with pytest.raises(OffsetError, match=f"missing.*{key}"):
+        CODEC.decode({k: v for k, v in GOOD.items() if k != key})
+
+
+def test_splits_of_a_log_with_a_name_that_is_no_text_are_refused() -> None:
+    with pytest.raises(OffsetError, match="the splits of 5"):
+        CODEC.decode({**GOOD, "splits": {5: {}}})
+
+
+@pytest.mark.parametrize("offset", [None, 5, "x", [GOOD]])
+def test_what_is_no_object_is_refused(offset: object) -> None:
+    with pytest.raises(OffsetError, match="expected an object"):
+        CODEC.decode(offset)

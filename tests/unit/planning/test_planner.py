@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.simulation.driver import START, Driver
+from tests.simulation.log import SimulatedLog, SplitLog
+from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
+from watermark_source.errors import DataLossError, OffsetError
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.planner import plan, ranges_of
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+
+
+def test_the_watermark_follows_one_batch_after_its_rows() -> None:
+    driver = Driver(log_of([100, 200], [300]), PlanPolicy(out_of_orderness=10))
+    driver.step()
+    assert driver.state().watermark is None
+    driver.step()
+    assert driver.state().watermark == 189
+    assert not any(driver.batches[-1].rows.values())
+    assert not driver.step().is_batch
+
+
+def test_a_silent_split_holds_the_watermark_until_it_is_idle() -> None:
+    driver = Driver(log_of([100, 200], []), PlanPolicy(idle_timeout=1_000))
+    driver.run()
+    assert driver.state().watermark is None
+    driver.now += 1_001
+    driver.step()
+    assert driver.state().watermark == 199
+    assert driver.state().splits[B].status is SplitStatus.IDLE
+
+
+def test_a_new_split_does_not_take_the_watermark_back_and_holds_it() -> None:
+    driver = Driver(log_of([100]), PlanPolicy())
+    driver.run()
+    driver.log.splits[B] = SplitLog()
+    driver.log.splits[A].append([500])
+    driver.run()
+    assert driver.state().watermark == 99
+    driver.log.splits[B].append([50, 300])
+    driver.run()
+    assert driver.state().watermark == 299
+
+
+def test_every_process_sends_the_watermark_it_found() -> None:
+    driver = Driver(log_of([100]), PlanPolicy())
+    driver.run()
+    driver.restart()
+    assert driver.step().is_batch
+    assert driver.batches[-1].after.watermark == 99
+    assert driver.batches[-1].after.run == 2
+    assert not driver.step().is_batch
+
+
+def test_a_process_without_a_watermark_has_nothing_to_send() -> None:
+    assert not Driver(SimulatedLog(1), PlanPolicy()).step().is_batch
+
+
+def test_a_missing_observation_is_a_bug_that_shows() -> None:
+    state = SourceState(splits={A: SplitState(5, 0)})
+    with pytest.raises(KeyError):
+        plan(state, observation(log_of(range(5))), PlanPolicy(), None)
+
+
+def test_rows_beyond_the_future_cap_do_not_move_the_watermark() -> None:
+    driver = Driver(log_of([START, START + 10_001, START + 9]), PlanPolicy(max_future_skew=10_000))
+    driver.run()
+    assert driver.state().watermark == START + 8
+    assert driver.batches[0].after.future_cap == START + 10_000
+
+
+def test_a_range_with_nothing_that_counts_leaves_the_watermark() -> None:
+    driver = Driver(log_of([START + 10_001]), PlanPolicy(max_future_skew=0))
+    assert driver.run() == 1
+    assert driver.state().splits[A] == at(1, since=START)
+
+
+def test_loss_is_an_error_and_without_fail_on_data_loss_a_batch_once() -> None:
+    driver = Driver(log_of([100], [100]), PlanPolicy())
+    driver.run()
+    del driver.log.splits[B]
+    with pytest.raises(DataLossError, match="log-1 is gone"):
+        driver.step()
+    driver.policy = replace(driver.policy, fail_on_data_loss=False)
+    assert driver.step().losses[0].split == B
+    assert driver.state().splits.keys() == {A}
+    assert not driver.step().is_batch
+
+
+def test_a_re_created_log_goes_on_at_its_end() -> None:
+    driver = Driver(log_of(range(100, 110)), PlanPolicy(fail_on_data_loss=False))
+    driver.run()
+    driver.log.splits[A] = SplitLog()
+    driver.log.splits[A].append([1, 2])
+    driver.run()
+    assert driver.state().splits[A].position == 2
+    assert driver.state().watermark == 108
+    driver.log.splits[A].append([3])
+    driver.step()
+    assert ranges_of(driver.state()) == [SplitRange(A, 2, 3)]
+
+
+def test_rows_deleted_by_retention_are_skipped_in_one_step() -> None:
+    driver = Driver(log_of(range(100, 200)), PlanPolicy(fail_on_data_loss=False), max_rows=5)
+    driver.step()
+    driver.log.splits[A].expire(90)
+    driver.step()
+    assert [r.start for r in ranges_of(driver.state())] == [90]
+    assert len(driver.losses) == 1
+    driver.run()
+    assert driver.state().splits[A].position == 100
+    assert len(driver.losses) == 1
+
+
+def test_a_held_split_is_paused_at_once_and_goes_on_by_itself() -> None:
+    driver = Driver(log_of([100, 150], [100, 5_000, 5_001]), PlanPolicy(max_drift=10))
+    driver.run()
+    assert driver.state().splits[B].status is SplitStatus.PAUSED
+    driver.log.splits[A].append([6_000])
+    driver.run()
+    assert driver.state().splits[B].status is SplitStatus.ACTIVE
+    assert driver.state().splits[B].position == 3
+
+
+def test_a_split_the_budget_leaves_out_is_not_paused() -> None:
+    driver = Driver(log_of([1, 2, 3], [100]), PlanPolicy(), max_rows=1)
+    driver.step()
+    assert driver.state().splits[B] == at(0)
+
+
+def test_processing_time_sends_the_clock_with_rows_and_ticks() -> None:
+    driver = Driver(log_of([]), PlanPolicy(use_processing_time=True, watermark_interval=1_000))
+    driver.step()
+    assert driver.state().watermark == START - 1
+    assert driver.state().use_processing_time
+    driver.now += 999
+    assert not driver.step().is_batch
+    driver.log.splits[A].append([5])
+    assert driver.step().is_batch
+    assert driver.state().watermark == START + 998
+    driver.now += 1_000
+    assert driver.step().is_batch
+
+
+def test_processing_time_never_goes_back_to_event_time() -> None:
+    state = SourceState(use_processing_time=True, watermark=Millis(5))
+    with pytest.raises(OffsetError, match="processing-time"):
+        plan(state, observation(SimulatedLog()), PlanPolicy(), None)
+
+
+def test_event_time_may_go_over_to_processing_time_and_its_watermark_waits_for_the_clock() -> None:
+    state = SourceState(watermark=Millis(NOW + 50))
+    found = plan(state, observation(SimulatedLog()), PlanPolicy(use_processing_time=True), None, announce=True)
+    assert found.state.watermark == NOW + 50
+    assert found.state.use_processing_time
+
+
+def test_ten_thousand_splits_are_planned_in_150_milliseconds() -> None:
+    splits = {Split("log", n): SplitState(1_000, 900, Millis(NOW), SplitStatus.ACTIVE) for n in range(10_000)}
+    seen = Observation(
+        now=NOW,
+        ends=dict.fromkeys(splits, 2_000),
+        observed=dict.fromkeys(splits, Millis(NOW + 5)),
+        newest=dict.fromkeys(splits, Millis(NOW + 9)),
+    )
+    policy = PlanPolicy(idle_timeout=30_000, max_drift=10_000)
+    best = min(_seconds(SourceState(splits=splits, watermark=NOW), seen, policy) for _ in range(7))
+    assert best < 0.15
+
+
+def _seconds(state: SourceState, seen: Observation, policy: PlanPolicy) -> float:
+    class EndsFirst:
+        def first_after(self, limits: dict[Split, Millis]) -> dict[Split, None]:
+            return dict.fromkeys(limits)
+
+    tracer = sys.gettrace()
+    sys.settrace(None)  # what a coverage run costs is not the planner's
+    try:
+        began = time.process_time()
+        plan(state, seen, policy, EndsFirst())  # type: ignore[arg-type]
+        return time.process_time() - began
+    finally:
+        sys.settrace(tracer)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.report import Coverage, RangeReport, cover
+from watermark_source.planning.split import Split, SplitRange
+
+A, B = Split("log", 0), Split("log", 1)
+
+
+def report(start: int, end: int, highest: int | None = None, split: Split = A) -> RangeReport:
+    time = None if highest is None else Millis(highest)
+    return RangeReport(SplitRange(split, start, end), time, rows=end - start, future_rows=1)
+
+
+def test_parts_in_any_order_cover_a_range() -> None:
+    found = cover(SplitRange(A, 0, 30), [report(20, 30, 5), report(0, 10, 7), report(10, 20)])
+    assert found == Coverage(Millis(7), rows=30, future_rows=3, missing=())
+
+
+def test_what_no_report_tells_about_is_missing() -> None:
+    found = cover(SplitRange(A, 0, 40), [report(10, 20, -5), report(30, 35, -7)])
+    assert found.missing == (SplitRange(A, 0, 10), SplitRange(A, 20, 30), SplitRange(A, 35, 40))
+    assert found.max_event_time == -5
+
+
+def test_a_repeated_report_counts_once() -> None:
+    once = cover(SplitRange(A, 0, 10), [report(0, 10, 1)])
+    assert cover(SplitRange(A, 0, 10), [report(0, 10, 1), report(0, 10, 1)]) == once
+
+
+def test_a_report_that_overlaps_another_does_not_count() -> None:
+    found = cover(SplitRange(A, 0, 20), [report(0, 12, 1), report(8, 20, 9)])
+    assert found == Coverage(Millis(1), rows=12, future_rows=1, missing=(SplitRange(A, 12, 20),))
+
+
+def test_reports_about_other_splits_empty_ranges_or_beyond_the_range_do_not_count() -> None:
+    others = [report(0, 10, 9, split=B), report(5, 15, 9), report(3, 3, 9)]
+    assert cover(SplitRange(A, 0, 10), others) == Coverage(None, 0, 0, (SplitRange(A, 0, 10),))
+
+
+def test_an_empty_range_is_covered_by_nothing() -> None:
+    assert cover(SplitRange(A, 5, 5), []) == Coverage(None, 0, 0, ())

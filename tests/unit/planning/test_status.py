@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.status import TRANSITIONS, SplitEvent, caught_up_since, next_since, rest_event
+
+ACTIVE, IDLE, PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUSED
+NOW = Millis(1_000_000)
+
+
+def split(status: SplitStatus = ACTIVE, since: int | None = None) -> SplitState:
+    return SplitState(5, 5, status=status, since=None if since is None else Millis(since))
+
+
+def test_every_status_knows_every_event() -> None:
+    assert TRANSITIONS.keys() == set(product(SplitStatus, SplitEvent))
+
+
+def test_only_quiet_makes_a_split_idle() -> None:
+    assert {event for (before, event), after in TRANSITIONS.items() if after is IDLE and before is not IDLE} == {
+        SplitEvent.QUIET
+    }
+
+
+def test_a_paused_split_never_turns_idle_at_once() -> None:
+    assert IDLE not in {after for (before, _), after in TRANSITIONS.items() if before is PAUSED}
+
+
+@pytest.mark.parametrize("event", [SplitEvent.READS, SplitEvent.WAITS, SplitEvent.HELD])
+def test_rows_end_idleness(event: SplitEvent) -> None:
+    assert TRANSITIONS[IDLE, event] is not IDLE
+
+
+def test_a_split_is_quiet_after_more_than_the_timeout() -> None:
+    assert rest_event(split(since=NOW - 100), NOW, 100) is SplitEvent.CAUGHT_UP
+    assert rest_event(split(since=NOW - 101), NOW, 100) is SplitEvent.QUIET
+    assert rest_event(split(since=0), NOW, None) is SplitEvent.CAUGHT_UP
+
+
+def test_the_wait_begins_when_the_split_is_first_seen_with_nothing_left() -> None:
+    assert caught_up_since(split(), NOW) == NOW
+    assert caught_up_since(split(since=7), NOW) == 7
+    assert caught_up_since(split(PAUSED, since=7), NOW) == NOW
+
+
+def test_a_clock_set_back_makes_no_moment_in_the_future() -> None:
+    assert caught_up_since(split(since=NOW + 5), NOW) == NOW
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "after", "since"),
+    [
+        (split(since=7), SplitEvent.CAUGHT_UP, ACTIVE, 7),
+        (split(since=7), SplitEvent.READS, ACTIVE, None),
+        (split(since=7), SplitEvent.QUIET, IDLE, NOW),
+        (split(IDLE, 7), SplitEvent.CAUGHT_UP, IDLE, 7),
+        (split(IDLE), SplitEvent.CAUGHT_UP, IDLE, NOW),
+        (split(), SplitEvent.HELD, PAUSED, NOW),
+        (split(PAUSED, 7), SplitEvent.HELD, PAUSED, 7),
+        (split(PAUSED, 7), SplitEvent.READS, ACTIVE, None),
+        (split(PAUSED, 7), SplitEvent.QUIET, ACTIVE, NOW),
+    ],
+)
+def test_the_moment_is_that_of_the_last_change(
+    before: SplitState, event: SplitEvent, after: SplitStatus, since: int | None
+) -> None:
+    assert TRANSITIONS[before.status, event] is after
+    assert next_since(before, event, after, NOW) == since

@@ -1,0 +1,358 @@
+"""The runner against a log in files, without Spark around it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.types import LongType, StructField, StructType
+
+from tests.spark.file_log import TABLE, FileLogReader, FileLogSource
+from tests.spark.queries import START, Rows, write
+from watermark_source.errors import DataLossError, OffsetError
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.packs import Pack
+from watermark_source.spark.reading import read_pack
+from watermark_source.spark.runner import SourceRunner
+from watermark_source.spark.source import AlignedStreamReader, stream_schema
+
+ALL = ReadMaxRows(2**63 - 1)
+SYSTEM = StructType([StructField("split", LongType()), StructField("value", LongType())])
+
+
+class Process:
+    """One life of a source's runner process, driven as Spark drives it."""
+
+    def __init__(self, directory: Path, **given: str) -> None:
+        values = TABLE.parse(given)
+        self.options = EngineOptions.of(values, format_name="file-log", given=given)
+        self.source = FileLogSource(FileLogReader(str(directory)), values["startAtEnd"])
+        self.runner = SourceRunner(self.source, self.options, fail_on_data_loss=values["failOnDataLoss"])
+
+    def plan(self, start: Mapping[str, Any], limit: ReadLimit = ALL) -> Mapping[str, Any]:
+        time.sleep(0.02)
+        return self.runner.latest_offset(start, limit)
+
+    def read(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[list[int], list[str | None]]:
+        """Run the tasks of a batch; return the values of its rows, and its markers' splits or types."""
+        values: list[int] = []
+        markers: list[str | None] = []
+        for pack in self.runner.packs(start, end):
+            for batch in read_pack(self.source.range_reader, pack, stream_schema(SYSTEM, self.options)):
+                for row in batch.to_pylist():
+                    if row["marker"] is None:
+                        values.append(row["value"])
+                    else:
+                        markers.append(row["marker"]["status"] or str(_ms(row["marker"]["watermark"])))
+        return values, markers
+
+    def run(self, start: Mapping[str, Any], limit: ReadLimit = ALL) -> Mapping[str, Any]:
+        """Go on until there is nothing new."""
+        while (end := self.plan(start, limit)) != start:
+            self.read(start, end)
+            start = end
+        return start
+
+
+def _ms(moment: Any) -> int:
+    return round(moment.timestamp() * 1_000) - START
+
+
+def wm(offset: Mapping[str, Any]) -> int | None:
+    """Return an offset's combined watermark, in milliseconds after ``START``."""
+    return None if offset.get("wm") is None else offset["wm"] - START
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def live(log: Path) -> Iterator[Any]:
+    """``live(**options)`` starts a runner process's life."""
+    made: list[Process] = []
+
+    def start(**given: str) -> Process:
+        made.append(Process(log, **given))
+        return made[-1]
+
+    yield start
+    for process in made:
+        process.runner.close()
+
+
+TWO: Rows = {0: [(100, 1), (101, 2)], 1: [(7, 3)]}
+
+
+def test_watermark_is_the_lowest_of_the_splits_one_batch_after_their_rows(log: Path, live: Any) -> None:
+    write(log, TWO)
+    process = live()
+    first = process.runner.initial_offset()
+    data = process.plan(first)
+    assert process.read(first, data) == ([1, 2, 3], [])
+    marker = process.plan(data)
+    assert process.read(data, marker) == ([], ["6999"])
+    assert process.plan(marker) == marker
+
+
+def test_a_lost_report_is_made_up_for_by_looking_again(log: Path, live: Any) -> None:
+    write(log, TWO)
+    process = live()
+    first = process.runner.initial_offset()
+    data = process.plan(first)
+    # No task of the batch reports.
+    assert wm(process.plan(data)) == 6_999
+
+
+def test_a_part_of_a_range_nobody_reported_is_looked_at_alone(log: Path, live: Any) -> None:
+    write(log, {0: [(n, n) for n in range(10)]})
+    process = live(minPartitions="5")
+    first = process.runner.initial_offset()
+    data = process.plan(first)
+    packs = process.runner.packs(first, data)
+    assert len(packs) == 5
+    for pack in packs[:2] + packs[3:4]:
+        list(read_pack(process.source.range_reader, pack, stream_schema(SYSTEM, process.options)))
+    covered = process.runner._book.cover(SplitRange(Split("log", 0), 0, 10))
+    assert [(r.start, r.end) for r in covered.missing] == [(4, 6), (8, 10)]
+    assert wm(process.plan(data)) == 8_999
+
+
+def test_the_next_process_gets_the_watermark_of_the_one_before(log: Path, live: Any) -> None:
+    write(log, TWO)
+    first_life = live()
+    first = first_life.runner.initial_offset()
+    data = first_life.plan(first)
+    first_life.read(first, data)
+
+    undisturbed = first_life.plan(data)
+    after_a_kill = live().plan(data)
+    # Up to the run's number and the moment the splits were seen caught up.
+    assert after_a_kill["wm"] == undisturbed["wm"]
+    splits, others = (o["splits"]["log"] for o in (after_a_kill, undisturbed))
+    assert {n: fields[:4] for n, fields in splits.items()} == {n: fields[:4] for n, fields in others.items()}
+
+
+def test_each_process_sends_the_watermark_once_without_rows(log: Path, live: Any) -> None:
+    write(log, TWO)
+    process = live()
+    end = process.run(process.runner.initial_offset())
+    for _ in range(3):
+        process = live()
+        again = process.plan(end)
+        assert again != end
+        assert process.read(end, again) == ([], ["6999"])
+        assert process.plan(again) == again
+        end = again
+
+
+def test_a_batch_gives_the_same_rows_and_markers_in_any_process(log: Path, live: Any) -> None:
+    write(log, {0: [(n, n) for n in range(100)], 1: [(50 + n, 1_000 + n) for n in range(30)], 2: []})
+    options = {"idleTimeout": "50 ms", "maxFutureSkew": "1 minute"}
+    process = live(**options)
+    start, offsets = process.runner.initial_offset(), []
+    for round_ in range(3):
+        while (end := process.plan(start, ReadMaxRows(40))) != start:
+            offsets.append((start, end, process.read(start, end)))
+            start = end
+        time.sleep(0.06)
+        write(log, {round_ % 3: [(200 + round_, round_)]})
+    assert len(offsets) > 4
+    other = live(**options)
+    assert [other.read(a, b) for a, b, _ in offsets] == [seen for _, _, seen in offsets]
+    assert any("idle" in markers for _, _, (_, markers) in offsets)
+    assert any("active" in markers for _, _, (_, markers) in offsets)
+
+
+def test_batch_0_from_the_end_is_the_same_after_the_log_has_grown(log: Path, live: Any) -> None:
+    write(log, {0: [(0, 1)]})
+    process = live(startAtEnd="true")
+    start = process.runner.initial_offset()
+    write(log, {0: [(1, 2)]})
+    end = process.plan(start)
+    assert process.read(start, end) == ([2], [])
+    # Batch 0 was logged, not committed: another process is asked for the start again, and answers later in the log.
+    write(log, {0: [(2, 3)], 1: [(0, 4)]})
+    later = live(startAtEnd="true")
+    assert later.runner.initial_offset() != start
+    assert later.read(later.runner.initial_offset(), end) == ([2], [])
+
+
+def test_a_start_at_the_end_is_asked_once_a_process(log: Path, live: Any) -> None:
+    write(log, {0: [(0, 1)]})
+    process = live(startAtEnd="true")
+    start = process.runner.initial_offset()
+    write(log, {0: [(1, 2)]})
+    assert process.runner.initial_offset() == start
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_an_event_from_the_future_moves_no_watermark_reported_or_looked_at_again(
+    log: Path, live: Any, *, reported: bool
+) -> None:
+    write(log, {0: [(100, 1), (10**9, 2)]})
+    process = live(maxFutureSkew="1 minute")
+    start = process.runner.initial_offset()
+    end = process.plan(start)
+    if reported:
+        assert process.read(start, end)[0] == [1, 2]
+    assert wm(process.plan(end)) == 99_999
+
+
+def test_offsets_do_not_change_while_nothing_happens(log: Path, live: Any) -> None:
+    write(log, TWO)
+    process = live(idleTimeout="1 hour", maxFutureSkew="1 minute", alignmentGroup="g", alignmentMaxDrift="10 seconds")
+    end = process.run(process.runner.initial_offset())
+    for _ in range(30):
+        assert process.plan(end) == end
+
+
+def test_a_split_is_idle_after_the_timeout_across_processes(log: Path, live: Any) -> None:
+    write(log, {0: [(100, 1)], 1: []})
+    process = live(idleTimeout="300 ms")
+    process.runner.freeze()
+    end = process.run(process.runner.initial_offset())
+    assert wm(end) is None
+    time.sleep(0.35)
+    process = live(idleTimeout="300 ms")
+    process.runner.freeze()
+    assert wm(process.run(end)) == 99_999
+
+
+def test_rows_that_come_between_the_freeze_and_the_first_question_are_no_data_loss(log: Path, live: Any) -> None:
+    write(log, {0: [(0, 1)]})
+    process = live(startAtEnd="true")
+    process.runner.freeze()
+    write(log, {0: [(1, 2)], 1: [(1, 3)]})
+    start = process.runner.initial_offset()
+    process.run(start)
+
+
+def test_a_split_with_rows_beyond_the_ends_of_the_run_is_not_idle(log: Path, live: Any) -> None:
+    write(log, {0: [(0, 1)], 1: [(n, n) for n in range(10, 100)]})
+    process = live(idleTimeout="200 ms")
+    process.runner.freeze()
+    start = process.runner.initial_offset()
+    end = process.run(start, ReadMaxRows(50))
+    write(log, {0: [(1, 2)]})
+    time.sleep(0.25)
+    end = process.run(end, ReadMaxRows(50))
+    # The log goes on after position 1; the row at 1 s belongs to the next run, and is not late.
+    assert wm(end) == -1
+
+
+def test_trigger_once_reads_everything_whatever_the_limits(log: Path, live: Any) -> None:
+    write(log, {0: [(n * 100, n) for n in range(50)], 1: [(0, 99)]})
+    process = live(alignmentGroup="g", alignmentMaxDrift="1 second")
+    start = process.runner.initial_offset()
+    end = process.plan(start, ReadAllAvailable())
+    assert len(process.read(start, end)[0]) == 51
+
+
+def test_a_new_split_is_read_from_its_first_row(log: Path, live: Any) -> None:
+    write(log, {0: [(0, 1)]})
+    process = live(startAtEnd="true")
+    start = process.run(process.runner.initial_offset())
+    write(log, {7: [(5, 2), (6, 3)]})
+    end = process.plan(start)
+    assert process.read(start, end)[0] == [2, 3]
+
+
+def test_the_watermark_never_goes_back_when_a_split_joins_late(log: Path, live: Any) -> None:
+    write(log, {0: [(100, 1)]})
+    process = live()
+    end = process.run(process.runner.initial_offset())
+    write(log, {1: [(5, 2)]})
+    end = process.run(end)
+    assert wm(end) == 99_999
+    write(log, {1: [(200, 3)]})
+    assert wm(process.run(end)) == 99_999
+    write(log, {0: [(300, 3)]})
+    assert wm(process.run(process.run(end))) == 199_999
+
+
+def test_a_log_that_got_shorter_is_data_loss(log: Path, live: Any) -> None:
+    write(log, TWO)
+    process = live()
+    end = process.run(process.runner.initial_offset())
+    (log / "log-0").write_bytes(b"")
+    with pytest.raises(DataLossError, match="log-0"):
+        live().plan(end)
+    assert live(failOnDataLoss="false").plan(end) != end
+
+
+def test_a_split_that_is_gone_is_data_loss(log: Path, live: Any) -> None:
+    write(log, TWO)
+    process = live()
+    end = process.run(process.runner.initial_offset())
+    (log / "log-0").unlink()
+    with pytest.raises(DataLossError, match="log-0 is gone"):
+        live().plan(end)
+    process = live(failOnDataLoss="false")
+    assert "0" not in process.run(end)["splits"]["log"]
+
+
+def test_a_checkpoint_of_another_source_is_refused(log: Path, live: Any) -> None:
+    write(log, TWO)
+    end = live().runner.initial_offset()
+    with pytest.raises(OffsetError, match="other"):
+        live(sourceName="other").plan(end)
+
+
+def test_with_processing_time_there_is_one_batch_without_rows_an_interval(log: Path, live: Any) -> None:
+    write(log, TWO)
+    process = live(watermarkStrategy="none", watermarkInterval="300 ms")
+    start = process.runner.initial_offset()
+    end = process.plan(start)
+    values, (watermark,) = process.read(start, end)
+    assert values == [1, 2, 3]
+    assert end["pt"] is True
+    assert int(watermark) == wm(end)
+    began, batches = time.monotonic(), 0
+    while time.monotonic() - began < 1:
+        after = process.plan(end)
+        batches += after != end
+        end = after
+    assert 2 <= batches <= 4
+
+
+def test_reader_and_packs_survive_the_pickle_and_building_them_connects_to_nothing(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, TWO)
+    process = live()
+    start = process.runner.initial_offset()
+    packs = process.runner.packs(start, process.plan(start))
+    assert all(isinstance(pack, Pack) for pack in packs)
+    assert cloudpickle.loads(cloudpickle.dumps(packs)) == packs
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("connected")
+
+    monkeypatch.setattr(FileLogSource, "open", refuse)
+    schema = stream_schema(SYSTEM, process.options)
+    reader = AlignedStreamReader(process.source, process.options, schema, max_rows=5, fail_on_data_loss=True)
+    again = cloudpickle.loads(cloudpickle.dumps(reader))
+    assert [b.num_rows for pack in packs for b in again.read(pack)] == [2, 1]
+    assert again.getDefaultReadLimit() == ReadMaxRows(5)
+    with pytest.raises(AssertionError, match="connected"):
+        again.initialOffset()
+
+
+def test_a_reader_that_is_in_use_survives_the_pickle(log: Path, live: Any) -> None:
+    write(log, TWO)
+    process = live()
+    schema = stream_schema(SYSTEM, process.options)
+    reader = AlignedStreamReader(process.source, process.options, schema, max_rows=None, fail_on_data_loss=True)
+    start = reader.initialOffset()
+    again = cloudpickle.loads(cloudpickle.dumps(reader))
+    assert again.initialOffset() == start
+    reader.stop()
+    again.stop()

@@ -1,0 +1,46 @@
+"""docs/options.md says what the option tables say."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from docs.generate import ENGINE_GROUPS, PAGE, page
+from pyspark_aligned_kafka.options import OPTION_TABLE, REFUSED_OPTIONS
+from pyspark_aligned_kafka.setting_table import REFUSED, SETTINGS
+from watermark_source.options import Option
+from watermark_source.spark.options import ENGINE_OPTIONS
+
+DOCUMENTED = [*OPTION_TABLE.options, *(row.option for row in SETTINGS)]
+
+
+def test_the_page_is_what_the_tables_generate() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python docs/generate.py"
+
+
+@pytest.mark.parametrize("row", DOCUMENTED, ids=lambda row: row.name)
+def test_every_option_is_on_the_page_once(row: Option) -> None:
+    assert len(re.findall(rf"^\| `{re.escape(row.name)}` \|", page(), re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("name", [*REFUSED_OPTIONS, *(f"kafka.{name}" for name in REFUSED)])
+def test_every_refused_option_is_on_the_page(name: str) -> None:
+    assert f"`{name}`" in page()
+
+
+def test_every_engine_option_has_its_place() -> None:
+    assert ENGINE_GROUPS.keys() == {row.name for row in ENGINE_OPTIONS}
+
+
+@pytest.mark.parametrize("row", DOCUMENTED, ids=lambda row: row.name)
+def test_every_row_is_complete(row: Option) -> None:
+    assert row.doc.endswith(".")
+    assert row.example
+    assert row.accepted.startswith("must be ")
+    assert row.default_text is not None or row.default is not None
+
+
+def test_no_option_is_named_twice() -> None:
+    names = [row.name.lower() for row in DOCUMENTED]
+    assert len(set(names)) == len(names)

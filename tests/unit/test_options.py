@@ -1,0 +1,105 @@
+"""Option tables: names, values, defaults and what their errors say."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from watermark_source.errors import OptionError, UnknownOptionError
+from watermark_source.options import Option, OptionTable, boolean, duration, non_empty, positive_integer, word
+
+WIDTH = Option(
+    name="boxWidth", parse=positive_integer, default=3, accepted="must be a whole number", example="7", doc="Width."
+)
+TOKEN = Option(
+    name="accessToken", parse=word(("open", "shut")), accepted="must be a token", example="open", doc="", secret=True
+)
+TABLE = OptionTable((WIDTH, TOKEN), prefixes=("client.",))
+
+
+def test_values_come_by_the_tables_names_with_defaults() -> None:
+    assert TABLE.parse({}) == {"boxWidth": 3, "accessToken": None}
+    assert TABLE.parse({"BOXWIDTH": "5", "accesstoken": "OPEN"}) == {"boxWidth": 5, "accessToken": "open"}
+
+
+def test_a_wrong_value_says_option_value_accepted_and_example() -> None:
+    with pytest.raises(OptionError) as caught:
+        TABLE.parse({"boxwidth": "0"})
+    assert str(caught.value) == ('option boxWidth = "0": must be a whole number (must be at least 1), for example 7')
+
+
+def test_a_wrong_secret_is_not_shown() -> None:
+    with pytest.raises(OptionError) as caught:
+        TABLE.parse({"accessToken": "geheim"})
+    assert str(caught.value) == 'option accessToken = "***": must be a token, for example open'
+    assert "geheim" not in repr(caught.value)
+
+
+@pytest.mark.parametrize(("name", "nearest"), [("boxWith", "boxWidth"), ("token", "accessToken"), ("zzz", "")])
+def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(UnknownOptionError, match=f"option {name}: there is no such option; the nearest is {nearest}"):
+        TABLE.parse({name: "1"})
+
+
+def test_names_with_a_prefix_are_passed_on_unread() -> None:
+    assert TABLE.parse({"Client.Anything": "1"}) == TABLE.parse({})
+    assert TABLE.with_prefix({"Client.Any.Thing": "1", "boxWidth": "2"}, "client.") == {"any.thing": "1"}
+
+
+@pytest.mark.parametrize("name", ["path", "paths", "PATH"])
+def test_what_spark_adds_by_itself_is_no_unknown_option(name: str) -> None:
+    assert TABLE.parse({name: "x"}) == TABLE.parse({})
+
+
+def test_secrets_are_those_given() -> None:
+    assert TABLE.secrets({"ACCESSTOKEN": "geheim", "boxWidth": "1"}) == {"geheim"}
+    assert TABLE.secrets({"accessToken": ""}) == frozenset()
+
+
+def test_an_error_keeps_its_parts_when_it_is_pickled() -> None:
+    error = UnknownOptionError("a", "b", "must be c", example="d")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), copy.option, copy.example) == (UnknownOptionError, str(error), "a", "d")
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), (" FALSE ", False)])
+def test_booleans(text: str, value: bool) -> None:
+    assert boolean(text) is value
+
+
+@pytest.mark.parametrize("text", ["", "1", "yes", "on", "t", "none"])
+def test_nothing_else_is_a_boolean(text: str) -> None:
+    with pytest.raises(ValueError):
+        boolean(text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "1 000", "x"])
+def test_what_is_no_positive_integer(text: str) -> None:
+    with pytest.raises(ValueError):
+        positive_integer(text)
+
+
+def test_a_word_keeps_the_tables_spelling() -> None:
+    assert word(("PLAIN", "Scram"))(" scram ") == "Scram"
+
+
+def test_blank_is_empty() -> None:
+    assert non_empty(" a ") == "a"
+    with pytest.raises(ValueError, match="is empty"):
+        non_empty("  ")
+
+
+@pytest.mark.parametrize(("minimum", "text", "says"), [
+    (1, "0 ms", "must be greater than zero"),
+    (100, "99 ms", "must be at least 100 ms"),
+    (0, "5", "not a duration"),
+])  # fmt: skip
+def test_a_duration_below_its_minimum_is_refused(minimum: int, text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        duration(minimum=minimum)(text)
+
+
+def test_a_duration_at_its_minimum_is_accepted() -> None:
+    assert duration(minimum=0)("0 ms") == 0
+    assert duration(minimum=100)("100 ms") == 100

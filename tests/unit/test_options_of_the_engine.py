@@ -1,0 +1,76 @@
+"""The options every source has: defaults, and combinations that are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from watermark_source.errors import OptionError
+from watermark_source.options import OptionTable
+from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions
+
+TABLE = OptionTable(ENGINE_OPTIONS)
+
+
+def parsed(**given: str) -> EngineOptions:
+    return EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given)
+
+
+def refusal(**given: str) -> OptionError:
+    with pytest.raises(OptionError) as caught:
+        parsed(**given)
+    return caught.value
+
+
+def test_defaults() -> None:
+    options = parsed()
+    assert options.source_name == "some-format"
+    assert (options.out_of_orderness, options.processing_time) == (0, False)
+    assert options.idle_timeout is None
+    assert options.alignment_group is None
+    assert options.include_markers is True
+
+
+@pytest.mark.parametrize(("given", "missing"), [
+    ({"alignmentGroup": "g"}, "alignmentMaxDrift"),
+    ({"alignmentMaxDrift": "1 minute"}, "alignmentGroup"),
+])  # fmt: skip
+def test_group_and_drift_go_together(given: dict[str, str], missing: str) -> None:
+    error = refusal(**given)
+    assert error.option == missing
+    assert f"is needed because {next(iter(given))} is set" in str(error)
+    assert error.example is not None
+
+
+@pytest.mark.parametrize("strategy", ["monotonous", "none"])
+def test_out_of_orderness_belongs_to_the_bounded_strategy(strategy: str) -> None:
+    error = refusal(watermarkStrategy=strategy, MAXOUTOFORDERNESS="5 seconds")
+    assert (error.option, error.seen) == ("maxOutOfOrderness", "5 seconds")
+    assert f"the strategy is {strategy}" in str(error)
+
+
+@pytest.mark.parametrize("given", [
+    {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute"},
+    {"idleTimeout": "1 minute"},
+])  # fmt: skip
+def test_without_event_time_there_is_neither_alignment_nor_idleness(given: dict[str, str]) -> None:
+    assert refusal(watermarkStrategy="none", **given).option == next(iter(given))
+
+
+def test_strategy_none_is_processing_time() -> None:
+    assert parsed(watermarkStrategy="NONE").processing_time is True
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("idleTimeout", "0 seconds"), ("idleTimeout", "-1 seconds"), ("idleTimeout", "soon"),
+    ("maxOutOfOrderness", "5"), ("alignmentMaxDrift", "2 min utes"), ("watermarkInterval", "0 ms"),
+])  # fmt: skip
+def test_durations_that_are_none_or_not_positive_are_refused_at_once(name: str, text: str) -> None:
+    error = refusal(**{name: text})
+    assert (error.option, error.seen) == (name, text)
+    assert "a number and a unit" in str(error)
+    assert error.example is not None
+
+
+@pytest.mark.parametrize("row", ENGINE_OPTIONS, ids=lambda row: row.name)
+def test_the_example_of_every_option_is_accepted(row: object) -> None:
+    row.read(row.example)  # type: ignore[attr-defined]
