@@ -1,0 +1,99 @@
+"""Writes docs/options.md from the option tables: ``python docs/generate.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pyspark_aligned_kafka.options import KAFKA_OPTIONS, REFUSED_OPTIONS
+from pyspark_aligned_kafka.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
+from watermark_source.options import Option
+from watermark_source.spark.options import ENGINE_OPTIONS
+
+PAGE = Path(__file__).parent / "options.md"
+
+EVENT_TIME = "Event time and watermarks"
+ALIGNMENT = "Alignment"
+OTHERS = "Others"
+ENGINE_GROUPS: dict[str, str] = {
+    "watermarkStrategy": EVENT_TIME,
+    "maxOutOfOrderness": EVENT_TIME,
+    "idleTimeout": EVENT_TIME,
+    "maxFutureSkew": EVENT_TIME,
+    "watermarkInterval": EVENT_TIME,
+    "includeMarkers": EVENT_TIME,
+    "alignmentGroup": ALIGNMENT,
+    "alignmentMaxDrift": ALIGNMENT,
+    "sourceName": OTHERS,
+    "minPartitions": OTHERS,
+}
+"""Where each of the engine's options stands on the page."""
+
+_HEAD = """\
+<!-- Written by docs/generate.py from the option tables. -->
+# Options of `aligned-kafka`
+
+Names ignore case. Every option is checked at `load()`; an unknown name is refused with the nearest known one. A
+duration is a number and a unit: `500 ms`, `5 seconds`, `1 minute 30 seconds`, `2 hours`, `1 day`.
+"""
+_SETTINGS = """\
+Kafka's own client settings, in the spelling of its Java clients and with their defaults; only
+`kafka.metadata.max.age.ms` is shorter here. Certificates and keys are PEM, as files or as text. Passwords, private
+keys and `kafka.sasl.jaas.config` appear in no log, error, plan or checkpoint.
+"""
+_REFUSED = "Refused, with what to do instead:"
+
+
+def page() -> str:
+    """Return the whole page."""
+    engine = {group: [row for row in ENGINE_OPTIONS if ENGINE_GROUPS[row.name] == group] for group in _groups()}
+    parts = [_HEAD, _section("Kafka", _table(KAFKA_OPTIONS))]
+    parts += [_section(group, _table(rows)) for group, rows in engine.items()]
+    parts += [_section("Options of Spark's Kafka source that are not supported", _reasons(REFUSED_OPTIONS))]
+    settings = f"{_SETTINGS}\n{_table(row.option for row in SETTINGS)}\n\n{_REFUSED}\n\n{_reasons(_refused_settings())}"
+    parts += [_section("`kafka.*` settings", settings)]
+    return "\n".join(parts)
+
+
+def _groups() -> Iterable[str]:
+    return dict.fromkeys(ENGINE_GROUPS.values())
+
+
+def _refused_settings() -> Mapping[str, str]:
+    families = {f"{prefix}* (others)": reason for prefix, reason in REFUSED_FAMILIES}
+    return {f"kafka.{name}": reason for name, reason in {**REFUSED, **families}.items()}
+
+
+def _section(title: str, body: str) -> str:
+    return f"## {title}\n\n{body}\n"
+
+
+def _table(rows: Iterable[Option]) -> str:
+    lines = ["| option | default | accepted | example | meaning |", "|---|---|---|---|---|"]
+    lines += [
+        f"| `{row.name}` | {_cell(_default(row))} | {_cell(row.accepted.removeprefix('must be '))} "
+        f"| `{_cell(row.example)}` | {_cell(row.doc)} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def _default(row: Option) -> str:
+    if row.default_text is not None:
+        return row.default_text
+    return "none" if row.default is None else str(row.default)
+
+
+def _reasons(reasons: Mapping[str, str]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(f"`{name}`")
+    return "\n".join(f"- {', '.join(names)}: {reason}." for reason, names in by_reason.items())
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
