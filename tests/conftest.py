@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from services.kafka import Kafka, kafka_service
 from services.spark_jars import spark_kafka_jars
@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MARKERS_BY_FIXTURE = {"kafka": "service", "spark": "spark"}
-# Chosen by ``make soak``: two hundred times the usual number of examples, and no limit on one.
-settings.register_profile("soak", max_examples=20_000, deadline=None)
+# How fast a machine makes examples says nothing about the code.
+settings.register_profile("usual", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("usual")
+# Chosen by ``make soak``: two hundred times the usual number of examples.
+settings.register_profile("soak", settings.get_profile("usual"), max_examples=20_000)
 _left_out = pytest.StashKey[int]()
 
 

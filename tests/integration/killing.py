@@ -212,10 +212,17 @@ class Killer:
             if driver.exit_code is not None or left < 0:
                 state = "still running" if driver.exit_code is None else f"ended with {driver.exit_code}"
                 raise AssertionError(
-                    f"waited for {what} after {len(self.kills)} kills; the driver is {state}:\n{driver.last_lines(60)}"
+                    f"waited for {what} after {len(self.kills)} kills; the driver is {state}\n"
+                    f"failures: {self._failures()}\n{driver.last_lines(60)}"
                 )
             time.sleep(0.002)
         return found
+
+    def _failures(self) -> str:
+        """Return the beginnings of what made queries fail lately, as the driver wrote it down."""
+        lines = self.job.progress_log.read_text().splitlines() if self.job.progress_log.exists() else []
+        failures = [line[:2_000] for line in lines if line.startswith('{"failure"')]
+        return "\n".join(failures[-3:]) or "none"
 
     def _count(self, log: str, query: str) -> int:
         folder = self.job.checkpoint(query) / log
