@@ -47,3 +47,5 @@ class PlanPolicy:
     max_future_skew: int | None = None
     watermark_interval: int = 1_000
     fail_on_data_loss: bool = True
+    sends_markers: bool = True
+    """Without markers a watermark or status alone is nothing to send: it goes into the offset with the next rows."""

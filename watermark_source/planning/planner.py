@@ -77,11 +77,13 @@ def plan(
     tick = policy.use_processing_time and _tick_is_due(state, observation, policy, has_rows=has_rows)
     changed = any(t.status is not _status_of(state, s) for s, t in planned.items())
     moved = tick if policy.use_processing_time else watermark != state.watermark
-    is_batch = has_rows or moved or changed or bool(losses) or (announce and watermark is not None)
+    says_something = moved or changed or (announce and watermark is not None)
+    is_batch = has_rows or bool(losses) or (policy.sends_markers and says_something)
     return Plan(
         state=SourceState(
             splits=planned,
-            watermark=watermark if is_batch else state.watermark,
+            # The clock goes out at its interval only.
+            watermark=watermark if is_batch or not policy.use_processing_time else state.watermark,
             use_processing_time=policy.use_processing_time,
             limit=None if limit is None else limit.watermark,
             future_cap=future_cap(observation, policy),

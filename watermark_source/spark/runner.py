@@ -68,6 +68,7 @@ class SourceRunner:
             max_future_skew=options.max_future_skew,
             watermark_interval=options.watermark_interval,
             fail_on_data_loss=fail_on_data_loss,
+            sends_markers=options.include_markers,
         )
         self._clock = Clock()
         self._connector = definition.open()
@@ -138,9 +139,10 @@ class SourceRunner:
 
     def packs(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Pack]:
         """Return the work of the batch between two offsets; at least a pack for its markers."""
-        after = self._end_state(start, end)
-        before = self._decode(start)
-        laid = pack(ranges_of(after), at_least=self._options.min_partitions)
+        before, after = self._decode(start), self._decode(end)
+        if self._definition.foreign_positions(start) is None and self._definition.foreign_positions(end) is not None:
+            raise OffsetError("the checkpoint goes from this source's offsets back to another source's")
+        laid = pack(ranges_of(self._since(before, after)), at_least=self._options.min_partitions)
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:
             laid = [()]
@@ -175,17 +177,22 @@ class SourceRunner:
             return SourceState(splits={s: SplitState(position=p, observed=p) for s, p in foreign.items()})
         return self._codec.decode(offset)
 
-    def _end_state(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> SourceState:
-        """Return the state at a batch's end. Our own offsets hold the ranges; foreign ones only their ends."""
-        after = self._decode(end)
-        if self._definition.foreign_positions(end) is None:
-            return after
-        before = self._definition.foreign_positions(start)
-        if before is None:
-            raise OffsetError("the checkpoint goes from this source's offsets back to another source's")
-        added = self._connector.starts.added_positions(after.splits.keys() - before.keys())
-        first = {**before, **added}
-        return replace(after, splits={s: replace(t, observed=first[s]) for s, t in after.splits.items()})
+    def _since(self, before: SourceState, after: SourceState) -> SourceState:
+        """Return ``after`` with ranges that go back to ``before``.
+
+        The last planned ranges may be only the end of the batch: an offset of Spark's own source plans none, and
+        with asynchronous progress tracking Spark leaves offsets out of its log and does several batches again as one.
+        """
+        added = after.splits.keys() - before.splits.keys()
+        first = {
+            **(self._connector.starts.added_positions(added) if added else {}),
+            **{s: t.position for s, t in before.splits.items()},
+        }
+        # The lower one: a log that was created anew begins before the position its predecessor had.
+        return replace(
+            after,
+            splits={s: replace(t, observed=min(t.observed, first.get(s, t.observed))) for s, t in after.splits.items()},
+        )
 
     def _observe(self, state: SourceState, limit: ReadLimit) -> Observation:
         frozen = self._frozen

@@ -27,6 +27,18 @@ def test_the_watermark_follows_one_batch_after_its_rows() -> None:
     assert not driver.step().is_batch
 
 
+def test_without_markers_a_watermark_alone_is_no_batch_and_goes_with_the_next_rows() -> None:
+    driver = Driver(log_of([100, 200]), PlanPolicy(sends_markers=False))
+    driver.step()
+    assert not driver.step().is_batch
+    driver.restart()
+    assert not driver.step().is_batch
+    driver.log.splits[A].append([300])
+    assert driver.step().is_batch
+    assert driver.batches[-1].after.watermark == 199
+    assert [row.event_time for row in driver.batches[-1].rows[A]] == [300]
+
+
 def test_a_silent_split_holds_the_watermark_until_it_is_idle() -> None:
     driver = Driver(log_of([100, 200], []), PlanPolicy(idle_timeout=1_000))
     driver.run()
