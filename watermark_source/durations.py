@@ -11,9 +11,12 @@ _UNIT_MS = {
     **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
     **dict.fromkeys(("d", "day", "days"), 86_400_000),
 }
-_TERM = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_TERM = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)", re.IGNORECASE)
 
 _PAIRS = (("d", 86_400_000, "h", 3_600_000), ("h", 3_600_000, "min", 60_000), ("min", 60_000, "s", 1_000))
+
+_LONGEST_MS = 100_000 * 366 * 86_400_000
+"""A hundred thousand years: far below where sums of moments and durations would leave 64 bits."""
 
 ACCEPTED = "a number and a unit (ms, seconds, minutes, hours, days)"
 
@@ -33,6 +36,8 @@ def parse_duration(text: str) -> int:
         position = term.end()
     if position == 0:
         raise ValueError(f"not a duration: {text!r}")
+    if total > _LONGEST_MS:
+        raise ValueError(f"longer than any stream: {text!r}")
     return round(total)
 
 

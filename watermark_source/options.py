@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from watermark_source.errors import OptionError, UnknownOptionError
 
 # Spark adds these to every reader by itself.
 _SPARK_OWN = frozenset({"path", "paths"})
+_MOST = 2**63 - 1
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +95,21 @@ def boolean(text: str) -> bool:
     return lowered == "true"
 
 
+def integer(text: str, *, minimum: int) -> int:
+    """Parse a whole number of at least ``minimum``, in ASCII digits."""
+    if _INTEGER.fullmatch(text.strip()) is None:
+        raise ValueError("not a whole number")
+    value = int(text)
+    if value < minimum:
+        raise ValueError(f"must be at least {minimum}")
+    if value > _MOST:
+        raise ValueError(f"must be at most {_MOST}")
+    return value
+
+
 def positive_integer(text: str) -> int:
     """Parse a whole number of at least 1."""
-    value = int(text)
-    if value < 1:
-        raise ValueError("must be at least 1")
-    return value
+    return integer(text, minimum=1)
 
 
 def duration(*, minimum: int) -> Callable[[str], int]:

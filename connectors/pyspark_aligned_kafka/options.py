@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_aligned_kafka import settings, start
-from pyspark_aligned_kafka.integers import integer
 from pyspark_aligned_kafka.settings import ClientSettings
 from pyspark_aligned_kafka.start import NoMatch, StartPolicy
 from pyspark_aligned_kafka.subscription import (
@@ -17,7 +16,7 @@ from pyspark_aligned_kafka.subscription import (
     parse_subscribe_pattern,
 )
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, OptionTable, boolean, word
+from watermark_source.options import Option, OptionTable, boolean, positive_integer, word
 from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
 
 FORMAT = "aligned-kafka"
@@ -28,10 +27,6 @@ KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "t
 _WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")
 # In the order in which Spark prefers them.
 _WHERE_TO_BEGIN = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
-
-
-def _positive(text: str) -> int:
-    return integer(text, minimum=1)
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -111,7 +106,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="maxOffsetsPerTrigger",
-        parse=_positive,
+        parse=positive_integer,
         default_text="no limit",
         accepted="must be a whole number of at least 1",
         example="1000000",
@@ -155,7 +150,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="kafkaConsumer.pollTimeoutMs",
-        parse=_positive,
+        parse=positive_integer,
         default=120_000,
         accepted="must be a whole number of milliseconds, at least 1",
         example="120000",

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_aligned_kafka import sasl
-from pyspark_aligned_kafka.integers import integer
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, boolean, non_empty, word
+from watermark_source.options import Option, boolean, integer, non_empty, positive_integer, word
 
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
@@ -43,10 +42,6 @@ def _servers(text: str) -> tuple[str, ...]:
     if not found:
         raise ValueError("names no broker")
     return tuple(found)
-
-
-def _count(text: str) -> int:
-    return integer(text, minimum=1)
 
 
 def _buffer_size(text: str) -> int | None:
@@ -112,7 +107,7 @@ def _pause(java: str, target: str | None, default: int, doc: str) -> Setting:
 
 def _bytes(java: str, default_text: str, doc: str) -> Setting:
     accepted = "must be a whole number of bytes, at least 1"
-    return _row(java, None, _count, accepted, "1048576", doc, default_text=default_text)
+    return _row(java, None, positive_integer, accepted, "1048576", doc, default_text=default_text)
 
 
 SETTINGS: tuple[Setting, ...] = (
@@ -186,7 +181,7 @@ SETTINGS: tuple[Setting, ...] = (
          "Size of the socket's send buffer.", default_text="the system's"),
     _row("group.id", None, non_empty, "must be a name that is not empty", "checkout",
          "No effect, with a warning: the source joins no consumer group and commits no offsets.", default_text="none"),
-    _row("max.poll.records", None, _count, "must be a whole number of at least 1", "500",
+    _row("max.poll.records", None, positive_integer, "must be a whole number of at least 1", "500",
          "No effect: records are read in batches of columns.", default_text="none"),
 )  # fmt: skip
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark_aligned_kafka.integers import integer
 from pyspark_aligned_kafka.json_maps import listed, parse_integers
 from watermark_source.errors import OptionError
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.options import integer
 from watermark_source.planning.split import Split
 
 # Spark's JSON writes these two in the place of an offset.

@@ -74,8 +74,8 @@ def test_nothing_else_is_a_boolean(text: str) -> None:
         boolean(text)
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "1 000", "x"])
-def test_what_is_no_positive_integer(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5", "1 000", "1_0", "٣", "9" * 20, "9" * 5_000, "x"])
+def test_what_is_no_integer_of_at_least_one(text: str) -> None:
     with pytest.raises(ValueError):
         positive_integer(text)
 
