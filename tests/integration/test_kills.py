@@ -174,7 +174,7 @@ def test_no_watermark_ever_regresses(aftermath: Aftermath) -> None:
         reported = [line["watermark"] for line in aftermath.progress if line.get("query") == query]
         for sequence in (recorded, followed, [w for w in reported if w is not None]):
             assert sequence == sorted(sequence)
-        assert len(set(recorded)) > 10
+        assert len(set(recorded)) > 3
 
 
 def test_spark_follows_the_source_in_every_batch(aftermath: Aftermath) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,8 +43,6 @@ class Running:
 
     def settle(self) -> None:
         """Wait until everything written before has been read, and what follows from it has come out."""
-        # What was written a moment ago is seen by the next look at the log, not by the one under way.
-        time.sleep(0.05)
         self.query.processAllAvailable()
 
     def rows(self) -> list[tuple[Any, ...]]:

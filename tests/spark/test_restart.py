@@ -111,7 +111,6 @@ def test_splits_that_appear_are_read_from_their_first_row_while_running_and_afte
     query = streams.start_file(df, "new")
     query.processAllAvailable()
     streams.write({1: [(0, 2), (1, 3)]})
-    time.sleep(0.05)
     query.processAllAvailable()
     query.stop()
     streams.write({2: [(0, 4)], 0: [(5, 5)]}, log="other")

@@ -33,9 +33,9 @@ from watermark_source.spark.status import Seen, source_status
 _log = logging.getLogger(__name__)
 
 _POLL_INTERVAL = 0.015
-"""Seconds for which "there is nothing new" is believed. Spark asks about 85 times a second while it is idle."""
+"""Least seconds from an answer "nothing new" to the next look. Spark asks about 85 times a second while it is idle."""
 _RESTING_AFTER = 1.0
-"""Seconds without a batch after which it is believed for longer."""
+"""Seconds without a batch after which looks become rarer."""
 _RESTING_POLL_INTERVAL = 0.04
 
 
@@ -79,7 +79,7 @@ class SourceRunner:
         self._state = SourceState()
         self._frozen: _Frozen | None = None
         self._announced = False
-        self._quiet_until = 0.0
+        self._next_look = 0.0
         self._last_batch = time.monotonic()
         self._rows = 0
         self._future_rows = 0
@@ -113,8 +113,9 @@ class SourceRunner:
 
     def latest_offset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:
         """Return the end of the next batch, or ``start`` if there is none."""
-        if start == self._offset and time.monotonic() < self._quiet_until:
-            return start
+        if start == self._offset:
+            # Waited for, not answered from memory: ``processAllAvailable`` must see what was written before it.
+            time.sleep(max(0.0, self._next_look - time.monotonic()))
         state = self._state_at(start)
         observation = self._observe(state, limit)
         planned = plan(state, observation, self._policy, self._connector.time_index, announce=not self._announced)
@@ -131,7 +132,7 @@ class SourceRunner:
             self._offset = dict(start)
             now = time.monotonic()
             resting = now - self._last_batch > _RESTING_AFTER
-            self._quiet_until = now + (_RESTING_POLL_INTERVAL if resting else _POLL_INTERVAL)
+            self._next_look = now + (_RESTING_POLL_INTERVAL if resting else _POLL_INTERVAL)
             return start
         self._last_batch = time.monotonic()
         self._offset = self._codec.encode(planned.state)

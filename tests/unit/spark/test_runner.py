@@ -36,7 +36,6 @@ class Process:
         self.runner = SourceRunner(self.source, self.options, fail_on_data_loss=values["failOnDataLoss"])
 
     def plan(self, start: Mapping[str, Any], limit: ReadLimit = ALL) -> Mapping[str, Any]:
-        time.sleep(0.02)
         return self.runner.latest_offset(start, limit)
 
     def read(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[list[int], list[str | None]]:
