@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DefaultSource"]
 
+_NEEDED = ("pyarrow", "kafka", "numba", "cramjam")
+
 
 class DefaultSource(DataSource):
     """The format ``aligned-kafka``. Its options are listed in docs/options.md."""
@@ -38,13 +40,17 @@ class DefaultSource(DataSource):
 
 
 def _stream() -> ModuleType:
-    try:
-        from pyspark_aligned_kafka import stream  # noqa: PLC0415 - see the module's docstring
-    except ModuleNotFoundError as error:
+    """Import what is behind the format, or say at once what an installation lacks: most of it is needed later only."""
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    missing = next((name for name in _NEEDED if find_spec(name) is None), None)
+    if missing is not None:
         from watermark_source.errors import UsageError  # noqa: PLC0415
 
         raise UsageError(
-            f'format("aligned-kafka") needs the package {error.name}, which is not installed where the driver '
-            "runs; install it with: pip install 'watermark-source[kafka]'"
-        ) from error
+            f'format("aligned-kafka") needs the package {missing}, which is not installed where the driver runs; '
+            "install it with: pip install 'watermark-source[kafka]'"
+        )
+    from pyspark_aligned_kafka import stream  # noqa: PLC0415 - see the module's docstring
+
     return stream

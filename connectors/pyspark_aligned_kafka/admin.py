@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Collection, Mapping, Set
 from dataclasses import dataclass, field
@@ -16,15 +17,14 @@ from kafka.errors import (
     NodeNotReadyError,
     NoError,
     RetriableError,
-    UnknownTopicOrPartitionError,
     UnsupportedForMessageFormatError,
     for_code,
 )
 from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSpec
-from kafka.protocol.metadata import MetadataRequest
 
 from pyspark_aligned_kafka.cluster import Cluster, Deadline, reason
 from pyspark_aligned_kafka.json_maps import listed
+from pyspark_aligned_kafka.metadata import Topic, metadata_request, read_metadata
 from pyspark_aligned_kafka.settings import ClientSettings
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, UnsupportedFormatError
 from watermark_source.eventtime.watermark import Millis
@@ -36,15 +36,9 @@ NEWEST: Final[int] = OffsetSpec.MAX_TIMESTAMP
 """The record with the highest timestamp (KIP-734); brokers before 3.0 do not know it."""
 
 # A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.
-_GONE_AFTER_MS = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic that exists, and the leader of each partition (``None`` while there is none)."""
-
-    leaders: Mapping[int, int | None]
-    internal: bool
+_UNKNOWN_AFTER_MS = 1_000
+_GONE_AFTER_MS = 5_000
+"""What was there before is gone after this time only: gone by mistake, it would be read from its beginning again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +64,8 @@ class KafkaAdmin:
     until the limit.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
-        self._cluster = Cluster(settings)
+    def __init__(self, settings: ClientSettings, cluster: Cluster | None = None) -> None:
+        self._cluster = Cluster(settings) if cluster is None else cluster
         self._isolation = IsolationLevel.READ_COMMITTED if settings.read_committed else IsolationLevel.READ_UNCOMMITTED
         self._leaders: dict[Split, int] = {}
         self._missing: set[str | Split] = set()
@@ -109,24 +103,36 @@ class KafkaAdmin:
     async def _settled_topics(
         self, names: Collection[str] | None, splits: Set[Split], deadline: Deadline
     ) -> Mapping[str, Topic]:
-        patience, backoff = Deadline.after(_GONE_AFTER_MS), self._cluster.backoff(deadline)
+        known = {split.log for split in self._leaders} | self._leaders.keys()
+        begun, backoff = time.monotonic(), self._cluster.backoff(deadline)
+        second = False
         while True:
-            topics = await self._metadata(names, deadline)
+            topics = await self._metadata(names, deadline, anyone=second)
             missing: set[str | Split] = {name for name in names or () if name not in topics}
             missing |= {split for split in splits if not _exists(split, topics)}
-            if missing <= self._missing or patience.passed or not await backoff.wait():
-                self._missing |= missing
+            patience_ms = _UNKNOWN_AFTER_MS if missing.isdisjoint(known) else _GONE_AFTER_MS
+            over = (time.monotonic() - begun) * 1_000 >= patience_ms
+            if missing <= self._missing or over or not await backoff.wait():
+                self._miss(missing)
                 return topics
+            second = True
 
-    async def _metadata(self, names: Collection[str] | None, deadline: Deadline) -> Mapping[str, Topic]:
+    def _miss(self, missing: Set[str | Split]) -> None:
+        self._missing |= missing
+        for split in [split for split in self._leaders if split in missing or split.log in missing]:
+            del self._leaders[split]
+
+    async def _metadata(
+        self, names: Collection[str] | None, deadline: Deadline, *, anyone: bool = False
+    ) -> Mapping[str, Topic]:
         backoff = self._cluster.backoff(deadline)
         while True:
-            answer = await self._cluster.ask_any(lambda: _metadata_request(names), deadline)
+            answer = await self._cluster.ask_any(lambda: metadata_request(names), deadline, anyone=anyone)
             self._cluster.learn_brokers(answer)
-            topics, unready = _read_topics(answer)
-            if not unready or not await backoff.wait():
-                self._learn(topics)
-                return topics
+            found = read_metadata(answer)
+            if not found.unready or not await backoff.wait():
+                self._learn(found.topics)
+                return found.topics
 
     def _learn(self, topics: Mapping[str, Topic]) -> None:
         for name, topic in topics.items():
@@ -137,15 +143,16 @@ class KafkaAdmin:
                 if leader is None:
                     self._leaders.pop(split, None)
                 else:
-                    self._leaders[split] = leader
+                    self._leaders[split] = leader.node
 
     async def _list_offsets(self, wanted: Mapping[Split, int], deadline: Deadline) -> Mapping[Split, Found]:
         backoff = self._cluster.backoff(deadline)
         found: dict[Split, Found] = {}
         while True:
-            rest = {split: spec for split, spec in wanted.items() if split not in found and split not in self._missing}
+            rest = {split: spec for split, spec in wanted.items() if split not in found}
             if not rest.keys() <= self._leaders.keys():
                 await self._settled_topics({split.log for split in rest}, rest.keys(), deadline)
+                # What was missing a moment ago has been looked for again: it may have been made anew.
                 rest = {split: spec for split, spec in rest.items() if split not in self._missing}
             tried = await self._ask_leaders(rest, deadline)
             found.update(tried.found)
@@ -176,7 +183,7 @@ class KafkaAdmin:
 
 async def _fold(part: Mapping[Split, int], answer: Awaitable[Any], tried: _Round) -> None:
     try:
-        _read_offsets(await answer, tried)
+        received = await answer
     except IncompatibleBrokerVersion:
         if NEWEST not in part.values():
             raise
@@ -185,34 +192,8 @@ async def _fold(part: Mapping[Split, int], answer: Awaitable[Any], tried: _Round
         raise
     except KafkaError as error:
         tried.again.update(dict.fromkeys(part, error))
-
-
-def _metadata_request(names: Collection[str] | None) -> MetadataRequest:
-    return MetadataRequest(
-        topics=MetadataRequest.ALL_TOPICS
-        if names is None
-        else [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)],
-        # Looking at a topic must not make it.
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-    )
-
-
-def _read_topics(answer: Any) -> tuple[dict[str, Topic], bool]:
-    """Return the topics that exist, and whether some could not be told for the moment."""
-    topics: dict[str, Topic] = {}
-    unready = False
-    for topic in answer.topics:
-        kind = for_code(topic.error_code)
-        if kind is NoError:
-            leaders = {p.partition_index: p.leader_id if p.leader_id >= 0 else None for p in topic.partitions}
-            topics[topic.name] = Topic(leaders, bool(topic.is_internal))
-        elif issubclass(kind, AuthorizationError):
-            raise kind(f"no right to read topic {topic.name}")
-        elif issubclass(kind, RetriableError) and not issubclass(kind, UnknownTopicOrPartitionError):
-            unready = True
-    return topics, unready
+    else:
+        _read_offsets(received, tried)
 
 
 def _offsets_request(wanted: Mapping[Split, int], isolation: IsolationLevel, deadline: Deadline) -> ListOffsetsRequest:

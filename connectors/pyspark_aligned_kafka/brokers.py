@@ -5,30 +5,16 @@ from __future__ import annotations
 import selectors
 import socket
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafka.errors import (
-    AuthorizationError,
-    KafkaError,
-    NoError,
-    UnknownBrokerIdError,
-    UnknownTopicOrPartitionError,
-    for_code,
-)
+from kafka.errors import UnknownBrokerIdError
 from kafka.net.connection import KafkaConnection
-from kafka.protocol.metadata import MetadataRequest
 
 from pyspark_aligned_kafka import fetch
 from pyspark_aligned_kafka.cluster import Cluster, Deadline
+from pyspark_aligned_kafka.metadata import Leader, Metadata, metadata_request, read_metadata
 from watermark_source.errors import UnreachableError, UnsupportedFormatError
 from watermark_source.planning.split import Split
-
-
-class Leader(NamedTuple):
-    """The broker that leads a partition, and the epoch of its leadership where the cluster tells."""
-
-    node: int
-    epoch: int | None
 
 
 class Leaders(NamedTuple):
@@ -50,9 +36,9 @@ class Brokers(Cluster):
         """
 
         async def work(_: Deadline) -> Leaders:
-            answer = await self.ask_any(lambda: _metadata_request(topics), Deadline.after(limit_ms))
+            answer = await self.ask_any(lambda: metadata_request(topics), Deadline.after(limit_ms))
             self.learn_brokers(answer)
-            return _read_leaders(answer)
+            return _leaders_in(read_metadata(answer))
 
         return self.run(work)
 
@@ -94,30 +80,12 @@ def _check_version(connection: KafkaConnection) -> None:
         )
 
 
-def _metadata_request(topics: Collection[str]) -> MetadataRequest:
-    return MetadataRequest(
-        topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(topics)],
-        allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
-        include_topic_authorized_operations=False,
-    )
-
-
-def _read_leaders(answer: Any) -> Leaders:
-    known: dict[Split, Leader] = {}
-    partitions: dict[str, int] = {}
-    # Before version 9 epochs can be stale (KAFKA-9212), and a stale one is refused for ever.
-    epochs = answer.API_VERSION >= 9
-    for topic in answer.topics:
-        kind: type[KafkaError] = for_code(topic.error_code)
-        if kind is UnknownTopicOrPartitionError:
-            partitions[topic.name] = 0
-        elif issubclass(kind, AuthorizationError):
-            raise kind(f"no right to read topic {topic.name}")
-        elif kind is NoError:
-            partitions[topic.name] = len(topic.partitions)
-            for part in topic.partitions:
-                if part.leader_id >= 0:
-                    epoch = part.leader_epoch if epochs and part.leader_epoch >= 0 else None
-                    known[Split(topic.name, part.partition_index)] = Leader(part.leader_id, epoch)
-    return Leaders(known, partitions)
+def _leaders_in(metadata: Metadata) -> Leaders:
+    known = {
+        Split(name, number): leader
+        for name, topic in metadata.topics.items()
+        for number, leader in topic.leaders.items()
+        if leader is not None
+    }
+    counts = {name: len(topic.leaders) for name, topic in metadata.topics.items()}
+    return Leaders(known, counts | dict.fromkeys(metadata.unknown, 0))

@@ -181,8 +181,10 @@ class Cluster:
         """Begin to ``ask`` and return what to await, so that several brokers work at the same time."""
         return self._open().call_soon(self.ask, node, request, deadline)  # type: ignore[no-any-return]
 
-    async def ask_any(self, request: Callable[[], Any], deadline: Deadline) -> Any:
+    async def ask_any(self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False) -> Any:
         """Ask brokers in turn, connected ones first and the bootstrap servers last, until one answers.
+
+        With ``anyone`` connected ones do not come first: a second opinion.
 
         Raises:
             RefusedError: a broker refused the login or the request.
@@ -192,7 +194,7 @@ class Cluster:
         failures: dict[str, KafkaError] = {}
         backoff = self.backoff(deadline)
         while True:
-            for broker in self._candidates():
+            for broker in self._candidates(anyone=anyone):
                 if deadline.passed:
                     break
                 try:
@@ -249,12 +251,13 @@ class Cluster:
             self._manager = _HearsOut(self._net, **configs)
         return self._manager
 
-    def _candidates(self) -> list[Any]:
+    def _candidates(self, *, anyone: bool) -> list[Any]:
         manager = self._open()
         known = list(manager.cluster.brokers())
         random.shuffle(known)
-        first = manager.least_loaded_node()
-        known.sort(key=lambda broker: broker.node_id != first)
+        if not anyone:
+            first = manager.least_loaded_node()
+            known.sort(key=lambda broker: broker.node_id != first)
         return [*known, *manager.cluster.bootstrap_brokers()]
 
     def _nobody(self, failures: dict[str, KafkaError], deadline: Deadline) -> SourceError:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark_aligned_kafka.admin import Topic
 from pyspark_aligned_kafka.json_maps import listed
+from pyspark_aligned_kafka.metadata import Topic
 from pyspark_aligned_kafka.subscription import Assign, Subscribe, SubscribePattern, Subscription
 from watermark_source.errors import UnknownSplitError
 from watermark_source.planning.split import Split

@@ -9,6 +9,7 @@ from typing import Any
 from watermark_source.planning.split import Split
 
 _SHOWN = 10
+_MOST_PARTITION, _MOST = 2**31 - 1, 2**63 - 1
 
 
 class ShapeError(ValueError):
@@ -26,7 +27,7 @@ def parse_partitions(text: str) -> frozenset[Split]:
         if not isinstance(numbers, list):
             raise ShapeError(f'"{topic}" must hold a list of partition numbers')
         for number in numbers:
-            if not _is_integer(number) or number < 0:
+            if not _is_integer(number) or not 0 <= number <= _MOST_PARTITION:
                 raise ShapeError(f'"{topic}" holds {json.dumps(number)}, which is not a partition number')
             splits.add(Split(topic, number))
     return frozenset(splits)
@@ -48,10 +49,12 @@ def integers_of(value: Any) -> dict[Split, int]:
         if not isinstance(partitions, dict):
             raise ShapeError(f'"{topic}" must hold an object of partition numbers')
         for key, number in partitions.items():
-            if not (isinstance(key, str) and key.isascii() and key.isdigit() and str(int(key)) == key):
+            if not _is_partition(key):
                 raise ShapeError(f'"{topic}" has the key "{key}", which is not a partition number')
             if not _is_integer(number):
                 raise ShapeError(f"{topic}-{key} has {json.dumps(number)}, which is not a whole number")
+            if not -_MOST <= number <= _MOST:
+                raise ShapeError(f"{topic}-{key} has {number}, which does not fit into 64 bits")
             found[Split(topic, int(key))] = number
     return found
 
@@ -85,6 +88,11 @@ def _object(value: Any) -> dict[str, Any]:
     if not value:
         raise ShapeError("names no topic")
     return value
+
+
+def _is_partition(key: str) -> bool:
+    digits = key.isascii() and key.isdigit() and len(key) <= len(str(_MOST_PARTITION))
+    return digits and str(int(key)) == key and int(key) <= _MOST_PARTITION
 
 
 def _is_integer(value: Any) -> bool:

@@ -119,7 +119,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="true",
         accepted="must be true or false",
         example="false",
-        doc="Whether the query fails when records it should read are gone. With `false` it logs and counts what is "
+        doc="Whether the query fails when records it should read are gone. With `false` it logs what is "
         "skipped and goes on.",
     ),
     Option(

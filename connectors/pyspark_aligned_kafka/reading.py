@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from pyspark import TaskContext
 
 from pyspark_aligned_kafka.decoding import RecordDecoder
 from pyspark_aligned_kafka.fetch import FetchLimits
+from pyspark_aligned_kafka.fetch_loop import RangeRead
 from pyspark_aligned_kafka.patience import Patience
-from pyspark_aligned_kafka.ranges import RangeRead
 from pyspark_aligned_kafka.recovery import Recovery
 from pyspark_aligned_kafka.session import leased
 from pyspark_aligned_kafka.settings import ClientSettings
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector import ReadBatch
-
-_MAX_WAIT_MS: Final = 500
-"""The rows of a range are in the log when it is planned: a broker waits only when it has just become the leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +25,6 @@ class KafkaRangeReader:
     client: ClientSettings
     columns: tuple[str, ...]
     """Which of Spark's Kafka columns to deliver, in this order."""
-    read_committed: bool
     fail_on_data_loss: bool
     poll_timeout_ms: int = 120_000
     fetch_max_bytes: int = 16 << 20
@@ -50,10 +45,10 @@ class KafkaRangeReader:
         """
         values = self.client.values
         limits = FetchLimits(
-            max_wait_ms=values["fetch.max.wait.ms"] or _MAX_WAIT_MS,
+            max_wait_ms=values["fetch.max.wait.ms"],
             min_bytes=values["fetch.min.bytes"] or 1,
             max_bytes=values["fetch.max.bytes"] or self.fetch_max_bytes,
-            read_committed=self.read_committed,
+            read_committed=self.client.read_committed,
             rack=values["client.rack"] or "",
         )
         decoder = RecordDecoder(
@@ -72,7 +67,7 @@ class KafkaRangeReader:
                 limits,
                 patience,
                 recovery,
-                client_id=values["client.id"] or "",
+                client_id=values["client.id"],
                 partition_bytes=values["max.partition.fetch.bytes"] or self.partition_max_bytes,
                 answer_ms=self.client.millis("request.timeout.ms"),
             )

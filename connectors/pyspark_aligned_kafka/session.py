@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from pyspark_aligned_kafka.admin import EARLIEST, LATEST, KafkaAdmin
-from pyspark_aligned_kafka.brokers import Brokers, Leader
+from pyspark_aligned_kafka.brokers import Brokers
 from pyspark_aligned_kafka.connection import BrokerConnection
+from pyspark_aligned_kafka.metadata import Leader
 from pyspark_aligned_kafka.settings import ClientSettings
 from watermark_source.planning.split import Split
 
@@ -26,7 +27,7 @@ class Session:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._brokers = Brokers(settings)
-        self._admin = KafkaAdmin(settings)
+        self._admin = KafkaAdmin(settings, self._brokers)
         self._connections: dict[int, BrokerConnection] = {}
         self.leaders: dict[Split, Leader] = {}
         self._partitions: dict[str, int] = {}
@@ -91,7 +92,6 @@ class Session:
         for node in list(self._connections):
             self.drop(node)
         self._brokers.close()
-        self._admin.close()
 
 
 class _Kept:

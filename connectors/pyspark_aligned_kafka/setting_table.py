@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark_aligned_kafka import sasl
@@ -45,7 +46,7 @@ def _servers(text: str) -> tuple[str, ...]:
 
 
 def _buffer_size(text: str) -> int | None:
-    value = integer(text, minimum=-1)
+    value = _int32(-1)(text)
     return None if value == -1 else value
 
 
@@ -96,9 +97,13 @@ def _row(  # noqa: PLR0917 - reads as a row of the table
     return Setting(option, target)
 
 
+def _int32(minimum: int) -> Callable[[str], int]:
+    return partial(integer, minimum=minimum, maximum=2**31 - 1)
+
+
 def _limit(java: str, target: str | None, default: int, doc: str, *, minimum: int = 1) -> Setting:
     accepted = f"must be a whole number of milliseconds, at least {minimum}"
-    return _row(java, target, lambda text: integer(text, minimum=minimum), accepted, str(default), doc, default=default)
+    return _row(java, target, _int32(minimum), accepted, str(default), doc, default=default)
 
 
 def _pause(java: str, target: str | None, default: int, doc: str) -> Setting:
@@ -107,7 +112,7 @@ def _pause(java: str, target: str | None, default: int, doc: str) -> Setting:
 
 def _bytes(java: str, default_text: str, doc: str) -> Setting:
     accepted = "must be a whole number of bytes, at least 1"
-    return _row(java, None, positive_integer, accepted, "1048576", doc, default_text=default_text)
+    return _row(java, None, _int32(1), accepted, "1048576", doc, default_text=default_text)
 
 
 SETTINGS: tuple[Setting, ...] = (

@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_aligned_kafka import checkpoint, options
-from pyspark_aligned_kafka.admin import KafkaAdmin
-from pyspark_aligned_kafka.bounds import KafkaLogBounds
-from pyspark_aligned_kafka.discovery import KafkaDiscovery
 from pyspark_aligned_kafka.options import KafkaOptions
-from pyspark_aligned_kafka.start_positions import KafkaStartPositions
-from pyspark_aligned_kafka.time_index import KafkaTimeIndex
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Connector, RangeReader
 
@@ -50,22 +45,16 @@ class KafkaSource:
         return KafkaRangeReader(
             client=self.options.client,
             columns=columns,
-            read_committed=self.options.client.read_committed,
             fail_on_data_loss=self.options.fail_on_data_loss,
             poll_timeout_ms=self.options.poll_timeout_ms,
         )
 
     def open(self) -> Connector:
         """Return the driver side; it connects on first use."""
-        admin = KafkaAdmin(self.options.client)
-        return Connector(
-            discovery=KafkaDiscovery(
-                admin, self.options.subscription, max_age_ms=self.options.client.millis("metadata.max.age.ms")
-            ),
-            starts=KafkaStartPositions(admin, self.options.start),
-            bounds=KafkaLogBounds(admin),
-            time_index=KafkaTimeIndex(admin),
-        )
+        # Brings kafka-python with it; of the processes Spark starts for a query only one needs it.
+        from pyspark_aligned_kafka.driver import open_connector  # noqa: PLC0415
+
+        return open_connector(self.options)
 
     def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
         """Read an offset of Spark's own Kafka source, or return ``None``."""

@@ -87,7 +87,7 @@ def test_a_topic_created_anew_with_fewer_records_and_partitions(
     told = failure(streams, topic, "q")
     assert "DataLossError" in told
     assert f"{topic}-0 ends at 4, but was already read up to 10" in told
-    assert f"{topic}-2 is gone; it was read up to position 10" in told
+    assert f"{topic}-2 is gone, or no longer asked for; it was read up to position 10" in told
     before = [*through(0, 0, 10), *through(1, 0, 10), *through(2, 0, 10)]
     # Offsets that were delivered once are not delivered again, whatever they hold now; as with the built-in source.
     assert go_on(streams, topic, "q") == sorted([*before, *through(1, 10, 12)])
@@ -96,6 +96,27 @@ def test_a_topic_created_anew_with_fewer_records_and_partitions(
     rows = [(row.partition, row.offset) for row in streams.data("q")]
     assert rows.count((0, 4)) == 2  # the old topic's and the new one's
     assert len(rows) == len(before) + 2 + 4
+
+
+def test_a_topic_no_longer_subscribed_is_a_loss_however_the_query_is_run(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
+    stays, leaves = new_topic(1), new_topic(1)
+    streams.write(stays, {0: range(5)})
+    streams.write(leaves, {0: range(5)})
+    streams.run(streams.source(subscribe=f"{stays},{leaves}"), "q")
+    streams.write(leaves, {0: range(5, 9)})
+    assert f"{leaves}-0 is gone, or no longer asked for" in failure(streams, stays, "q")
+    query = streams.start_file(streams.source(subscribe=stays), "q")
+    with pytest.raises(StreamingQueryException, match=f"{leaves}-0 is gone, or no longer asked for"):
+        query.awaitTermination(60)
+    query = streams.start_file(streams.source(subscribe=stays, failOnDataLoss="false"), "q")
+    streams.write(stays, {0: range(5, 7)})
+    wait_for(lambda: len(streams.data("q")) >= 12, query)
+    query.processAllAvailable()
+    query.stop()
+    assert [row.topic for row in streams.data("q")].count(leaves) == 5
+    assert [row.topic for row in streams.data("q")].count(stays) == 7
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
@@ -110,7 +131,7 @@ def test_a_topic_deleted_under_a_running_query(
     query.processAllAvailable()
     delete_topic(kafka.bootstrap, goes)
     if fail == "true":
-        with pytest.raises(StreamingQueryException, match=rf"DataLossError.*{goes}-0 is gone; it was read up to .* 5"):
+        with pytest.raises(StreamingQueryException, match=rf"DataLossError.*{goes}-0 is gone, .* read up to .* 5"):
             query.awaitTermination(60)
         return
     wait_for(lambda: streams.offsets("q")[-1]["splits"].keys() == {stays}, query)

@@ -143,12 +143,24 @@ def test_a_deleted_topic_is_left_out_until_it_is_made_again(kafka: Kafka, topic:
     connector = connect(kafka, subscribe=topic, **{"kafka.metadata.max.age.ms": "0"})
     assert connector.discovery.discover() == set(splits)
     delete_topic(kafka.bootstrap, topic)
+    # The broker deletes one partition after the other.
+    deadline = time.monotonic() + 30
+    while connector.bounds.end_positions(set(splits)) and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert connector.bounds.end_positions(set(splits)) == {}
     assert connector.bounds.earliest_positions(set(splits)) == {}
     assert connector.discovery.discover() == set()
     create_topic(kafka.bootstrap, topic, 3)
     assert connector.discovery.discover() == set(splits)
     assert connector.bounds.end_positions(set(splits)) == dict.fromkeys(splits, 0)
+
+
+def test_a_topic_that_was_missing_is_found_once_it_is_made(kafka: Kafka, topic_name: str) -> None:
+    bounds = connect(kafka, subscribe=topic_name).bounds
+    split = Split(topic_name, 0)
+    assert bounds.end_positions({split}) == {}
+    create_topic(kafka.bootstrap, topic_name, 1)
+    assert bounds.end_positions({split}) == {split: 0}
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def reader(bootstrap: str, columns: Sequence[str] = tuple(KAFKA_COLUMNS), **opti
     limits = {name: str(value) for name, value in options.items() if name.startswith("kafka.")}
     settings = parse_settings({"kafka.bootstrap.servers": bootstrap, **limits})
     given = {name: value for name, value in options.items() if name not in limits}
-    made = KafkaRangeReader(settings, tuple(columns), read_committed=False, fail_on_data_loss=True)
+    made = KafkaRangeReader(settings, tuple(columns), fail_on_data_loss=True)
     return dataclasses.replace(made, **given)  # type: ignore[arg-type]
 
 
@@ -189,7 +189,8 @@ def test_transactions_read_like_the_consumer(
         producer.close()
     ends = ends_of(kafka.bootstrap, topic, read_committed=True)
     expected = by_consumer(kafka.bootstrap, topic, ends, read_committed=read_committed)
-    ours = reader(kafka.bootstrap, read_committed=read_committed)
+    level = "read_committed" if read_committed else "read_uncommitted"
+    ours = reader(kafka.bootstrap, **{"kafka.isolation.level": level})
     whole = [comparable(row) for row in rows(ours.read(ranges_to(topic, ends)))]
     assert whole == expected
     assert len(expected) == (56 if read_committed else 126)
@@ -212,7 +213,7 @@ def test_an_open_transaction_is_invisible_to_committed_readers_and_visible_to_ot
     assert offsets(reader(kafka.bootstrap, ("offset",)).read([SplitRange(Split(topic, 0), 0, 1)])) == [0]
     producer.abort_transaction()
     producer.close()
-    ours = reader(kafka.bootstrap, ("offset",), read_committed=True)
+    ours = reader(kafka.bootstrap, ("offset",), **{"kafka.isolation.level": "read_committed"})
     assert offsets(ours.read([SplitRange(Split(topic, 0), 0, 2)])) == []
 
 

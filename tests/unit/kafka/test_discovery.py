@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from pyspark_aligned_kafka.admin import Topic
 from pyspark_aligned_kafka.discovery import KafkaDiscovery
+from pyspark_aligned_kafka.metadata import Topic
 from pyspark_aligned_kafka.subscription import Assign, Subscribe, SubscribePattern, Subscription
 from watermark_source.errors import UnknownSplitError
 from watermark_source.planning.split import Split

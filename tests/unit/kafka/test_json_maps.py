@@ -31,6 +31,15 @@ def test_any_other_text_is_a_shape_error(parse: Callable[[str], object], text: s
         parse(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['{"t":{"0":9223372036854775808}}', '{"t":{"0":-9223372036854775808}}', '{"t":{"2147483648":1}}', '{"t":{"00":1}}'],
+)
+def test_numbers_that_fit_into_no_offset_are_a_shape_error(text: str) -> None:
+    with pytest.raises(ShapeError):
+        parse_integers(text)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),

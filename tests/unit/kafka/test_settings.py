@@ -67,7 +67,7 @@ def test_javas_names_become_kafka_pythons(java: str, text: str, config: str, exp
 
 def test_the_documented_sizes_are_the_readers() -> None:
     rows = {row.java: row.option.default_text for row in SETTINGS}
-    reader = KafkaRangeReader(settings(), (), read_committed=False, fail_on_data_loss=True)
+    reader = KafkaRangeReader(settings(), (), fail_on_data_loss=True)
     assert rows["fetch.max.bytes"] == f"{reader.fetch_max_bytes >> 20} MiB"
     assert rows["max.partition.fetch.bytes"] == f"{reader.partition_max_bytes >> 20} MiB"
 
@@ -112,6 +112,8 @@ def test_an_unknown_setting_names_the_nearest_one() -> None:
     ("request.timeout.ms", "0", "must be at least 1"),
     ("retry.backoff.ms", "-1", "must be at least 0"),
     ("fetch.max.bytes", "0", "must be at least 1"),
+    ("fetch.max.bytes", "3000000000", "must be at most 2147483647"),
+    ("request.timeout.ms", "2147483648", "must be at most 2147483647"),
     ("receive.buffer.bytes", "-2", "must be at least -1"),
     ("ssl.truststore.type", "JKS", "keytool -list -rfc"),
     ("ssl.keystore.type", "PKCS12", "openssl pkcs12"),
