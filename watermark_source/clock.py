@@ -1,4 +1,4 @@
-"""The one place that reads clocks: a wall clock that cannot step back within a process."""
+"""The one place that reads clocks: what time it is, and how much time has passed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from watermark_source.eventtime.watermark import Millis
 
 
 class Clock:
-    """Wall time taken once and carried on by the monotonic clock, so that a step of the system clock cannot be seen."""
+    """Two readings in milliseconds since 1970-01-01 UTC that begin together."""
 
     def __init__(self) -> None:
         self._wall = time.time() * 1_000
         self._monotonic = time.monotonic()
 
-    def now(self) -> Millis:
-        """Return milliseconds since 1970-01-01 UTC."""
+    def elapsed(self) -> Millis:
+        """Return the wall time of the start, carried on by the monotonic clock: a step of the system's is not seen."""
         return Millis(int(self._wall + (time.monotonic() - self._monotonic) * 1_000))
+
+    def now(self) -> Millis:
+        """Return the wall time. It follows the system's clock forward, after a suspension for example, not back."""
+        return Millis(max(self.elapsed(), int(time.time() * 1_000)))

@@ -96,7 +96,7 @@ class Driver:
         added = known - state.splits.keys()
         return Observation(
             now=Millis(self.now),
-            asked_at=None if frozen is None else frozen.at,
+            asked_at=Millis(self.now) if frozen is None else frozen.at,
             ends=self.log.ends() if frozen is None else frozen.ends,
             earliest=self.log.earliest(),
             added={s: self.log.splits[s].earliest for s in added if s in self.log.splits},

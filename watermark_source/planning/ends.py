@@ -11,6 +11,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from watermark_source.alignment.group import view
+from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.split import Split
@@ -93,8 +95,8 @@ class Backlog:
 
 
 def watermark_of(event_time: Millis, policy: PlanPolicy) -> Millis:
-    """Return the watermark of a split whose highest event time is ``event_time``: that, less the bound and 1 ms."""
-    return saturating_add(event_time, -policy.out_of_orderness - 1)
+    """Return the watermark of a split whose highest event time is ``event_time``."""
+    return candidate(event_time, policy.out_of_orderness)
 
 
 def event_time_of(watermark: Millis, policy: PlanPolicy) -> Millis:
@@ -129,20 +131,22 @@ def group_limit(
     (``blind``), and without rows, with its present one. Idle members, finished ones and those that never had a row do
     not hold the group.
     """
-    lowest: Limit | None = None
-    for split, state in splits.items():
-        watermark = state.watermark
-        if split in backlog.ends:
-            newest = None if split in blind else backlog.newest.get(split)
-            if newest is not None:
-                watermark = max(watermark_of(newest, backlog.policy), MIN if watermark is None else watermark)
-        elif observation.ends_are_final or state.status is SplitStatus.IDLE:
-            continue
-        if watermark is not None and (lowest is None or watermark < lowest.watermark):
-            lowest = Limit(watermark, split)
-    if lowest is None:
+    reached = {s: _reached(s, t, observation, backlog, blind) for s, t in splits.items()}
+    group = view(((s, w) for s, w in reached.items() if w is not None), backlog.policy.max_drift or 0)
+    return None if group.slowest is None else Limit(group.limit, group.slowest)
+
+
+def _reached(
+    split: Split, state: SplitState, observation: Observation, backlog: Backlog, blind: Set[Split]
+) -> Millis | None:
+    """Return the watermark a split counts with, ``None`` if it does not count."""
+    if split in backlog.ends:
+        newest = None if split in blind else backlog.newest.get(split)
+        if newest is not None:
+            return max(watermark_of(newest, backlog.policy), MIN if state.watermark is None else state.watermark)
+    elif observation.ends_are_final or state.status is SplitStatus.IDLE:
         return None
-    return Limit(saturating_add(lowest.watermark, backlog.policy.max_drift or 0), lowest.holder)
+    return state.watermark
 
 
 def aligned_ends(

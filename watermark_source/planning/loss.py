@@ -32,7 +32,12 @@ def check_loss(
     for split, state in splits.items():
         end, earliest = observation.ends.get(split), observation.earliest.get(split, 0)
         if end is None:
-            losses.append(Loss(split, f"{split} is gone; it was read up to position {state.position}"))
+            losses.append(
+                Loss(
+                    split,
+                    f"{split} is gone, or no longer asked for; it was read up to position {state.position}",
+                )
+            )
             continue
         goes_on_at = state.position
         if end < state.position:
@@ -49,7 +54,7 @@ def check_loss(
             losses.append(
                 Loss(
                     split,
-                    f"{split} begins at {earliest} now, but was read only up to {state.position}: "
+                    f"{split} was read only up to {state.position}, and begins at {earliest} now: "
                     "what was between was deleted before it was read",
                 )
             )
@@ -71,5 +76,5 @@ def refuse(losses: Sequence[Loss]) -> None:
         found = "; ".join(loss.text for loss in losses)
         raise DataLossError(
             f"data was lost: {found}. Set failOnDataLoss to false to go on with what is left "
-            "(what is skipped is then logged and counted)."
+            "(what is skipped is then logged)."
         )

@@ -14,9 +14,10 @@ class Observation:
     """The outside world as it was asked for one plan."""
 
     now: Millis
-    """The driver's wall clock; within one process it never steps back."""
-    asked_at: Millis | None = None
-    """When the ends were asked for, if not just now: under ``ends_are_final``, when the run began."""
+    """The driver's wall clock: the future begins here, and with processing-time watermarks it is event time."""
+    asked_at: Millis
+    """Just before the ends were asked for: what came after this moment need not show in them. On a clock that follows
+    no correction of the wall clock, which would be time that did not pass."""
     ends: Mapping[Split, int]
     """End position of every split that exists now."""
     earliest: Mapping[Split, int] = field(default_factory=dict)
@@ -30,7 +31,7 @@ class Observation:
     max_rows: int | None = None
     """At most so many positions in the batch."""
     ends_are_final: bool = False
-    """``Trigger.AvailableNow`` and ``Once``: the run reads up to these ends and no further."""
+    """``Trigger.AvailableNow``: the run reads up to these ends and no further."""
     one_batch: bool = False
     """``Trigger.Once``: everything up to the ends belongs to this batch, whatever the limits."""
 

@@ -117,7 +117,7 @@ def _advance(
     state: SplitState, allowed: int | None, end: int | None, observation: Observation, policy: PlanPolicy
 ) -> SplitState:
     """Move a split to its planned end. ``allowed`` is where the group lets it go, ``None`` if it has no rows."""
-    asked_at = observation.now if observation.asked_at is None else observation.asked_at
+    asked_at = observation.asked_at
     if allowed is None or end is None:
         event = rest_event(state, asked_at, policy.idle_timeout)
     elif allowed == state.position:

@@ -7,7 +7,7 @@ raises an error of ``watermark_source.errors``; none waits without limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -119,8 +119,3 @@ class SourceDefinition(Protocol):
     def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
         """Read an offset written by the system's usual Spark source, or ``None`` if it is not one."""
         ...
-
-
-def total_size(ranges: Iterable[SplitRange]) -> int:
-    """Return the number of positions in all ranges together."""
-    return sum(r.size for r in ranges)

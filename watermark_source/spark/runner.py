@@ -26,17 +26,12 @@ from watermark_source.spark.connector import SourceDefinition
 from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import Pack, pack
+from watermark_source.spark.polling import Pace
 from watermark_source.spark.reading import observe
 from watermark_source.spark.reports import ReportBook, ReportServer
 from watermark_source.spark.status import Seen, source_status
 
 _log = logging.getLogger(__name__)
-
-_POLL_INTERVAL = 0.015
-"""Least seconds from an answer "nothing new" to the next look. Spark asks about 85 times a second while it is idle."""
-_RESTING_AFTER = 1.0
-"""Seconds without a batch after which looks become rarer."""
-_RESTING_POLL_INTERVAL = 0.04
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +74,7 @@ class SourceRunner:
         self._state = SourceState()
         self._frozen: _Frozen | None = None
         self._announced = False
-        self._next_look = 0.0
-        self._last_batch = time.monotonic()
+        self._pace = Pace()
         self._rows = 0
         self._future_rows = 0
         self._seen: Seen | None = None
@@ -108,14 +102,13 @@ class SourceRunner:
     def freeze(self) -> None:
         """Fix the ends of this run (``Trigger.AvailableNow``)."""
         splits = self._connector.discovery.discover()
-        at, newest = self._clock.now(), self._newest(splits)
+        at, newest = self._clock.elapsed(), self._newest(splits)
         self._frozen = _Frozen(self._connector.bounds.end_positions(splits), newest, at)
 
     def latest_offset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:
         """Return the end of the next batch, or ``start`` if there is none."""
         if start == self._offset:
-            # Waited for, not answered from memory: ``processAllAvailable`` must see what was written before it.
-            time.sleep(max(0.0, self._next_look - time.monotonic()))
+            self._pace.wait()
         state = self._state_at(start)
         observation = self._observe(state, limit)
         planned = plan(state, observation, self._policy, self._connector.time_index, announce=not self._announced)
@@ -126,15 +119,11 @@ class SourceRunner:
         self._announced = True
         self._state = planned.state
         self._seen = Seen(planned, observation, self._rows, self._future_rows)
-        if planned.is_batch:
-            self._status = None
+        self._pace = self._pace.after(is_batch=planned.is_batch)
         if not planned.is_batch:
             self._offset = dict(start)
-            now = time.monotonic()
-            resting = now - self._last_batch > _RESTING_AFTER
-            self._next_look = now + (_RESTING_POLL_INTERVAL if resting else _POLL_INTERVAL)
             return start
-        self._last_batch = time.monotonic()
+        self._status = None
         self._offset = self._codec.encode(planned.state)
         return self._offset
 
@@ -199,15 +188,17 @@ class SourceRunner:
         frozen = self._frozen
         if frozen is not None:
             splits: Set[Split] = frozen.ends.keys()
-            ends, newest = frozen.ends, frozen.newest
+            at, ends, newest = frozen.at, frozen.ends, frozen.newest
         else:
             splits = self._connector.discovery.discover()
-            ends, newest = self._ends(state, splits | state.splits.keys(), limit)
+            at = self._clock.elapsed()
+            ends, newest = self._ends(state, splits, limit)
         added = splits - state.splits.keys()
         return Observation(
             now=self._clock.now(),
-            asked_at=None if frozen is None else frozen.at,
+            asked_at=at,
             ends=ends,
+            earliest=self._earliest(state, ends, limit),
             added=self._connector.starts.added_positions(added) if added else {},
             observed=self._last_ranges(state, ends),
             newest=newest,
@@ -220,20 +211,20 @@ class SourceRunner:
         self, state: SourceState, splits: Set[Split], limit: ReadLimit
     ) -> tuple[Mapping[Split, int], Mapping[Split, Millis | None]]:
         ends = self._connector.bounds.end_positions(splits)
-        wanted = self._policy.max_drift is not None or self._exceeds(state, ends, limit)
-        behind = {s for s, end in ends.items() if s not in state.splits or end > state.splits[s].position}
+        wanted = self._policy.max_drift is not None or _exceeds(state, ends, limit)
+        behind = _behind(state, ends)
         if not wanted or not behind or self._connector.time_index is None:
             return ends, {}
         newest = self._newest(behind)
         # Asked again: a log whose newest row came just now should be read up to it, not up to a moment before.
         return self._connector.bounds.end_positions(splits), newest
 
-    @staticmethod
-    def _exceeds(state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> bool:
-        if not isinstance(limit, ReadMaxRows):
-            return False
-        backlog = sum(end - state.splits[s].position if s in state.splits else end for s, end in ends.items())
-        return bool(backlog > limit.max_rows)
+    def _earliest(self, state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> Mapping[Split, int]:
+        """Ask where the logs begin when retention may have passed us: after a time away, and with a long backlog."""
+        behind = _behind(state, ends) & state.splits.keys()
+        if not behind or (self._announced and not _exceeds(state, ends, limit)):
+            return {}
+        return self._connector.bounds.earliest_positions(behind)
 
     def _newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
         index = self._connector.time_index
@@ -263,3 +254,16 @@ class SourceRunner:
             # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
             _log.warning("%s cannot be looked at again, its watermark stays: %s", wanted, error)
         return self._book.cover(wanted)
+
+
+def _behind(state: SourceState, ends: Mapping[Split, int]) -> Set[Split]:
+    """Return the splits with rows to read."""
+    return {s for s, end in ends.items() if s not in state.splits or end > state.splits[s].position}
+
+
+def _exceeds(state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> bool:
+    """Return whether there is more to read than one batch may take."""
+    if not isinstance(limit, ReadMaxRows):
+        return False
+    backlog = sum(end - state.splits[s].position if s in state.splits else end for s, end in ends.items())
+    return bool(backlog > limit.max_rows)

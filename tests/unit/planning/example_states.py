@@ -29,7 +29,8 @@ def at(position: int, watermark: int | None = None, **changes: Any) -> SplitStat
 
 
 def observation(log: SimulatedLog, **changes: Any) -> Observation:
-    return Observation(**{"now": NOW, "ends": log.ends(), "newest": log.newest(log.splits), **changes})
+    seen = {"now": NOW, "ends": log.ends(), "newest": log.newest(log.splits), **changes}
+    return Observation(**{"asked_at": seen["now"], **seen})
 
 
 def backlog(

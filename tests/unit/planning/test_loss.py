@@ -9,7 +9,7 @@ from watermark_source.planning.observation import Observation
 
 
 def outside(**changes: object) -> Observation:
-    return Observation(**{"now": NOW, "ends": {}, **changes})  # type: ignore[arg-type]
+    return Observation(**{"now": NOW, "asked_at": NOW, "ends": {}, **changes})  # type: ignore[arg-type]
 
 
 def test_nothing_is_lost_when_all_is_there() -> None:

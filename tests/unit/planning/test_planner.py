@@ -178,6 +178,7 @@ def test_ten_thousand_splits_are_planned_in_150_milliseconds() -> None:
     splits = {Split("log", n): SplitState(1_000, 900, Millis(NOW), SplitStatus.ACTIVE) for n in range(10_000)}
     seen = Observation(
         now=NOW,
+        asked_at=NOW,
         ends=dict.fromkeys(splits, 2_000),
         observed=dict.fromkeys(splits, Millis(NOW + 5)),
         newest=dict.fromkeys(splits, Millis(NOW + 9)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from tests.spark.file_log import TABLE, FileLogReader, FileLogSource
+from tests.spark.file_log import TABLE, FileLog, FileLogReader, FileLogSource
 from tests.spark.queries import START, Rows, write
 from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.planning.split import Split, SplitRange
@@ -235,6 +235,27 @@ def test_a_split_is_idle_after_the_timeout_across_processes(log: Path, live: Any
     process = live(idleTimeout="300 ms")
     process.runner.freeze()
     assert wm(process.run(end)) == 99_999
+
+
+def test_rows_that_come_while_other_logs_are_still_asked_keep_a_split_active(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, {0: [(0, 1)], 1: [(100, 2)]})
+    process = live(idleTimeout="200 ms")
+    end = process.run(process.runner.initial_offset())
+    ask = FileLog.end_positions
+
+    def slowly(self: FileLog, splits: Set[Split]) -> Mapping[Split, int]:
+        ends = ask(self, splits)
+        write(log, {0: [(1, 3)]})
+        time.sleep(0.3)
+        return ends
+
+    with monkeypatch.context() as slow:
+        slow.setattr(FileLog, "end_positions", slowly)
+        seen = process.plan(end)
+    # Split 0 had been read to its end for less than the timeout when it was asked.
+    assert wm(seen) == wm(end) == -1
 
 
 def test_rows_that_come_between_the_freeze_and_the_first_question_are_no_data_loss(log: Path, live: Any) -> None:

@@ -1,0 +1,38 @@
+"""The clock's two readings when the system's clock is set."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from watermark_source.clock import Clock
+
+
+@pytest.fixture
+def system(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    at = {"wall": 1_000.0, "monotonic": 50.0}
+    monkeypatch.setattr(time, "time", lambda: at["wall"])
+    monkeypatch.setattr(time, "monotonic", lambda: at["monotonic"])
+    return at
+
+
+def test_both_readings_go_on_together(system: dict[str, float]) -> None:
+    clock = Clock()
+    system["wall"] += 2.5
+    system["monotonic"] += 2.5
+    assert clock.now() == clock.elapsed() == 1_002_500
+
+
+def test_a_step_forward_is_the_time_but_no_time_that_passed(system: dict[str, float]) -> None:
+    clock = Clock()
+    system["wall"] += 3_600
+    assert clock.now() == 4_600_000
+    assert clock.elapsed() == 1_000_000
+
+
+def test_a_step_back_is_not_followed(system: dict[str, float]) -> None:
+    clock = Clock()
+    system["wall"] -= 3_600
+    system["monotonic"] += 1
+    assert clock.now() == clock.elapsed() == 1_001_000
