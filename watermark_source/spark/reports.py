@@ -36,7 +36,13 @@ _MAX_BODY = 4 * 1024 * 1024
 _TIMEOUT = 5.0
 """Seconds for a whole message."""
 _MAX_CONNECTIONS = 64
+_PAUSE = 0.1
+"""Seconds after a connection could not be accepted."""
+_AVOIDED_SECONDS = 120.0
+"""So long an address that let a report time out is not tried again by this process."""
 _OK = b"OK"
+
+_avoided_until: dict[tuple[str, int], float] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,7 @@ class ReportServer:
     def __init__(self, book: ReportBook) -> None:
         self._book = book
         self._key = secrets.token_bytes(32)
+        self._closed = False
         self._slots = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         host = os.environ.get("SPARK_LOCAL_IP", "")
         self._socket = socket.create_server((host, 0), backlog=_MAX_CONNECTIONS)
@@ -86,6 +93,7 @@ class ReportServer:
 
     def close(self) -> None:
         """Stop listening."""
+        self._closed = True
         # shutdown wakes the thread blocked in accept; close alone does not.
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -95,8 +103,13 @@ class ReportServer:
         while True:
             try:
                 connection, peer = self._socket.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if self._closed:
+                    return
+                # Too many open files, or a peer that was gone before it was accepted: the next one is welcome.
+                _log.warning("no progress report can be received for a moment: %s", error)
+                time.sleep(_PAUSE)
+                continue
             if not self._slots.acquire(blocking=False):
                 _log.warning("progress report from %s turned away: %d connections are open", peer, _MAX_CONNECTIONS)
                 connection.close()
@@ -128,8 +141,11 @@ class ReportServer:
 def send_reports(address: ReportAddress, reports: Sequence[RangeReport]) -> bool:
     """Send reports and wait for the acknowledgement; return whether it came. Never raises for the network's sake."""
     body = _encode(reports)
-    if any(_deliver(host, address, body) for host in address.hosts):
-        return True
+    now = time.monotonic()
+    for host in address.hosts:
+        # A worker serves many tasks: an address that leads nowhere is waited for once in a while, not by every task.
+        if _avoided_until.get((host, address.port), 0.0) <= now and _deliver(host, address, body):
+            return True
     _log.warning("no progress report could be delivered; the source will look at %d ranges again", len(reports))
     return False
 
@@ -144,7 +160,16 @@ def _deliver(host: str, address: ReportAddress, body: bytes) -> bool:
             return _receive(connection, len(_OK), deadline) == _OK
     except (OSError, EOFError) as error:
         _log.info("progress report to %s:%d not delivered: %s", host, address.port, error)
+        if isinstance(error, TimeoutError):
+            _avoid(host, address.port)
         return False
+
+
+def _avoid(host: str, port: int) -> None:
+    now = time.monotonic()
+    for expired in [address for address, until in _avoided_until.items() if until <= now]:
+        del _avoided_until[expired]
+    _avoided_until[host, port] = now + _AVOIDED_SECONDS
 
 
 def _sign(key: bytes, challenge: bytes, body: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import resource
 import socket
 import struct
 import threading
@@ -225,6 +226,37 @@ def test_a_peer_that_never_answers_costs_a_bounded_time(monkeypatch: pytest.Monk
         began = time.monotonic()
         assert not send_reports(address, [REPORT])
         assert time.monotonic() - began < 3
+
+
+def test_an_address_that_let_a_report_time_out_is_avoided_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "_TIMEOUT", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = ReportAddress(("127.0.0.1",), silent.getsockname()[1], b"k")
+        send_reports(address, [REPORT])
+        began = time.monotonic()
+        assert not send_reports(address, [REPORT])
+        assert time.monotonic() - began < 0.1
+        monkeypatch.setattr(reports, "_AVOIDED_SECONDS", 0.0)
+        reports._avoid("127.0.0.1", address.port)
+        send_reports(address, [REPORT])
+        assert time.monotonic() - began > 0.3
+
+
+def test_the_server_goes_on_when_no_more_files_can_be_opened_for_a_moment(
+    book: ReportBook, server: ReportServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as client:
+        client.settimeout(10)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
+        try:
+            client.connect(("127.0.0.1", server.address.port))
+            assert is_logged(caplog, "no progress report can be received for a moment")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert len(client.recv(32, socket.MSG_WAITALL)) == 32
+    assert send_reports(server.address, [REPORT])
+    assert arrived(book)
 
 
 def test_the_next_host_is_tried(book: ReportBook, server: ReportServer) -> None:
