@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -75,6 +77,7 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
     if not pack.ranges:
         return
     observer = Observer(pack.ranges, pack.future_cap)
+    _spare_the_collector()
     for batch in reader.read(pack.ranges):
         observer.observe(batch)
         event_time = (
@@ -84,6 +87,15 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
         yield pa.RecordBatch.from_arrays([*batch.columns, *engine_columns], schema=arrow)
     if pack.report_to is not None:
         send_reports(pack.report_to, observer.reports())
+
+
+@cache
+def _spare_the_collector() -> None:
+    """Take what is loaded by now out of the cyclic collector's sight, once a process.
+
+    Spark collects after every task, and looking through all modules (numba's among them) takes 0.1 s each time.
+    """
+    gc.freeze()
 
 
 def _constant(moment: Millis, rows: int, kind: pa.DataType) -> pa.Array:
