@@ -77,15 +77,6 @@ class OptionTable:
             name, None, f"there is no such option; the nearest is {names[near[0]]}" if near else "no such option"
         )
 
-    def with_prefix(self, given: Mapping[str, str], prefix: str) -> dict[str, str]:
-        """Return the options that begin with ``prefix``, without it and in lower case."""
-        return {k.lower()[len(prefix) :]: str(v) for k, v in given.items() if k.lower().startswith(prefix)}
-
-    def secrets(self, given: Mapping[str, str]) -> frozenset[str]:
-        """Return the secret values the user gave, so that they can be kept out of texts."""
-        keys = {option.name.lower() for option in self.options if option.secret}
-        return frozenset(str(v) for k, v in given.items() if k.lower() in keys and v)
-
 
 def boolean(text: str) -> bool:
     """Parse ``true`` or ``false``, in any case; nothing else is a boolean."""
@@ -95,15 +86,15 @@ def boolean(text: str) -> bool:
     return lowered == "true"
 
 
-def integer(text: str, *, minimum: int) -> int:
-    """Parse a whole number of at least ``minimum``, in ASCII digits."""
+def integer(text: str, *, minimum: int, maximum: int = _MOST) -> int:
+    """Parse a whole number from ``minimum`` to ``maximum``, in ASCII digits."""
     if _INTEGER.fullmatch(text.strip()) is None:
         raise ValueError("not a whole number")
     value = int(text)
     if value < minimum:
         raise ValueError(f"must be at least {minimum}")
-    if value > _MOST:
-        raise ValueError(f"must be at most {_MOST}")
+    if value > maximum:
+        raise ValueError(f"must be at most {maximum}")
     return value
 
 

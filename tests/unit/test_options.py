@@ -44,17 +44,11 @@ def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) ->
 
 def test_names_with_a_prefix_are_passed_on_unread() -> None:
     assert TABLE.parse({"Client.Anything": "1"}) == TABLE.parse({})
-    assert TABLE.with_prefix({"Client.Any.Thing": "1", "boxWidth": "2"}, "client.") == {"any.thing": "1"}
 
 
 @pytest.mark.parametrize("name", ["path", "paths", "PATH"])
 def test_what_spark_adds_by_itself_is_no_unknown_option(name: str) -> None:
     assert TABLE.parse({name: "x"}) == TABLE.parse({})
-
-
-def test_secrets_are_those_given() -> None:
-    assert TABLE.secrets({"ACCESSTOKEN": "geheim", "boxWidth": "1"}) == {"geheim"}
-    assert TABLE.secrets({"accessToken": ""}) == frozenset()
 
 
 def test_an_error_keeps_its_parts_when_it_is_pickled() -> None:

@@ -62,7 +62,7 @@ class SplitView:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupStatus:
     """The alignment group as the source last saw it."""
 
     name: str
@@ -71,7 +71,7 @@ class GroupView:
     limit: int | None
     """Highest watermark a member may reach; ``None`` while no member holds the group."""
     members: int
-    """Splits of all sources in the group."""
+    """Splits in the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class SourceStatus:
     """The combined watermark that goes out; ``None`` before the first."""
     processing_time: bool
     """Event time is the clock (FLIP-326)."""
-    group: GroupView | None
+    group: GroupStatus | None
     splits: tuple[SplitView, ...]
     """In split order; at most ``REPORTED_SPLITS`` of them, the most interesting ones."""
     counts: Mapping[Status, int]
@@ -108,7 +108,7 @@ class SourceStatus:
         at: int,
         watermark: int | None,
         processing_time: bool = False,
-        group: GroupView | None = None,
+        group: GroupStatus | None = None,
         rows: int = 0,
         future_rows: int = 0,
     ) -> SourceStatus:
@@ -263,12 +263,12 @@ def _present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _group_to_json(group: GroupView) -> dict[str, Any]:
+def _group_to_json(group: GroupStatus) -> dict[str, Any]:
     return _present(name=group.name, maxDrift=group.max_drift, limit=group.limit, members=group.members)
 
 
-def _group_from_json(fields: _Fields) -> GroupView:
-    return GroupView(
+def _group_from_json(fields: _Fields) -> GroupStatus:
+    return GroupStatus(
         fields.text("name"), fields.integer("maxDrift"), fields.optional_integer("limit"), fields.integer("members")
     )
 

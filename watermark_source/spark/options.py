@@ -49,7 +49,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="off",
         accepted="must be a name that is not empty",
         example="checkout",
-        doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`.",
+        doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`. In this version a "
+        "group holds the splits of one source; sources that name the same group do not wait for each other yet.",
     ),
     Option(
         name="alignmentMaxDrift",

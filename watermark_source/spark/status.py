@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.monitor.status import GroupView, SourceStatus, SplitView, Status
+from watermark_source.monitor.status import GroupStatus, SourceStatus, SplitView, Status
 from watermark_source.monitor.why import Facts, Held, why
 from watermark_source.planning.ends import Limit
 from watermark_source.planning.observation import Observation
@@ -33,7 +33,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     state, limit = seen.plan.state, seen.plan.limit
     group = None
     if options.alignment_group is not None and options.alignment_max_drift is not None:
-        group = GroupView(options.alignment_group, options.alignment_max_drift, state.limit, len(state.splits))
+        group = GroupStatus(options.alignment_group, options.alignment_max_drift, state.limit, len(state.splits))
     return SourceStatus.of(
         _views(seen, options, limit, now),
         format_name=format_name,

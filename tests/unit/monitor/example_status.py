@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from watermark_source.monitor.status import GroupView, SourceStatus, SplitView, Status
+from watermark_source.monitor.status import GroupStatus, SourceStatus, SplitView, Status
 from watermark_source.planning.split import Split
 
 NOON = 1_795_262_400_000
@@ -23,7 +23,7 @@ def source_status(*splits: SplitView, **fields: Any) -> SourceStatus:
 
 def checkout(**fields: Any) -> SourceStatus:
     """Six partitions: two paused, one idle, one that holds all back, one that was not asked yet."""
-    given = {"group": GroupView("checkout", 120_000, NOON + 120_000, 9), "rows": 5_000_000, "future_rows": 3} | fields
+    given = {"group": GroupStatus("checkout", 120_000, NOON + 120_000, 9), "rows": 5_000_000, "future_rows": 3} | fields
     return source_status(
         split_view(
             0, Status.PAUSED, position=1_204_332, end=2_500_000, watermark=NOON + 119_000, since=NOON - 12_000,

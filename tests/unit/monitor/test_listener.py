@@ -11,7 +11,7 @@ from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, Q
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
 from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.prometheus import StatusCollector
-from watermark_source.monitor.status import GroupView, SourceStatus, Status
+from watermark_source.monitor.status import GroupStatus, SourceStatus, Status
 
 QUERY = progress_of()["id"]
 RUN = progress_of()["runId"]
@@ -121,7 +121,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
     status = source_status(
         split_view(0, **lag, drift=0, holds_back=True),
         split_view(1, Status.IDLE, position=7, end=None, watermark=None),
-        group=GroupView("checkout", 30_000, NOON + 30_000, 2),
+        group=GroupStatus("checkout", 30_000, NOON + 30_000, 2),
         rows=1_000,
         future_rows=3,
     )
@@ -179,7 +179,7 @@ def test_what_is_not_known_has_no_sample() -> None:
         "watermark_source_alignment_max_allowed_timestamp_seconds",
         "watermark_source_partition_status",
     }
-    listener.onQueryProgress(progressed(source_status(group=GroupView("g", 1, None, 1))))
+    listener.onQueryProgress(progressed(source_status(group=GroupStatus("g", 1, None, 1))))
     assert "watermark_source_alignment_max_allowed_timestamp_seconds" not in {name for name, *_ in samples(registry)}
 
 

@@ -11,7 +11,7 @@ from tests.unit.monitor.example_status import NOON, checkout, progress_of, sourc
 from watermark_source.errors import UsageError
 from watermark_source.monitor.status import (
     REPORTED_SPLITS,
-    GroupView,
+    GroupStatus,
     SourceStatus,
     SplitView,
     Status,
@@ -34,7 +34,7 @@ _VIEWS = st.builds(
     drift=st.none() | _INT64,
     holds_back=st.booleans(),
 )
-_GROUPS = st.builds(GroupView, st.text(max_size=5), st.integers(0), st.none() | _INT64, st.integers(0))
+_GROUPS = st.builds(GroupStatus, st.text(max_size=5), st.integers(0), st.none() | _INT64, st.integers(0))
 
 
 @given(
@@ -44,7 +44,7 @@ _GROUPS = st.builds(GroupView, st.text(max_size=5), st.integers(0), st.none() | 
     processing_time=st.booleans(),
 )
 def test_a_report_read_back_from_its_text_is_the_same(
-    views: list[SplitView], group: GroupView | None, watermark: int | None, processing_time: bool
+    views: list[SplitView], group: GroupStatus | None, watermark: int | None, processing_time: bool
 ) -> None:
     status = source_status(*views, group=group, watermark=watermark, processing_time=processing_time)
     assert SourceStatus.from_json(json.loads(json.dumps(status.to_json()))) == status

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
 from watermark_source.eventtime.watermark import MAX, MIN
-from watermark_source.monitor.status import GroupView, SourceStatus, Status
+from watermark_source.monitor.status import GroupStatus, SourceStatus, Status
 from watermark_source.monitor.table import GAP, Layout, count_text, headline, layout, pack, watermark_text
 
 
@@ -135,7 +135,7 @@ def test_the_headline_names_source_watermark_culprit_group_and_counts() -> None:
 
 
 def test_the_headline_has_a_sentence_where_there_is_no_value() -> None:
-    group = GroupView("checkout", 30_000, None, 1)
+    group = GroupStatus("checkout", 30_000, None, 1)
     status = source_status(
         *(split_view(i, watermark=None, holds_back=True) for i in range(3)), watermark=None, group=group
     )
@@ -148,7 +148,7 @@ def test_the_headline_has_a_sentence_where_there_is_no_value() -> None:
 
 
 def test_a_limit_on_another_day_is_shown_with_its_day() -> None:
-    group = GroupView("checkout", 86_400_000, NOON + 86_400_000, 2)
+    group = GroupStatus("checkout", 86_400_000, NOON + 86_400_000, 2)
     assert "limit 2026-11-22 12:00:00.000," in headline(source_status(group=group))[3]
 
 
