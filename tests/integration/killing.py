@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
+import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -21,6 +23,8 @@ _T = TypeVar("_T")
 _PATIENCE_SECONDS = 240.0
 """For the slowest machine; an idle one starts a driver within 15 s."""
 _GONE_SECONDS = 30.0
+_THREADS = ('"stream execution', '"dag-scheduler')
+_MESSAGE = re.compile(r"\d\d/\d\d/\d\d |Exception|Caused by|Traceback|[\w.]+(Error|Exception)\b")
 
 
 class Kind(Enum):
@@ -213,7 +217,7 @@ class Killer:
                 state = "still running" if driver.exit_code is None else f"ended with {driver.exit_code}"
                 raise AssertionError(
                     f"waited for {what} after {len(self.kills)} kills; the driver is {state}\n"
-                    f"failures: {self._failures()}\n{driver.last_lines(60)}"
+                    f"failures: {self._failures()}\n{self._what_the_driver_says()}"
                 )
             time.sleep(0.002)
         return found
@@ -223,6 +227,17 @@ class Killer:
         lines = self.job.progress_log.read_text().splitlines() if self.job.progress_log.exists() else []
         failures = [line[:2_000] for line in lines if line.startswith('{"failure"')]
         return "\n".join(failures[-3:]) or "none"
+
+    def _what_the_driver_says(self) -> str:
+        """Return the messages of its log without their traces, and where its queries are at the moment."""
+        for process in self._family():
+            if _command(process).startswith("java "):
+                process.send_signal(signal.SIGQUIT)  # the JVM writes all its stacks
+        time.sleep(2)
+        lines = self._running().last_lines(20_000).splitlines()
+        told = [line[:300] for line in lines if _MESSAGE.match(line)]
+        stacks = ["\n".join(lines[n : n + 10]) for n, line in enumerate(lines) if line.startswith(_THREADS)]
+        return "\n".join([*told[-25:], *stacks[-4:]])
 
     def _count(self, log: str, query: str) -> int:
         folder = self.job.checkpoint(query) / log
