@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-_INTERVAL = 0.015
-"""Least seconds from an answer "nothing new" to the next look. Spark asks about 85 times a second while it is idle."""
-_RESTING_AFTER = 1.0
-"""Seconds without a batch after which looks become rarer."""
-_RESTING_INTERVAL = 0.04
+_SHORTEST, _LONGEST = 0.015, 0.1
+"""Seconds from an answer "nothing new" to the next look. Spark asks about 85 times a second while it is idle."""
+_SHARE = 0.04
+"""The next look comes after this part of the time that has passed since the last batch, within those bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +23,8 @@ class Pace:
         now = time.monotonic()
         if is_batch:
             return Pace(now)
-        resting = now - self.last_batch > _RESTING_AFTER
-        return Pace(self.last_batch, now + (_RESTING_INTERVAL if resting else _INTERVAL))
+        pause = min(_LONGEST, max(_SHORTEST, _SHARE * (now - self.last_batch)))
+        return Pace(self.last_batch, now + pause)
 
     def wait(self) -> None:
         """Sleep until the next look is due.
