@@ -67,15 +67,15 @@ class OptionTable:
                 option = by_key[key]
                 values[option.name] = option.read(str(text))
             elif key not in _SPARK_OWN and not key.startswith(self.prefixes):
-                raise self._unknown(name)
+                raise unknown_option(name, values)
         return values
 
-    def _unknown(self, name: str) -> UnknownOptionError:
-        names = {option.name.lower(): option.name for option in self.options}
-        near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.0)
-        return UnknownOptionError(
-            name, None, f"there is no such option; the nearest is {names[near[0]]}" if near else "no such option"
-        )
+
+def unknown_option(name: str, names: Iterable[str]) -> UnknownOptionError:
+    """Return the error for a name that is none of ``names``; it says which one is nearest."""
+    spelling = {known.lower(): known for known in names}
+    (nearest,) = difflib.get_close_matches(name.lower(), spelling, n=1, cutoff=0.0)
+    return UnknownOptionError(name, None, f"there is no such option; the nearest is {spelling[nearest]}")
 
 
 def boolean(text: str) -> bool:

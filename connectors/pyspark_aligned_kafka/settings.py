@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 import socket
@@ -12,7 +11,8 @@ from typing import Any
 
 from pyspark_aligned_kafka import setting_table as table
 from pyspark_aligned_kafka.tls import Tls, tls_context
-from watermark_source.errors import OptionError, UnknownOptionError
+from watermark_source.errors import OptionError
+from watermark_source.options import unknown_option
 
 PREFIX = "kafka."
 
@@ -109,7 +109,7 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
         if (reason := table.refusal(name)) is not None:
             raise OptionError(PREFIX + name, _HIDDEN if table.may_be_secret(name) else text, f"not supported: {reason}")
         if name not in rows:
-            raise _unknown(name)
+            raise unknown_option(PREFIX + name, (PREFIX + row.java for row in table.SETTINGS))
     values = {row.java: row.option.default for row in table.SETTINGS}
     values.update({name: rows[name].option.read(text) for name, text in texts.items()})
     if values["bootstrap.servers"] is None:
@@ -123,12 +123,6 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
         tls_context(tls)
         settings = ClientSettings(values, frozenset(texts), tls)
     return settings
-
-
-def _unknown(name: str) -> UnknownOptionError:
-    names = [row.java for row in table.SETTINGS]
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
-    return UnknownOptionError(PREFIX + name, None, f"there is no such setting; the nearest is {PREFIX}{nearest[0]}")
 
 
 def _check_login(settings: ClientSettings) -> None:
