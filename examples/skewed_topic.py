@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kafka import KafkaProducer
@@ -33,7 +34,9 @@ WINDOW_MS = 60_000
 SPEED = 30
 """Event time runs so many times faster than the clock, so that a short demo closes many windows."""
 DISORDER_MS = 5_000
-SETTLE_SECONDS = 45
+FIRST_SECONDS = 2
+PATIENCE_SECONDS = 120
+"""Without any progress; far more than a busy laptop needs."""
 
 
 @dataclass(frozen=True)
@@ -54,27 +57,37 @@ PARTITIONS = (
 
 
 class Orders(threading.Thread):
-    """Produces to every partition for a while, and keeps what every window should count."""
+    """Produces to every partition for a while, and keeps what every window should count.
+
+    After the first moments it waits for ``go_on``: what is produced once a query has a watermark can be late for it.
+    """
 
     def __init__(self, bootstrap: str, seconds: float) -> None:
         super().__init__(daemon=True)
         self.windows: Counter[int] = Counter()
-        self._servers, self._seconds = bootstrap, seconds
+        self.go_on = threading.Event()
+        self._seconds = seconds
+        self._producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
+        self._first = int(time.time() * 1_000) - 7_200_000
+        self._sent = [0] * len(PARTITIONS)
 
     def run(self) -> None:
-        producer = KafkaProducer(bootstrap_servers=self._servers, linger_ms=5)
-        began, first = time.monotonic(), int(time.time() * 1_000) - 7_200_000
-        sent = [0] * len(PARTITIONS)
-        while (elapsed := time.monotonic() - began) < self._seconds:
+        self._produce(0, FIRST_SECONDS)
+        self.go_on.wait()
+        self._produce(FIRST_SECONDS, self._seconds)
+        self._producer.close()
+
+    def _produce(self, start: float, end: float) -> None:
+        began = time.monotonic() - start
+        while (elapsed := time.monotonic() - began) < end:
             for number, partition in enumerate(PARTITIONS):
-                for n in range(sent[number], int(elapsed * partition.per_second)):
+                for n in range(self._sent[number], int(elapsed * partition.per_second)):
                     moment = int(n / partition.per_second * 1_000 * SPEED * partition.pace)
-                    event_time = first + partition.ahead_ms + moment - n * 7_919 % DISORDER_MS
-                    producer.send(TOPIC, b"order", partition=number, timestamp_ms=event_time)
+                    event_time = self._first + partition.ahead_ms + moment - n * 7_919 % DISORDER_MS
+                    self._producer.send(TOPIC, b"order", partition=number, timestamp_ms=event_time)
                     self.windows[event_time // WINDOW_MS * WINDOW_MS] += 1
-                    sent[number] = n + 1
+                    self._sent[number] = n + 1
             time.sleep(0.01)
-        producer.close()
 
 
 class Count:
@@ -100,7 +113,12 @@ class Count:
         found = parse_progress(self.query.lastProgress)
         return found[0] if found else None
 
-    def has_read(self, rows: int) -> bool:
+    @property
+    def rows(self) -> int:
+        """How many rows have been read."""
+        return 0 if self.status is None else self.status.rows
+
+    def is_done(self, rows: int) -> bool:
         """Whether every row was read and every partition has come to rest."""
         status = self.status
         return status is not None and status.rows == rows and status.counts.get(Status.IDLE, 0) == len(PARTITIONS)
@@ -155,21 +173,34 @@ def run(spark: SparkSession, bootstrap: str, seconds: float, console: Console) -
             f"{checkpoints}/plain",
         )
         ours = Count("follow_watermark", follow_watermark(aligned, "event_time"), f"{checkpoints}/ours")
+        counts = (plain, ours)
         source.start()
         with LiveStatus(ours.query, console=console):
+            wait_until(lambda: all(count.rows for count in counts), counts)
+            source.go_on.set()
             source.join()
             produced = source.windows.total()
-            deadline = time.monotonic() + SETTLE_SECONDS
-            while time.monotonic() < deadline and not (plain.has_read(produced) and ours.has_read(produced)):
-                for count in (plain, ours):
-                    if count.query.exception() is not None:
-                        raise SystemExit(f"{count.title} failed: {count.query.exception()}")
-                time.sleep(0.5)
+            wait_until(lambda: all(count.is_done(produced) for count in counts), counts)
             # The batch after the last marker emits the last windows.
-            time.sleep(3)
+            for count in counts:
+                count.query.processAllAvailable()
         for count in (plain, ours):
             count.query.stop()
     return Result.of(plain, source.windows), Result.of(ours, source.windows), produced
+
+
+def wait_until(condition: Callable[[], bool], counts: Sequence[Count]) -> None:
+    """Wait for it, as long as the queries run and read."""
+    read, deadline = -1, 0.0
+    while not condition():
+        for count in counts:
+            if count.query.exception() is not None:
+                raise SystemExit(f"{count.title} failed: {count.query.exception()}")
+        if (now_read := sum(count.rows for count in counts)) != read:
+            read, deadline = now_read, time.monotonic() + PATIENCE_SECONDS
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the queries have read nothing for {PATIENCE_SECONDS} s")
+        time.sleep(0.2)
 
 
 def side_by_side(plain: Result, ours: Result, produced: int) -> Table:
@@ -214,6 +245,7 @@ def main() -> int:
         finally:
             spark.stop()
     console.print(side_by_side(plain, ours, produced))
+    console.print(f"plain withWatermark lost {plain.missing} rows.")
     whole = ours.read == produced and ours.emitted > 0 and not (ours.missing or ours.wrong or ours.late)
     console.print("follow_watermark lost nothing." if whole else "follow_watermark is NOT complete.")
     return 0 if whole else 1
