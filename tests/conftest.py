@@ -99,6 +99,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "spark.driver.memory": "2g",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
+        # A busy machine takes longer than the 15 seconds Spark gives a Python process to come up.
+        "spark.python.authenticate.socketTimeout": "60s",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",

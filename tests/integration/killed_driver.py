@@ -127,6 +127,7 @@ def session() -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.log.level": "WARN",
+        "spark.python.authenticate.socketTimeout": "60s",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
