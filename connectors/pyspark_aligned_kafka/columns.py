@@ -15,6 +15,7 @@ from pyspark_aligned_kafka.native import Word, address_of, compiled, copy_bytes
 from pyspark_aligned_kafka.records import Bytes, Longs
 from pyspark_aligned_kafka.rows import HEADERS_AT, KEY_AT, VALUE_AT, Located
 from watermark_source.planning.split import Split
+from watermark_source.spark.arrow import repeated
 from watermark_source.spark.connector import ReadBatch
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -74,9 +75,7 @@ class ColumnBuilder:
         return ReadBatch(split, rows, tuple(makers[name]() for name in self._columns), timestamp)
 
 
-@lru_cache(maxsize=256)
-def _repeated(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), count)
+_repeated = lru_cache(maxsize=256)(repeated)
 
 
 def _binary(data: Bytes, places: Longs, size: int, nulls: int) -> pa.Array:

@@ -12,6 +12,7 @@ from pyspark_aligned_kafka.native import Word, address_of, byte_at, compiled, co
 from pyspark_aligned_kafka.records import Bytes, Fault, fault_error, varint_at
 from pyspark_aligned_kafka.rows import HEADERS_AT, RECORD_END, Located
 from watermark_source.planning.split import Split
+from watermark_source.spark.arrow import column
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS_TYPE = pa.list_(HEADER_TYPE)
@@ -149,5 +150,5 @@ def _as_utf8(keys: pa.Array) -> pa.Array:
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([key.decode("utf-8", "replace") for key in keys.cast(pa.binary()).to_pylist()], pa.string())
+        return column([key.decode("utf-8", "replace") for key in keys.cast(pa.binary()).to_pylist()], pa.string())
     return keys

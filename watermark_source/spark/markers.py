@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.spark.arrow import column
 
 EVENT_TIME = "event_time"
 MARKER = "marker"
@@ -79,22 +80,18 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def marker_batch(markers: tuple[Marker, ...], schema: StructType) -> pa.RecordBatch:
     """Return the marker rows as one batch; every column but ``marker`` is null."""
     arrow = arrow_schema(schema)
-    rows: list[dict[str, Any]] = [
-        {
-            "type": m.type,
-            "log": m.log,
-            "split": m.split,
-            "watermark": None if m.watermark is None else m.watermark * 1_000,
-            "status": m.status,
-            "use_processing_time": m.use_processing_time,
-            "reason": m.reason,
-        }
-        for m in markers
-    ]
-    marker_type = arrow.field(MARKER).type
-    plain = pa.struct([(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in marker_type])
-    column = pa.array(rows, plain).cast(marker_type)
-    columns = [column if field.name == MARKER else pa.nulls(len(rows), field.type) for field in arrow]
+    values: dict[str, list[Any]] = {
+        "type": [m.type for m in markers],
+        "log": [m.log for m in markers],
+        "split": [m.split for m in markers],
+        "watermark": [None if m.watermark is None else m.watermark * 1_000 for m in markers],
+        "status": [m.status for m in markers],
+        "use_processing_time": [m.use_processing_time for m in markers],
+        "reason": [m.reason for m in markers],
+    }
+    fields = list(arrow.field(MARKER).type)
+    marker = pa.StructArray.from_arrays([column(values[f.name], f.type) for f in fields], fields=fields)
+    columns = [marker if field.name == MARKER else pa.nulls(len(markers), field.type) for field in arrow]
     return pa.RecordBatch.from_arrays(columns, schema=arrow)
 
 

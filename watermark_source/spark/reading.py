@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.arrow import repeated
 from watermark_source.spark.connector import RangeReader, ReadBatch
 from watermark_source.spark.markers import MARKER, arrow_schema, marker_batch, no_markers
 from watermark_source.spark.packs import Pack
@@ -81,7 +82,7 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
     for batch in reader.read(pack.ranges):
         observer.observe(batch)
         event_time = (
-            batch.event_time if pack.clock is None else _constant(pack.clock, batch.rows, batch.event_time.type)
+            batch.event_time if pack.clock is None else repeated(pack.clock * 1_000, batch.event_time.type, batch.rows)
         )
         engine_columns = (event_time, no_markers(batch.rows, schema)) if with_markers else (event_time,)
         yield pa.RecordBatch.from_arrays([*batch.columns, *engine_columns], schema=arrow)
@@ -96,7 +97,3 @@ def _spare_the_collector() -> None:
     Spark collects after every task, and looking through all modules (numba's among them) takes 0.1 s each time.
     """
     gc.freeze()
-
-
-def _constant(moment: Millis, rows: int, kind: pa.DataType) -> pa.Array:
-    return pa.array(np.full(rows, moment * 1_000, dtype=np.int64)).view(kind)
