@@ -175,6 +175,7 @@ def run(spark: SparkSession, bootstrap: str, seconds: float, console: Console) -
         ours = Count("follow_watermark", follow_watermark(aligned, "event_time"), f"{checkpoints}/ours")
         counts = (plain, ours)
         source.start()
+        console.print(f"two queries are starting; then orders come for {seconds:g} s. The second query's status:")
         with LiveStatus(ours.query, console=console):
             wait_until(lambda: all(count.rows for count in counts), counts)
             source.go_on.set()

@@ -5,7 +5,7 @@ Spark imports this module whenever any format is looked up, so it imports nothin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
@@ -37,6 +37,15 @@ class DefaultSource(DataSource):
         """Return the stream's reader; refuses a schema given by the user."""
         reader: DataSourceStreamReader = _stream().stream_reader(self.options, schema)
         return reader
+
+    def reader(self, schema: StructType) -> NoReturn:
+        """Refuse a batch read: this version has streams only."""
+        from watermark_source.errors import UsageError  # noqa: PLC0415 - see the module's docstring
+
+        raise UsageError(
+            'format("aligned-kafka") has streams only in this version: use spark.readStream, with '
+            '.trigger(availableNow=True) to read what there is and stop; or format("kafka") for a batch'
+        )
 
 
 def _stream() -> ModuleType:

@@ -35,6 +35,8 @@ class Facts:
     """For how long there has been nothing to read; ``None`` if there is something."""
     idle_timeout: int | None = None
     held: Held | None = None
+    reading: bool = False
+    """Its last rows are in the batch under way."""
     waits_for_budget: bool = False
     """It has rows, and the batch's row budget (``maxOffsetsPerTrigger``) went to others."""
 
@@ -50,8 +52,12 @@ def _active(facts: Facts) -> str:
     if facts.lag:
         return _behind(facts)
     if facts.watermark is None:
-        return f"no record seen yet; {'holds' if facts.holds_back else 'does not hold'} the watermark"
+        return "its first records are being read" if facts.reading else _nothing_seen(facts)
     return _caught_up(facts)
+
+
+def _nothing_seen(facts: Facts) -> str:
+    return "no record seen yet; holds the watermark" if facts.holds_back else "no record seen yet"
 
 
 def _behind(facts: Facts) -> str:
@@ -87,7 +93,11 @@ _SENTENCES: dict[Status, Callable[[Facts], str]] = {
     Status.ACTIVE: _active,
     Status.IDLE: _idle,
     Status.PAUSED: _paused,
-    Status.FINISHED: lambda _: "read to the end this run was given",
+    Status.FINISHED: lambda facts: (
+        _nothing_seen(facts)
+        if facts.watermark is None and facts.holds_back and not facts.reading
+        else "read to the end this run was given"
+    ),
     Status.UNKNOWN: lambda _: "not looked at yet",
 }
 

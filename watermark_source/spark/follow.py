@@ -33,6 +33,8 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
             then no window ever closes (``marker IS NOT NULL OR ...`` spares them). Unions and joins belong after it
             too: every source has a watermark of its own, and Spark takes the lowest of them.
         event_time: the column that is event time for the operators above; a ``timestamp``, its name read as Spark does.
+            The watermark is about the source's own event times: a row whose value in another column lies further
+            behind than that may be late.
         delay: how long ``dropDuplicatesWithinWatermark`` remembers a row beyond its event time; nothing else uses it.
             Allowed disorder is the source's option ``maxOutOfOrderness``.
 

@@ -41,7 +41,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="30 seconds",
         doc="A split that has nothing left to read for longer than this is idle: it no longer holds the watermark "
-        "back. A split that is paused, behind, or cannot be reached is never idle.",
+        "back, and what it brings later may be late. A split that is paused, behind, or cannot be reached is never "
+        "idle.",
     ),
     Option(
         name="alignmentGroup",

@@ -69,10 +69,12 @@ def _views(seen: Seen, options: EngineOptions, limit: Limit | None, now: Millis)
                     status=status,
                     lag=None if end is None else max(0, end - state.position),
                     watermark=state.watermark,
-                    holds_back=holds_back,
+                    # All of them, before the first has a watermark.
+                    holds_back=holds_back or (state.watermark is None and not options.processing_time),
                     quiet=_quiet(state, options, now) if resting else None,
                     idle_timeout=options.idle_timeout,
                     held=_held(split, state, limit, options),
+                    reading=state.position > state.observed,
                     waits_for_budget=not resting and state.position == state.observed,
                 )
             ),

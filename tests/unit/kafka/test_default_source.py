@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.options import KAFKA_COLUMNS
 from pyspark_aligned_kafka.schema import kafka_columns
-from watermark_source.errors import OptionError, SchemaError
+from watermark_source.errors import OptionError, SchemaError, UsageError
 from watermark_source.spark.markers import MARKER_TYPE
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
@@ -41,6 +41,11 @@ except Exception as error:
     said = run(program)
     assert said.startswith('UsageError format("aligned-kafka") needs the package kafka')
     assert "pip install 'watermark-source[kafka]'" in said
+
+
+def test_a_batch_read_is_refused_with_the_way_to_stream() -> None:
+    with pytest.raises(UsageError, match=r"streams only in this version: use spark\.readStream"):
+        DefaultSource(GIVEN).reader(StructType())
 
 
 def test_the_formats_name() -> None:

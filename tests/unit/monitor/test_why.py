@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,8 @@ SLOWEST = Split("orders", 3)
         ({"lag": 5, "waits_for_budget": True}, "behind by 5 records; slower splits go first (maxOffsetsPerTrigger)"),
         ({"lag": None}, "its end is not known yet"),
         ({"watermark": None, "holds_back": True}, "no record seen yet; holds the watermark"),
-        ({"watermark": None}, "no record seen yet; does not hold the watermark"),
+        ({"watermark": None}, "no record seen yet"),
+        ({"watermark": None, "reading": True, "holds_back": True}, "its first records are being read"),
         ({}, "caught up"),
         ({"quiet": 0, "idle_timeout": 30_000}, "caught up"),
         ({"quiet": 12_000}, "nothing to read for 12 s"),
@@ -69,3 +71,9 @@ def test_finished_and_unknown_need_no_further_facts(status: Status, sentence: st
 @pytest.mark.parametrize("status", Status)
 def test_every_status_has_a_sentence(status: Status) -> None:
     assert why(Facts(status=status, lag=0, watermark=None))
+
+
+def test_a_finished_split_without_a_record_holds_the_watermark_still() -> None:
+    facts = Facts(status=Status.FINISHED, lag=0, watermark=None, holds_back=True)
+    assert why(facts) == "no record seen yet; holds the watermark"
+    assert why(replace(facts, reading=True)) == "read to the end this run was given"
