@@ -39,7 +39,9 @@ duration is a number and a unit: `500 ms`, `5 seconds`, `1 minute 30 seconds`, `
 _SETTINGS = """\
 Kafka's own client settings, in the spelling of its Java clients and with their defaults; only
 `kafka.metadata.max.age.ms` is shorter here. Certificates and keys are PEM, as files or as text. Passwords, private
-keys and `kafka.sasl.jaas.config` appear in no log, error, plan or checkpoint.
+keys and `kafka.sasl.jaas.config` appear in no log, error or checkpoint. Spark itself prints a source's options in
+`explain(True)`; it hides those with a password in them, but knows no PEM text: give keys as files, or set
+`spark.sql.redaction.options.regex` to `(?i)url|kafka\\.ssl|jaas`.
 """
 _REFUSED = "Refused, with what to do instead:"
 

@@ -23,6 +23,9 @@ Each message says what was seen, what is accepted or expected, and what to do. N
 
 from __future__ import annotations
 
+_SHOWN = 200
+"""Characters of a wrong value that an error shows."""
+
 
 class WatermarkSourceError(Exception):
     """Root of all errors raised by this project."""
@@ -43,12 +46,18 @@ class OptionError(UserError, ValueError):
         self.seen = seen
         self.accepted = accepted
         self.example = example
-        shown = "" if seen is None else f' = "{seen}"'
+        shown = "" if seen is None else f' = "{_cut(seen)}"'
         hint = "" if example is None else f", for example {example}"
         super().__init__(f"option {option}{shown}: {accepted}{hint}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild_option_error, (type(self), self.option, self.seen, self.accepted, self.example)
+
+
+def _cut(seen: object) -> str:
+    """Return a value as one line of bearable length: it may be the JSON of a thousand partitions."""
+    text = " ".join(str(seen).split("\n"))
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def _rebuild_option_error(

@@ -45,7 +45,8 @@ class KafkaRangeReader:
         """
         values = self.client.values
         limits = FetchLimits(
-            max_wait_ms=values["fetch.max.wait.ms"],
+            # Half: the default is not to be the reason when a user chooses a short time limit.
+            max_wait_ms=min(values["fetch.max.wait.ms"], max(1, values["request.timeout.ms"] // 2)),
             min_bytes=values["fetch.min.bytes"] or 1,
             max_bytes=values["fetch.max.bytes"] or self.fetch_max_bytes,
             read_committed=self.client.read_committed,

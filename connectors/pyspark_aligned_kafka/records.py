@@ -89,6 +89,11 @@ def fault_error(fault: Fault, split: Split, offset: int) -> SourceError:
             f"{where}: records in format 0 or 1 (before Kafka 0.11); only format 2 is read. "
             "Copy the topic with a current producer"
         )
+    if fault is Fault.TIMESTAMP:
+        return UnsupportedFormatError(
+            f"{where}: {_FAULT_TEXT[fault]}, as Spark keeps it; was it written in micro- or nanoseconds? "
+            "Kafka's timestamps are milliseconds. To go on, begin after this record with startingOffsets"
+        )
     return CorruptDataError(
         f"{where}: {_FAULT_TEXT[fault]}; the data on the broker or on its way is damaged. "
         "Check the broker's disk and log (kafka-dump-log)"

@@ -13,6 +13,8 @@ from watermark_source.errors import OptionError
 from watermark_source.options import Option, boolean, integer, non_empty, positive_integer, word
 
 READ_COMMITTED = "read_committed"
+_LONGEST_NAME = 32_767
+"""Bytes of a string in Kafka's protocol."""
 READ_UNCOMMITTED = "read_uncommitted"
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="user" password="secret";'
 
@@ -97,6 +99,13 @@ def _row(  # noqa: PLR0917 - reads as a row of the table
     return Setting(option, target)
 
 
+def _name(text: str) -> str:
+    name = non_empty(text)
+    if len(name.encode()) > _LONGEST_NAME:
+        raise ValueError(f"is longer than {_LONGEST_NAME} bytes")
+    return name
+
+
 def _int32(minimum: int) -> Callable[[str], int]:
     return partial(integer, minimum=minimum, maximum=2**31 - 1)
 
@@ -118,13 +127,13 @@ def _bytes(java: str, default_text: str, doc: str) -> Setting:
 SETTINGS: tuple[Setting, ...] = (
     _row("bootstrap.servers", None, _servers, "must be a comma list of host:port", "broker1:9092,broker2:9092",
          "The brokers asked first; they name the others.", default_text="needed"),
-    _row("client.id", "client_id", non_empty, "must be a name that is not empty", "checkout-query",
+    _row("client.id", "client_id", _name, "must be a name that is not empty", "checkout-query",
          "Name of this client in the brokers' logs and quotas.", default="aligned-kafka"),
     _row("client.dns.lookup", "client_dns_lookup",
          word(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
          "must be use_all_dns_ips or resolve_canonical_bootstrap_servers_only", "use_all_dns_ips",
          "How host names become addresses.", default="use_all_dns_ips"),
-    _row("client.rack", None, non_empty, "must be a name that is not empty", "eu-west-1a",
+    _row("client.rack", None, _name, "must be a name that is not empty", "eu-west-1a",
          "Rack of the executors, for reading from the nearest replica (KIP-392).", default_text="none"),
     _row("security.protocol", "security_protocol", word(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
          "must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", "SASL_SSL",
@@ -230,6 +239,7 @@ REFUSED: dict[str, str] = {
 """Names of Kafka that are not honoured, and what to do instead. Families of names are in ``refusal``."""
 
 REFUSED_FAMILIES = (("sasl.", _LOGIN), ("metrics.", _JAVA_CLASS))
+_SECRET_FAMILIES = ("sasl.", "ssl.")
 _SECRET_WORDS = ("password", "secret", "jaas", "token", "key")
 
 
@@ -244,4 +254,5 @@ def refusal(java: str) -> str | None:
 
 def may_be_secret(java: str) -> bool:
     """Return whether the value of a setting not in the table must stay out of messages."""
-    return any(secret in java for secret in _SECRET_WORDS)
+    # A misspelled name of a login setting still holds the login.
+    return java.startswith(_SECRET_FAMILIES) or any(secret in java for secret in _SECRET_WORDS)

@@ -118,6 +118,12 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
         _log.warning("kafka.group.id has no effect: the source joins no consumer group and commits no offsets")
     settings = ClientSettings(values, frozenset(texts))
     _check_login(settings)
+    if "fetch.max.wait.ms" in texts and values["fetch.max.wait.ms"] >= values["request.timeout.ms"]:
+        raise OptionError(
+            "kafka.fetch.max.wait.ms", values["fetch.max.wait.ms"],
+            f"must be less than kafka.request.timeout.ms, which is {values['request.timeout.ms']}: every answer would "
+            "come too late", example="500",
+        )  # fmt: skip
     tls = _tls(settings)
     if tls is not None:
         tls_context(tls)

@@ -114,10 +114,17 @@ def resolve(policy: StartPolicy, splits: Set[Split], lookup: OffsetLookup) -> di
     """Return the offset each split begins at.
 
     Raises:
-        OptionError: the option does not list exactly the splits, or no record is as new as a timestamp.
+        OptionError: the option does not list exactly the splits, an offset is beyond the end of its log, or no record
+            is as new as a timestamp.
     """
     chosen = _positions(policy, splits)
     offsets = {split: position.offset for split, position in chosen.items() if isinstance(position, At)}
+    for split, end in _look_up(lookup.latest, offsets).items():
+        if offsets[split] > end:
+            raise OptionError(
+                policy.option, policy.text, f"{split} ends at {end}, before its offset {offsets[split]}",
+                example=f"{_JSON_LATEST}, which is its end",
+            )  # fmt: skip
     offsets.update(_look_up(lookup.earliest, (s for s, position in chosen.items() if isinstance(position, Earliest))))
     offsets.update(_look_up(lookup.latest, (s for s, position in chosen.items() if isinstance(position, Latest))))
     times = {split: position.millis for split, position in chosen.items() if isinstance(position, AtTime)}

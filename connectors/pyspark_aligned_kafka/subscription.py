@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 
 from pyspark_aligned_kafka.json_maps import parse_partitions
@@ -51,7 +52,10 @@ def parse_subscribe_pattern(text: str) -> SubscribePattern:
     if not text.strip():
         raise ValueError("is empty")
     try:
-        return SubscribePattern(re.compile(text, re.ASCII))
+        with warnings.catch_warnings():
+            # Of what a later Python may read in another way; it would be shown without the option's name.
+            warnings.simplefilter("ignore", FutureWarning)
+            return SubscribePattern(re.compile(text, re.ASCII))
     except re.error as error:
         raise ValueError(f"not a regular expression: {error}") from None
 

@@ -97,3 +97,10 @@ def test_a_duration_below_its_minimum_is_refused(minimum: int, text: str, says: 
 def test_a_duration_at_its_minimum_is_accepted() -> None:
     assert duration(minimum=0)("0 ms") == 0
     assert duration(minimum=100)("100 ms") == 100
+
+
+def test_an_error_shows_one_line_of_a_long_value() -> None:
+    text = str(OptionError("boxes", "[1,\n" + "2," * 5_000, "must be few"))
+    assert text.startswith('option boxes = "[1, 2,2,')
+    assert len(text) < 300
+    assert "\n" not in text

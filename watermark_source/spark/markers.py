@@ -13,6 +13,8 @@ from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField,
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.spark.arrow import column
 
+_MOST_MILLIS = (2**63 - 1) // 1_000
+
 EVENT_TIME = "event_time"
 MARKER = "marker"
 
@@ -84,7 +86,7 @@ def marker_batch(markers: tuple[Marker, ...], schema: StructType) -> pa.RecordBa
         "type": [m.type for m in markers],
         "log": [m.log for m in markers],
         "split": [m.split for m in markers],
-        "watermark": [None if m.watermark is None else m.watermark * 1_000 for m in markers],
+        "watermark": [None if m.watermark is None else _micros(m.watermark) for m in markers],
         "status": [m.status for m in markers],
         "use_processing_time": [m.use_processing_time for m in markers],
         "reason": [m.reason for m in markers],
@@ -93,6 +95,11 @@ def marker_batch(markers: tuple[Marker, ...], schema: StructType) -> pa.RecordBa
     marker = pa.StructArray.from_arrays([column(values[f.name], f.type) for f in fields], fields=fields)
     columns = [marker if field.name == MARKER else pa.nulls(len(markers), field.type) for field in arrow]
     return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+def _micros(watermark: int) -> int:
+    """Return the watermark as Spark's timestamps have it; the ends of time are 292 000 years off there."""
+    return min(max(watermark, -_MOST_MILLIS), _MOST_MILLIS) * 1_000
 
 
 @lru_cache(maxsize=4)

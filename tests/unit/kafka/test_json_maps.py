@@ -40,6 +40,12 @@ def test_numbers_that_fit_into_no_offset_are_a_shape_error(text: str) -> None:
         parse_integers(text)
 
 
+@pytest.mark.parametrize("parse", [parse_integers, parse_partitions])
+def test_a_nest_too_deep_is_a_shape_error(parse: Callable[[str], object]) -> None:
+    with pytest.raises(ShapeError, match="nested too deeply"):
+        parse('{"t":' * 100_000)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),

@@ -89,7 +89,17 @@ def test_what_cannot_be_honoured_is_refused_with_the_reason(name: str) -> None:
     assert REFUSED[name] in str(error)
 
 
-@pytest.mark.parametrize("name", ["ssl.truststore.password", "sasl.oauthbearer.client.credentials.client.secret"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssl.truststore.password",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.jas.config",
+        "sasl.pasword",
+        "sasl.plain.pass",
+        "ssl.keystore.kye",
+    ],
+)
 def test_a_refused_secret_is_not_shown(name: str) -> None:
     assert "geheim" not in str(refusal({f"kafka.{name}": "geheim"}))
 
@@ -97,6 +107,11 @@ def test_a_refused_secret_is_not_shown(name: str) -> None:
 @pytest.mark.parametrize("name", ["sasl.kerberos.service.name", "sasl.login.callback.handler.class"])
 def test_other_logins_are_refused_and_the_possible_ones_named(name: str) -> None:
     assert "PLAIN and SCRAM" in str(refusal({f"kafka.{name}": "x"}))
+
+
+def test_a_wait_longer_than_the_answer_may_take_is_refused() -> None:
+    error = refusal({"kafka.fetch.max.wait.ms": "30000"})
+    assert "must be less than kafka.request.timeout.ms, which is 30000" in str(error)
 
 
 def test_an_unknown_setting_names_the_nearest_one() -> None:
@@ -113,6 +128,7 @@ def test_an_unknown_setting_names_the_nearest_one() -> None:
     ("retry.backoff.ms", "-1", "must be at least 0"),
     ("fetch.max.bytes", "0", "must be at least 1"),
     ("fetch.max.bytes", "3000000000", "must be at most 2147483647"),
+    ("client.rack", "ü" * 16_384, "is longer than 32767 bytes"),
     ("request.timeout.ms", "2147483648", "must be at most 2147483647"),
     ("receive.buffer.bytes", "-2", "must be at least -1"),
     ("ssl.truststore.type", "JKS", "keytool -list -rfc"),

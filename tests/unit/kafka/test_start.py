@@ -68,6 +68,13 @@ def test_offsets(rule: Everywhere | PerSplit, expected: dict[Split, int]) -> Non
     assert resolve(policy(rule), {T0, T1, T2}, LOGS) == expected
 
 
+def test_an_offset_beyond_the_end_is_an_error_that_names_the_end() -> None:
+    at_the_end = PerSplit({T0: At(13), T1: At(11), T2: At(10)})
+    assert resolve(policy(at_the_end), {T0, T1, T2}, LOGS) == {T0: 13, T1: 11, T2: 10}
+    with pytest.raises(OptionError, match="t-1 ends at 11, before its offset 12"):
+        resolve(policy(PerSplit({T0: At(13), T1: At(12), T2: At(10)})), {T0, T1, T2}, LOGS)
+
+
 def test_a_timestamp_is_the_first_record_at_or_after_it() -> None:
     assert resolve(policy(Everywhere(AtTime(Millis(200)))), {T0}, LOGS) == {T0: 11}
 

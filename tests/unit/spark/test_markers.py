@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.spark.markers import (
@@ -103,3 +104,9 @@ def test_the_marker_column_of_data_rows_is_null_at_any_length() -> None:
         column = no_markers(rows, SCHEMA)
         assert (len(column), column.null_count, column.type) == (rows, rows, arrow_schema(SCHEMA).field(MARKER).type)
         pa.RecordBatch.from_arrays([column], names=["marker"]).validate(full=True)
+
+
+@pytest.mark.parametrize(("watermark", "micros"), [(MIN, -9_223_372_036_854_775_000), (MAX, 9_223_372_036_854_775_000)])
+def test_a_watermark_beyond_sparks_timestamps_is_the_last_one_there_is(watermark: Millis, micros: int) -> None:
+    batch = marker_batch((Marker("watermark", None, None, watermark, None, False, None),), SCHEMA)
+    assert pa.Array.from_buffers(pa.int64(), 1, batch[MARKER].field("watermark").buffers())[0].as_py() == micros
