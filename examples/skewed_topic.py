@@ -104,6 +104,9 @@ class Count:
             .option("checkpointLocation", checkpoint)
             .start()
         )
+        # One after the other: see "Several queries" in docs/watermarks.md.
+        while self.query.status["message"] == "Initializing sources":
+            time.sleep(0.1)
 
     def _sink(self, batch: DataFrame, _: int) -> None:
         self.emitted.update({row.start: row.orders for row in batch.collect()})
