@@ -105,7 +105,7 @@ class Count:
             .start()
         )
         # One after the other: see "Several queries" in docs/watermarks.md.
-        while self.query.status["message"] == "Initializing sources":
+        while self.query.status["message"].startswith("Initializing"):
             time.sleep(0.1)
 
     def _sink(self, batch: DataFrame, _: int) -> None:

@@ -32,6 +32,8 @@ WINDOWS = "windows"
 QUERIES = (ROWS, WINDOWS)
 OUT_OF_ORDERNESS_MS = 5_000
 WINDOW_MS = 60_000
+_BROKEN_BY_SPARK = ("Illegal size", "Task not serializable")
+"""What queries fail with once two of them have broken the table of environment variables Spark keeps for both."""
 KEEP_LOGS = ("spark.sql.streaming.minBatchesToRetain", "100000")
 """Spark deletes old entries of a checkpoint's logs; what they say is the evidence."""
 
@@ -149,12 +151,15 @@ def main(job: Job) -> None:
     for name, query in queries.items():
         running[name] = query.start()
         # Two at once can break what Spark keeps for all queries of a source: docs/watermarks.md, "Several queries".
-        while running[name].status["message"] == "Initializing sources":
+        while running[name].status["message"].startswith("Initializing"):
             time.sleep(0.02)
     while True:
         try:
             spark.streams.awaitAnyTermination()
         except StreamingQueryException as failure:
+            if any(text in str(failure) for text in _BROKEN_BY_SPARK):
+                # Only a new application cures it, as docs/watermarks.md says. The JVM ends with this program's pipe.
+                os.execv(sys.executable, [sys.executable, *sys.argv])
             lines.write({"failure": str(failure)})
         spark.streams.resetTerminated()
         running = {name: q if q.isActive else queries[name].start() for name, q in running.items()}
