@@ -40,7 +40,8 @@ def test_a_fast_a_slow_and_a_silent_partition_lose_nothing_and_plain_spark_loses
     streams: KafkaStreams, new_topic: NewTopic
 ) -> None:
     topic = new_topic(4)
-    source = streams.source(subscribe=topic, idleTimeout="700 milliseconds")
+    # Far longer than a turn takes on a busy machine: the rows of a partition that was idle may be late by right.
+    source = streams.source(subscribe=topic, idleTimeout="10 seconds")
     followed = streams.start(windows(follow_watermark(source)))
     plain = streams.start(windows(data_rows(source).withWatermark("event_time", "0 seconds")))
     written: dict[int, list[float]] = {FAST: [], SLOW: [], FELL_SILENT: []}
@@ -61,9 +62,9 @@ def test_a_fast_a_slow_and_a_silent_partition_lose_nothing_and_plain_spark_loses
     say({FAST: [2 * HOUR], SLOW: [2 * HOUR]})
 
     complete = expected(written, before=2 * HOUR)
-    wait_for(lambda: len(followed.rows()) >= len(complete), followed.query)
-    assert followed.rows() == complete
+    wait_for(lambda: followed.dropped or len(followed.rows()) >= len(complete), followed.query)
     assert followed.dropped == 0
+    assert followed.rows() == complete
     # The slow partition is an hour behind the watermark from the second turn on.
     assert plain.dropped > 0
     lost = {row[:2] for row in complete if row[1] == SLOW} - {row[:2] for row in plain.rows()}
