@@ -48,7 +48,7 @@ def main() -> None:
                 figures += cold(kafka.bootstrap, "even")
                 continue
             spark = spark_session("benchmarks", jars=spark_kafka_jars())
-            read = partial(_read, spark, kafka.bootstrap)
+            read = partial(read_all, spark, kafka.bootstrap)
             runs: dict[str, Callable[[], Iterator[Figure]]] = {
                 "throughput": partial(throughput, read, "even", given.rounds),
                 "alignment": partial(alignment, read, "skewed", given.rounds),
@@ -60,10 +60,6 @@ def main() -> None:
     save(figures, RESULTS / "results.json")
     (RESULTS / "results.txt").write_text(table(figures) + "\n")
     print(f"\nsaved in {RESULTS}")
-
-
-def _read(spark, bootstrap, source, topic, options=None):  # type: ignore[no-untyped-def]
-    return read_all(spark, source, bootstrap, topic, options)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks.figures import Figure, ratio, spread
-from benchmarks.queries import OURS, Run
+from benchmarks.queries import ALIGNED, OURS, Run
 from benchmarks.topics import FAST_STEP, SKEWED_PARTITIONS, SKEWED_RECORDS, skewed_times
 
 MAX_DRIFT = 10_000
-ALIGNED = {"alignmentGroup": "benchmark", "alignmentMaxDrift": "10 seconds"}
 RATE = 400_000
 
 

@@ -36,5 +36,5 @@ if __name__ == "__main__":
     session = spark_session("cold", jars=())
     # The session itself is warm: what is measured is our source, not Spark's start.
     session.range(1000).selectExpr("sum(id)").collect()
-    print(json.dumps([read_all(session, OURS, sys.argv[1], sys.argv[2]).wall for _ in range(2)]))
+    print(json.dumps([read_all(session, sys.argv[1], OURS, sys.argv[2]).wall for _ in range(2)]))
     session.stop()

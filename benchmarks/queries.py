@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 OURS = "aligned-kafka"
 BUILT_IN = "kafka"
+ALIGNED = {"alignmentGroup": "benchmark", "alignmentMaxDrift": "10 seconds"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Run:
 
 
 def read_all(
-    spark: SparkSession, source: str, bootstrap: str, topic: str, options: Mapping[str, str] | None = None
+    spark: SparkSession, bootstrap: str, source: str, topic: str, options: Mapping[str, str] | None = None
 ) -> Run:
     """Read a topic from its beginning to its end into noop."""
     frame = (

@@ -6,11 +6,10 @@ import statistics
 from collections.abc import Callable, Iterator
 
 from benchmarks.figures import Figure, ratio, spread
-from benchmarks.queries import BUILT_IN, OURS, Run
+from benchmarks.queries import ALIGNED, BUILT_IN, OURS, Run
 from benchmarks.topics import HOURS, PARTITIONS, RECORDS
 
 NARROW = {"columns": "value,event_time"}
-ALIGNED = {"alignmentGroup": "benchmark", "alignmentMaxDrift": "10 seconds"}
 
 
 def throughput(read: Callable[..., Run], topic: str, pairs: int) -> Iterator[Figure]:

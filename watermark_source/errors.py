@@ -46,7 +46,7 @@ class OptionError(UserError, ValueError):
         self.seen = seen
         self.accepted = accepted
         self.example = example
-        shown = "" if seen is None else f' = "{_cut(seen)}"'
+        shown = "" if seen is None else f' = "{shortened(seen)}"'
         hint = "" if example is None else f", for example {example}"
         super().__init__(f"option {option}{shown}: {accepted}{hint}")
 
@@ -54,9 +54,9 @@ class OptionError(UserError, ValueError):
         return _rebuild_option_error, (type(self), self.option, self.seen, self.accepted, self.example)
 
 
-def _cut(seen: object) -> str:
-    """Return a value as one line of bearable length: it may be the JSON of a thousand partitions."""
-    text = " ".join(str(seen).split("\n"))
+def shortened(seen: object) -> str:
+    """Return a wrong value as one line of bearable length: it may be a checkpoint, or name a thousand partitions."""
+    text = str(seen).replace("\n", " ")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 

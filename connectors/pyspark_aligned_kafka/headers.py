@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_aligned_kafka.native import Word, address_of, byte_at, compiled, copy_bytes, inlined
 from pyspark_aligned_kafka.records import Bytes, Fault, fault_error, varint_at
 from pyspark_aligned_kafka.rows import HEADERS_AT, RECORD_END, Located
 from watermark_source.planning.split import Split
-from watermark_source.spark.arrow import column
+from watermark_source.spark.arrow import bitmap, column
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS_TYPE = pa.list_(HEADER_TYPE)
@@ -139,11 +136,6 @@ def headers_array(split: Split, data: Bytes, located: Located, offsets: pa.Array
     return pa.Array.from_buffers(
         HEADERS_TYPE, rows, [bitmap(has_list) if nulls else None, pa.py_buffer(lists)], nulls, children=[entries]
     )
-
-
-def bitmap(present: npt.NDArray[Any]) -> pa.Buffer:
-    """Return an Arrow validity bitmap of an array that is non-zero where a value is present."""
-    return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
 def _as_utf8(keys: pa.Array) -> pa.Array:

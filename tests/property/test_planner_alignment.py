@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.simulation.driver import Batch, Driver
 from tests.simulation.log import SimulatedLog
-from tests.simulation.scenarios import FAR_FUTURE, Action, actions, logs, perform
+from tests.simulation.scenarios import FAR_FUTURE, Action, actions, budgets, logs, perform
 from watermark_source.planning.ends import event_time_of
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.split import Split
@@ -17,7 +17,6 @@ from watermark_source.planning.state import SplitStatus
 
 drifts = st.sampled_from([0, 1, 1_000, 60_000])
 bounds = st.sampled_from([0, 1, 500])
-budgets = st.none() | st.integers(1, 40)
 idle_timeouts = st.none() | st.sampled_from([1, 1_000, 30_000])
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog, SplitLog
-from tests.simulation.scenarios import Action, Append, actions, logs, perform
+from tests.simulation.scenarios import Action, Append, actions, budgets, logs, perform
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
@@ -22,7 +22,6 @@ policies = st.builds(
     max_future_skew=st.none() | st.just(3_600_000),
     fail_on_data_loss=st.just(False),
 )
-budgets = st.none() | st.integers(1, 40)
 
 
 @given(logs(disorder=800, noise=True), policies, budgets, st.booleans(), actions(6, disorder=800), st.data())

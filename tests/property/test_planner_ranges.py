@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.simulation.driver import Batch, Driver
 from tests.simulation.log import Row, SimulatedLog
-from tests.simulation.scenarios import Action, actions, logs, perform
+from tests.simulation.scenarios import Action, actions, budgets, logs, perform
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.split import Split
@@ -22,7 +22,6 @@ policies = st.builds(
     max_drift=st.none() | st.sampled_from([0, 1_000, 60_000]),
     max_future_skew=st.none() | st.sampled_from([0, 3_600_000]),
 )
-budgets = st.none() | st.integers(1, 40)
 
 
 @given(logs(disorder=800, noise=True), policies, budgets, st.booleans(), actions(6, disorder=800))

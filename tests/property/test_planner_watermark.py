@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
-from tests.simulation.scenarios import Action, Kill, KillPlanning, Step, actions, logs, perform
+from tests.simulation.scenarios import Action, Kill, KillPlanning, Step, actions, budgets, logs, perform
 from watermark_source.eventtime.watermark import MIN
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.split import Split
@@ -20,7 +20,6 @@ event_time_policies = st.builds(
     max_drift=st.none() | st.sampled_from([0, 1, 1_000, 60_000]),
     max_future_skew=st.none() | st.sampled_from([0, 3_600_000, 100_000_000]),
 )
-budgets = st.none() | st.integers(1, 40)
 
 
 @given(logs(disorder=800, noise=True), event_time_policies, budgets, st.booleans(), actions(6, disorder=800))

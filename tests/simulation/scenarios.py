@@ -13,6 +13,8 @@ from watermark_source.planning.split import Split
 
 FAR_FUTURE = 4_070_908_800_000
 """2099."""
+budgets = st.none() | st.integers(1, 40)
+"""Most positions of a batch."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.transcripts.drivers_time import generator_of, named
+from tests.transcripts.drivers_time import ProbedDriver, generator_of, named
 from tests.transcripts.grammar import Driver, shown
 from watermark_source.eventtime import END, Emission, Millis, Status, Watermark
 from watermark_source.eventtime import accounting as acc
@@ -12,10 +12,9 @@ from watermark_source.eventtime import assigner as asg
 from watermark_source.eventtime import sql_assigner as sql
 from watermark_source.eventtime import strategy as strat
 from watermark_source.eventtime.idleness import IdleTimer, PausableClock, Verdict, probe, touch
-from watermark_source.eventtime.probing import ProbeSchedule, probed, probing
 
 
-class AssignerDriver(Driver):
+class AssignerDriver(ProbedDriver):
     """An assigner in the middle of a stream; a probe every ``probe_interval`` ms of the clock."""
 
     def __init__(
@@ -26,18 +25,8 @@ class AssignerDriver(Driver):
         probe_interval: int = 0,
         batch: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(probe_interval)
         self.state = asg.Assigner(generator_of(strategy, bound, idle), batch=batch)
-        self.schedule: ProbeSchedule = probing(probe_interval, 0)
-
-    def clock(self, now: int) -> list[str]:
-        seen: list[str] = []
-        while self.schedule.due is not None and self.schedule.due <= now:
-            self.now = self.schedule.due
-            seen += self.do_probe(None)
-            self.schedule = probed(self.schedule, self.now)
-        self.now = now
-        return seen
 
     def do_record(self, event_time: Millis) -> list[str]:
         self.state, sent = asg.on_record(self.state, event_time, self.now)
@@ -66,23 +55,15 @@ class AssignerDriver(Driver):
         return self.state.generator.generator.max_event_time
 
 
-class TimerDriver(Driver):
+class TimerDriver(ProbedDriver):
     """An idle timer on a pausable clock; a probe every ``probe_interval`` ms of the real clock."""
 
     def __init__(self, timeout: int, probe_interval: int = 0) -> None:
-        super().__init__()
+        super().__init__(probe_interval)
         self.timer, self.pausable = IdleTimer(timeout), PausableClock()
-        self.schedule = probing(probe_interval, 0)
 
-    def clock(self, now: int) -> list[str]:
-        seen: list[str] = []
-        while self.schedule.due is not None and self.schedule.due <= now:
-            self.now = self.schedule.due
-            if self.do_probe(None) == ["idle"]:
-                seen.append(f"idle at {self.now}")
-            self.schedule = probed(self.schedule, self.now)
-        self.now = now
-        return seen
+    def due_probe(self) -> list[str]:
+        return [f"idle at {self.now}"] if self.do_probe(None) == ["idle"] else []
 
     def do_event(self, _: object) -> list[str]:
         self.timer = touch(self.timer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.transcripts.drivers_time import generator_of
+from tests.transcripts.drivers_time import ProbedDriver, generator_of
 from tests.transcripts.grammar import Driver, shown
 from watermark_source.alignment import pausing
 from watermark_source.alignment import subtask as sub
@@ -15,10 +15,9 @@ from watermark_source.eventtime import multiplexer as mux
 from watermark_source.eventtime import output as out
 from watermark_source.eventtime import strategy as strat
 from watermark_source.eventtime.idleness import PausableClock
-from watermark_source.eventtime.probing import probed, probing
 
 
-class SourceDriver(Driver):
+class SourceDriver(ProbedDriver):
     """One source subtask: splits with records, their generators, clocks and statuses, its output and its alignment.
 
     ``output: main`` lets all records go through the main output. Probes run with the clock if ``probe_interval`` is
@@ -36,7 +35,7 @@ class SourceDriver(Driver):
         probe_interval: int = 0,
         output: str = "splits",
     ) -> None:
-        super().__init__()
+        super().__init__(probe_interval)
         self.spec = {"strategy": strategy, "bound": bound, "idle": idle}
         self.to_main = output == "main"
         self.records: dict[str, list[int]] = {}
@@ -49,20 +48,10 @@ class SourceDriver(Driver):
         self.accounts: acc.SplitAccounts[str] = acc.SplitAccounts()
         self.main, self.main_clock, self.main_waits = generator_of(**self.spec), PausableClock(), False
         self.pressure = 0
-        self.schedule = probing(probe_interval, 0)
         for split, records in (splits or {}).items():
             assert self.do_add_split([split, records]) == []
 
     # The clock and what it runs.
-
-    def clock(self, now: int) -> list[str]:
-        seen: list[str] = []
-        while self.schedule.due is not None and self.schedule.due <= now:
-            self.now = self.schedule.due
-            seen += self.do_probe(None)
-            self.schedule = probed(self.schedule, self.now)
-        self.now = now
-        return seen
 
     def do_probe(self, _: object) -> list[str]:
         """Probe the main output, then all splits, then recompute once."""

@@ -88,22 +88,35 @@ class StrategyDriver(Driver):
         return self.strategy.start().timer is not None
 
 
-class GeneratorDriver(Driver):
-    """A split's generator; outputs are the candidates, before any output rule."""
+class ProbedDriver(Driver):
+    """Probes itself every ``interval`` ms of the clock; never with 0."""
 
-    def __init__(self, strategy: str, bound: int = 0, idle: int | None = None, probe_interval: int = 0) -> None:
+    def __init__(self, interval: int) -> None:
         super().__init__()
-        self.state = generator_of(strategy, bound, idle)
-        self.schedule = probing(probe_interval, 0)
+        self.schedule = probing(interval, 0)
 
     def clock(self, now: int) -> list[str]:
         seen: list[str] = []
         while self.schedule.due is not None and self.schedule.due <= now:
             self.now = self.schedule.due
-            seen += self.do_probe(None)
+            seen += self.due_probe()
             self.schedule = probed(self.schedule, self.now)
         self.now = now
         return seen
+
+    def due_probe(self) -> list[str]:
+        return self.do_probe(None)
+
+    def do_probe(self, _: object) -> list[str]:
+        raise NotImplementedError
+
+
+class GeneratorDriver(ProbedDriver):
+    """A split's generator; outputs are the candidates, before any output rule."""
+
+    def __init__(self, strategy: str, bound: int = 0, idle: int | None = None, probe_interval: int = 0) -> None:
+        super().__init__(probe_interval)
+        self.state = generator_of(strategy, bound, idle)
 
     def do_event(self, event_time: Millis) -> list[str]:
         self.state, found = strat.observe(self.state, event_time)

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from watermark_source.errors import OffsetError
+from watermark_source.errors import OffsetError, shortened
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
@@ -37,8 +37,6 @@ _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None)
 _FIELDS = 2 + len(_ABSENT)
 _STATUS = {status.value: status for status in SplitStatus}
 _MAX_NUMBER = 2**31 - 1
-_SHOWN = 200
-"""Characters of a wrong value that an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +175,7 @@ def _integer(value: object, what: str, *, minimum: int = MIN, maximum: int = MAX
 
 
 def _shown(value: object) -> str:
-    """Return a wrong value as text, cut: it may be a whole checkpoint."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return shortened(repr(value))
 
 
 def _broken(seen: str, expected: str) -> OffsetError:

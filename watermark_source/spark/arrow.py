@@ -6,23 +6,30 @@ pyarrow's own ``array``, ``scalar`` and ``repeat`` import pandas where it is ins
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+
+
+def bitmap(bits: npt.NDArray[Any]) -> pa.Buffer:
+    """Return an Arrow bitmap, of validity or of booleans, that has a bit where the array is not zero."""
+    return pa.py_buffer(np.packbits(bits, bitorder="little"))
 
 
 def column(values: Sequence[str | int | bool | None], kind: pa.DataType) -> pa.Array:
     """Return a nullable column of strings, booleans, integers or, as their integers, timestamps."""
     present = np.array([value is not None for value in values], dtype=np.bool_)
     nulls = len(values) - int(np.count_nonzero(present))
-    validity = pa.py_buffer(np.packbits(present, bitorder="little")) if nulls else None
+    validity = bitmap(present) if nulls else None
     if pa.types.is_string(kind):
         texts = [b"" if value is None else str(value).encode() for value in values]
         offsets = np.zeros(len(texts) + 1, dtype=np.int32)
         np.cumsum([len(text) for text in texts], out=offsets[1:])
         data = [pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))]
     elif pa.types.is_boolean(kind):
-        data = [pa.py_buffer(np.packbits(np.array(values, dtype=np.bool_), bitorder="little"))]
+        data = [bitmap(np.array(values, dtype=np.bool_))]
     else:
         data = [pa.py_buffer(np.array([value or 0 for value in values], dtype=f"i{kind.bit_width // 8}"))]
     return pa.Array.from_buffers(kind, len(values), [validity, *data], nulls)
