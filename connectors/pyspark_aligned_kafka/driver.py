@@ -17,6 +17,6 @@ def open_connector(options: KafkaOptions) -> Connector:
     return Connector(
         discovery=KafkaDiscovery(admin, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms")),
         starts=KafkaStartPositions(admin, options.start),
-        bounds=KafkaLogBounds(admin),
+        bounds=KafkaLogBounds(admin, options.stale_ends),
         time_index=KafkaTimeIndex(admin),
     )

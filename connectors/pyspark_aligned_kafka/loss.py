@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pyspark_aligned_kafka import conditions
 from pyspark_aligned_kafka.progress import Pending
-from watermark_source.errors import DataLossError
+from watermark_source.errors import DataLossError, labelled
 
 
 class Resumption(NamedTuple):
@@ -51,4 +52,6 @@ def loss_text(pending: Pending, gone: Resumption, earliest: int, latest: int) ->
 
 def loss_error(text: str) -> DataLossError:
     """Return the error for ``failOnDataLoss`` true."""
-    return DataLossError(f"{text}. To go on without them set failOnDataLoss to false")
+    return DataLossError(
+        labelled(conditions.COULD_NOT_READ, f"{text}. To go on without them set failOnDataLoss to false")
+    )

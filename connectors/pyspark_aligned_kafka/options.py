@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark_aligned_kafka import settings, start
 from pyspark_aligned_kafka.settings import ClientSettings
+from pyspark_aligned_kafka.stale_ends import StaleEnds
 from pyspark_aligned_kafka.start import NoMatch, StartPolicy
 from pyspark_aligned_kafka.subscription import (
     Subscription,
@@ -15,8 +16,19 @@ from pyspark_aligned_kafka.subscription import (
     parse_subscribe,
     parse_subscribe_pattern,
 )
+from watermark_source import durations
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, OptionTable, boolean, positive_integer, word
+from watermark_source.options import (
+    Option,
+    OptionTable,
+    boolean,
+    duration,
+    integer,
+    non_empty,
+    positive_integer,
+    word,
+)
+from watermark_source.planning.hold import Hold
 from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
 
 FORMAT = "aligned-kafka"
@@ -27,6 +39,10 @@ KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "t
 _WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")
 # In the order in which Spark prefers them.
 _WHERE_TO_BEGIN = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+
+
+def _count(text: str) -> int:
+    return integer(text, minimum=0, maximum=2**31 - 1)
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -113,6 +129,25 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         doc="Most offsets of all partitions together in one batch.",
     ),
     Option(
+        name="minOffsetsPerTrigger",
+        parse=positive_integer,
+        default_text="none",
+        accepted="must be a whole number of at least 1",
+        example="100000",
+        doc="Rows wait until so many offsets of all partitions together can be read, or `maxTriggerDelay` has passed "
+        "since rows were last read. The first rows a query reads after its start never wait, nor do those of the "
+        "triggers AvailableNow and Once. Watermarks and status go out meanwhile.",
+    ),
+    Option(
+        name="maxTriggerDelay",
+        parse=duration(minimum=1),
+        default=900_000,
+        default_text="15m",
+        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        example="5 minutes",
+        doc="How long rows wait at most because of `minOffsetsPerTrigger`.",
+    ),
+    Option(
         name="failOnDataLoss",
         parse=boolean,
         default=True,
@@ -156,16 +191,36 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         example="120000",
         doc="A task whose position does not move for so long fails.",
     ),
+    Option(
+        name="fetchOffset.numRetries",
+        parse=_count,
+        default=3,
+        accepted="must be a whole number of at least 0",
+        example="3",
+        doc="How often the end of a partition is asked for again when it seems to lie before an end seen earlier: a "
+        "broker that has just become leader may be behind for a moment. Look-ups that fail are tried again until "
+        "`kafka.default.api.timeout.ms`.",
+    ),
+    Option(
+        name="fetchOffset.retryIntervalMs",
+        parse=_count,
+        default=1_000,
+        accepted="must be a whole number of milliseconds, at least 0",
+        example="1000",
+        doc="The pause before each of these.",
+    ),
+    Option(
+        name="groupIdPrefix",
+        parse=non_empty,
+        default_text="none",
+        accepted="must be a name that is not empty",
+        example="checkout",
+        doc="No effect: the source joins no consumer group.",
+    ),
 )
 
 _NO_END = "a stream has no end; to read what is there now and stop, use the trigger AvailableNow"
 REFUSED_OPTIONS: dict[str, str] = {
-    "minOffsetsPerTrigger": "a batch is planned as soon as there is a record; to wait for more, use a longer trigger",
-    "maxTriggerDelay": "it belongs to minOffsetsPerTrigger, which is not supported; use a longer trigger",
-    "maxRecordsPerPartition": "tasks are sized by the source; for more of them use minPartitions",
-    "groupIdPrefix": "the source joins no consumer group; leave it out",
-    "fetchOffset.numRetries": "look-ups are tried again until kafka.default.api.timeout.ms; set that",
-    "fetchOffset.retryIntervalMs": "the pause between tries is kafka.retry.backoff.ms; set that",
     "endingOffsets": _NO_END,
     "endingTimestamp": _NO_END,
     "endingOffsetsByTimestamp": _NO_END,
@@ -182,6 +237,8 @@ class KafkaOptions:
     subscription: Subscription
     start: StartPolicy
     max_offsets_per_trigger: int | None
+    hold: Hold | None
+    stale_ends: StaleEnds
     fail_on_data_loss: bool
     poll_timeout_ms: int
     columns: tuple[str, ...]
@@ -207,6 +264,8 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         subscription=_subscription(values, given),
         start=_start(values, given),
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
+        hold=_hold(values, given),
+        stale_ends=StaleEnds(values["fetchOffset.numRetries"], values["fetchOffset.retryIntervalMs"]),
         fail_on_data_loss=values["failOnDataLoss"],
         poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
         columns=_chosen_columns(values, given),
@@ -235,6 +294,20 @@ def _start(values: Mapping[str, Any], given: Mapping[str, str]) -> StartPolicy:
     option = next(name for name in _WHERE_TO_BEGIN if values[name] is not None)
     text = given_text(given, option) or "latest"
     return StartPolicy(option, text, values[option], values["startingOffsetsByTimestampStrategy"])
+
+
+def _hold(values: Mapping[str, Any], given: Mapping[str, str]) -> Hold | None:
+    least, most = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
+    if least is None:
+        return None
+    if most is not None and least > most:
+        raise OptionError(
+            "minOffsetsPerTrigger",
+            given_text(given, "minOffsetsPerTrigger"),
+            f"must not be more than maxOffsetsPerTrigger, which is {most}",
+            example=str(most),
+        )
+    return Hold(least, values["maxTriggerDelay"])
 
 
 def _chosen_columns(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[str, ...]:

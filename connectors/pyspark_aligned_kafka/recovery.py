@@ -7,13 +7,13 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from pyspark_aligned_kafka import loss
+from pyspark_aligned_kafka import conditions, loss
 from pyspark_aligned_kafka.json_maps import listed
 from pyspark_aligned_kafka.patience import Patience
 from pyspark_aligned_kafka.progress import Pending
 from pyspark_aligned_kafka.responses import Step, Trouble
 from pyspark_aligned_kafka.session import Session
-from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, labelled
 
 _log = logging.getLogger(__name__)
 
@@ -122,8 +122,11 @@ class Recovery:
         text = f"{_names(gone)} does not exist (any more)"
         if self._fail_on_data_loss:
             raise UnknownSplitError(
-                f"{text}: was the topic deleted while the query was running? "
-                "To go on without it set failOnDataLoss to false"
+                labelled(
+                    conditions.PARTITIONS_DELETED,
+                    f"{text}: was the topic deleted while the query was running? "
+                    "To go on without it set failOnDataLoss to false",
+                )
             )
         for each in gone:
             _log.warning(

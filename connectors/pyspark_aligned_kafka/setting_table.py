@@ -194,7 +194,7 @@ SETTINGS: tuple[Setting, ...] = (
     _row("send.buffer.bytes", None, _buffer_size, "must be a whole number of bytes; -1 is the system's", "131072",
          "Size of the socket's send buffer.", default_text="the system's"),
     _row("group.id", None, non_empty, "must be a name that is not empty", "checkout",
-         "No effect, with a warning: the source joins no consumer group and commits no offsets.", default_text="none"),
+         "No effect, with a warning: the source joins no consumer group.", default_text="none"),
     _row("max.poll.records", None, positive_integer, "must be a whole number of at least 1", "500",
          "No effect: records are read in batches of columns.", default_text="none"),
 )  # fmt: skip

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark_aligned_kafka import checkpoint, options
+from pyspark_aligned_kafka import checkpoint, conditions, options
 from pyspark_aligned_kafka.options import KafkaOptions
+from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Connector, RangeReader
 
@@ -27,6 +28,11 @@ class KafkaSource:
     def name(self) -> str:
         """The format's name."""
         return options.FORMAT
+
+    @property
+    def loss_conditions(self) -> Mapping[LossKind, str]:
+        """Those of Spark's own Kafka source."""
+        return conditions.LOSSES
 
     @property
     def range_reader(self) -> RangeReader:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Protocol
 
+from pyspark_aligned_kafka import conditions
 from pyspark_aligned_kafka.json_maps import listed, parse_integers
 from watermark_source.errors import OptionError
 from watermark_source.eventtime.watermark import Millis
@@ -157,8 +158,14 @@ def _positions(policy: StartPolicy, splits: Set[Split]) -> Mapping[Split, StartP
             "must list exactly the partitions that are read; it "
             + " and ".join(filter(None, parts))
             + f"; the partitions are {listed(splits)}",
+            condition=_mismatch(given.values()),
         )
     return given
+
+
+def _mismatch(positions: Iterable[StartPosition]) -> str:
+    by_time = any(isinstance(position, AtTime) for position in positions)
+    return conditions.TIMESTAMPS_DO_NOT_MATCH if by_time else conditions.START_DOES_NOT_MATCH
 
 
 def _look_up(lookup: Callable[[Set[Split]], Mapping[Split, int]], splits: Iterable[Split]) -> Mapping[Split, int]:

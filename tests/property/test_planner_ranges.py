@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from tests.simulation.driver import Batch, Driver
 from tests.simulation.log import Row, SimulatedLog
 from tests.simulation.scenarios import Action, actions, budgets, logs, perform
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.hold import Hold
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.split import Split
@@ -111,3 +114,26 @@ def _next_row(log: SimulatedLog, split: Split, position: int) -> Row | None:
 
 def _highest_by(log: SimulatedLog, split: Split, end: int) -> int:
     return max((row.event_time for row in log.splits[split].read(0, end)), default=0)
+
+
+@given(logs(disorder=800), policies, budgets, st.integers(1, 30), st.booleans(), actions(6, disorder=800))
+def test_held_rows_are_read_once_there_are_enough_or_the_delay_is_over(
+    log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, least: int, index: bool, script: list[Action]
+) -> None:
+    delay = 60_000
+    driver = Driver(
+        log, replace(policy, max_drift=None, hold=Hold(least, Millis(delay))), max_rows=max_rows, index=index
+    )
+    rows_at: int | None = None
+    for action in script:
+        perform(driver, action, adds_splits=True)
+        rows_at = None
+        driver.restart()
+        for wait in (0, delay - 1, 1):
+            driver.now += wait
+            waiting = sum(driver.log.ends().values()) - sum(t.position for t in driver.state().splits.values())
+            planned = driver.step()
+            due = rows_at is None or waiting >= least or driver.now - rows_at >= delay
+            assert planned.has_rows == (waiting > 0 and due)
+            assert planned.is_held == (waiting > 0 and not due)
+            rows_at = driver.now if planned.has_rows else rows_at

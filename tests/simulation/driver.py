@@ -83,6 +83,7 @@ class Driver:
         self._memory: tuple[str, SourceState] | None = None
         self._reports: dict[SplitRange, Millis | None] = {}
         self._announced = False
+        self._rows_at: int | None = None
         self._frozen = Frozen(self.log.ends(), self.log.newest(self.log.splits), Millis(self.now)) if final else None
 
     def state(self) -> SourceState:
@@ -104,6 +105,7 @@ class Driver:
             newest=({} if not self.index else self.log.newest(known) if frozen is None else frozen.newest),
             max_rows=None if one_batch else self.max_rows,
             ends_are_final=frozen is not None,
+            since_rows=None if self._rows_at is None else Millis(self.now - self._rows_at),
             one_batch=one_batch,
         )
 
@@ -114,6 +116,8 @@ class Driver:
         index = self.log if self.index else None
         planned = plan(before, observation, self.policy, index, announce=not self._announced)
         self._announced = True
+        if planned.has_rows:
+            self._rows_at = self.now
         self.losses += [loss.text for loss in planned.losses]
         if not planned.is_batch:
             self._memory = (self.text, planned.state)

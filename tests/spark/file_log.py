@@ -19,6 +19,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.options import Option, OptionTable, boolean, non_empty, positive_integer
+from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.time_index import IndexEntry
 from watermark_source.spark.connector import Connector, RangeReader, ReadBatch
@@ -114,6 +115,10 @@ class FileLogSource:
     @property
     def name(self) -> str:
         return "file-log"
+
+    @property
+    def loss_conditions(self) -> Mapping[LossKind, str]:
+        return {LossKind.LOG_SHORTER: "FILE_LOG_SHORTER"}
 
     @property
     def range_reader(self) -> RangeReader:

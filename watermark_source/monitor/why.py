@@ -39,6 +39,8 @@ class Facts:
     """Its last rows are in the batch under way."""
     waits_for_budget: bool = False
     """It has rows, and the batch's row budget (``maxOffsetsPerTrigger``) went to others."""
+    waits_for_more: bool = False
+    """It has rows, too few of them for a batch (``minOffsetsPerTrigger``)."""
 
 
 def why(facts: Facts) -> str:
@@ -62,6 +64,8 @@ def _nothing_seen(facts: Facts) -> str:
 
 def _behind(facts: Facts) -> str:
     behind = f"behind by {_records(facts.lag or 0)}"
+    if facts.waits_for_more:
+        return f"{behind}; waits for more to come (minOffsetsPerTrigger)"
     return f"{behind}; slower splits go first (maxOffsetsPerTrigger)" if facts.waits_for_budget else behind
 
 

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING
 
-from watermark_source.errors import DataLossError
-from watermark_source.planning.observation import Observation
+from watermark_source.errors import DataLossError, labelled
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
+
+if TYPE_CHECKING:
+    from watermark_source.planning.observation import Observation
+
+
+class LossKind(Enum):
+    """What happened to rows that were due."""
+
+    SPLIT_GONE = auto()
+    LOG_SHORTER = auto()
+    """The log ends before our position."""
+    ROWS_EXPIRED = auto()
+    """The log begins after our position."""
+    NEW_SPLIT_EXPIRED = auto()
+    """A split that is new has lost its first rows already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +32,7 @@ class Loss:
     """One finding, as a sentence."""
 
     split: Split
+    kind: LossKind
     text: str
 
 
@@ -35,6 +52,7 @@ def check_loss(
             losses.append(
                 Loss(
                     split,
+                    LossKind.SPLIT_GONE,
                     f"{split} is gone, or no longer asked for; it was read up to position {state.position}",
                 )
             )
@@ -45,6 +63,7 @@ def check_loss(
             losses.append(
                 Loss(
                     split,
+                    LossKind.LOG_SHORTER,
                     f"{split} ends at {end}, but was already read up to {state.position}: "
                     "the topic or table was re-created or truncated",
                 )
@@ -54,6 +73,7 @@ def check_loss(
             losses.append(
                 Loss(
                     split,
+                    LossKind.ROWS_EXPIRED,
                     f"{split} was read only up to {state.position}, and begins at {earliest} now: "
                     "what was between was deleted before it was read",
                 )
@@ -65,16 +85,25 @@ def check_loss(
         if split not in observation.ends:
             continue
         if start > 0:
-            losses.append(Loss(split, f"{split} is new, and its first rows are gone: it starts at {start}, not at 0"))
+            losses.append(
+                Loss(
+                    split,
+                    LossKind.NEW_SPLIT_EXPIRED,
+                    f"{split} is new, and its first rows are gone: it starts at {start}, not at 0",
+                )
+            )
         going_on[split] = SplitState(position=start, observed=start)
     return going_on, tuple(losses)
 
 
-def refuse(losses: Sequence[Loss]) -> None:
-    """Raise ``DataLossError`` if anything was lost."""
+def refuse(losses: Sequence[Loss], conditions: Mapping[LossKind, str]) -> None:
+    """Raise ``DataLossError`` if anything was lost; its condition is that of the first finding."""
     if losses:
         found = "; ".join(loss.text for loss in losses)
         raise DataLossError(
-            f"data was lost: {found}. Set failOnDataLoss to false to go on with what is left "
-            "(what is skipped is then logged)."
+            labelled(
+                conditions.get(losses[0].kind),
+                f"data was lost: {found}. Set failOnDataLoss to false to go on with what is left "
+                "(what is skipped is then logged).",
+            )
         )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.hold import Hold
+from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split
 
 
@@ -30,6 +32,8 @@ class Observation:
     """Highest event time in the log, asked for *before* the ends; empty without a time index."""
     max_rows: int | None = None
     """At most so many positions in the batch."""
+    since_rows: Millis | None = None
+    """Time since a batch of this process last read rows; ``None`` if none did."""
     ends_are_final: bool = False
     """``Trigger.AvailableNow``: the run reads up to these ends and no further."""
     one_batch: bool = False
@@ -47,6 +51,10 @@ class PlanPolicy:
     """Alignment is on exactly when this is set."""
     max_future_skew: int | None = None
     watermark_interval: int = 1_000
+    hold: Hold | None = None
+    """Few rows wait for more; ``None`` if they never do."""
     fail_on_data_loss: bool = True
+    loss_conditions: Mapping[LossKind, str] = field(default_factory=dict)
+    """What the system's usual Spark source calls each kind of loss."""
     sends_markers: bool = True
     """Without markers a watermark or status alone is nothing to send: it goes into the offset with the next rows."""

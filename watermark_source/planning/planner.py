@@ -1,7 +1,7 @@
 """The planner: from what is known and observed to what the next batch reads and says. Pure; nothing else decides.
 
-Order of rules: fold what the last batch saw -> loss checks -> future cap -> alignment limit -> planned ends -> row
-budget -> status -> combined watermark -> is there anything to send?
+Order of rules: fold what the last batch saw -> loss checks -> future cap -> alignment limit -> planned ends -> hold ->
+row budget -> status -> combined watermark -> is there anything to send?
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from watermark_source.errors import OffsetError
 from watermark_source.eventtime.combine import recompute
 from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.ends import Limit, aligned_ends, backlog_of, future_cap, watermark_of
+from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of, future_cap, watermark_of
+from watermark_source.planning.hold import is_held
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
@@ -30,6 +31,9 @@ class Plan:
     """Goes into the offset when the batch is sent; is kept in memory when it is not."""
     is_batch: bool
     """Whether there is anything to send: rows, a higher watermark, a status change, a clock tick."""
+    has_rows: bool
+    is_held: bool
+    """Whether there are rows that wait for more to come."""
     limit: Limit | None
     """The alignment limit and who sets it."""
     losses: tuple[Loss, ...]
@@ -65,11 +69,13 @@ def plan(
     folded = {s: _fold(t, s, observation, policy) for s, t in state.splits.items()}
     splits, losses = check_loss(folded, observation)
     if policy.fail_on_data_loss:
-        refuse(losses)
+        refuse(losses, policy.loss_conditions)
 
     backlog = backlog_of(splits, observation, policy, index)
     limit, allowed = aligned_ends(splits, observation, backlog)
-    ends = budgeted_ends(backlog, allowed, None if observation.one_batch else observation.max_rows)
+    held = _is_held(backlog, allowed, observation, policy)
+    budget = None if observation.one_batch else observation.max_rows
+    ends = {s: splits[s].position for s in allowed} if held else budgeted_ends(backlog, allowed, budget)
 
     planned = {s: _advance(t, allowed.get(s), ends.get(s), observation, policy) for s, t in splits.items()}
     watermark = _combined(state, planned, observation, policy)
@@ -90,6 +96,8 @@ def plan(
             run=state.run + announce,
         ),
         is_batch=is_batch,
+        has_rows=has_rows,
+        is_held=held,
         limit=limit,
         losses=losses,
     )
@@ -111,6 +119,13 @@ def _fold(state: SplitState, split: Split, observation: Observation, policy: Pla
         candidate = watermark_of(highest, policy)
         reached = candidate if state.watermark is None else max(candidate, state.watermark)
     return SplitState(state.position, state.position, reached, state.status, state.since)
+
+
+def _is_held(backlog: Backlog, allowed: Mapping[Split, int], observation: Observation, policy: PlanPolicy) -> bool:
+    waiting = sum(end - backlog.splits[s].position for s, end in allowed.items())
+    # A run that has its end, or is one batch, waits for nothing.
+    bounded = observation.one_batch or observation.ends_are_final
+    return waiting > 0 and not bounded and is_held(policy.hold, waiting, observation.since_rows)
 
 
 def _advance(

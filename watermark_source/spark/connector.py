@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.time_index import TimeIndex
 
@@ -100,6 +101,11 @@ class SourceDefinition(Protocol):
     @property
     def name(self) -> str:
         """Format name, for example ``aligned-kafka``."""
+        ...
+
+    @property
+    def loss_conditions(self) -> Mapping[LossKind, str]:
+        """What the system's usual Spark source calls each kind of loss; empty if there is none."""
         ...
 
     @property

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from watermark_source.clock import Clock
 from watermark_source.errors import DataLossError, OffsetError, UnknownSplitError
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.hold import Hold
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import plan, ranges_of
@@ -51,7 +52,14 @@ _STATUS_INTERVAL = 1.0
 class SourceRunner:
     """Offsets, packs and status of one source in one query. Calls come one at a time."""
 
-    def __init__(self, definition: SourceDefinition, options: EngineOptions, *, fail_on_data_loss: bool) -> None:
+    def __init__(
+        self,
+        definition: SourceDefinition,
+        options: EngineOptions,
+        *,
+        hold: Hold | None = None,
+        fail_on_data_loss: bool,
+    ) -> None:
         self._definition = definition
         self._options = options
         self._codec = OffsetCodec(source=definition.name, name=options.source_name)
@@ -62,7 +70,9 @@ class SourceRunner:
             max_drift=options.alignment_max_drift,
             max_future_skew=options.max_future_skew,
             watermark_interval=options.watermark_interval,
+            hold=hold,
             fail_on_data_loss=fail_on_data_loss,
+            loss_conditions=definition.loss_conditions,
             sends_markers=options.include_markers,
         )
         self._clock = Clock()
@@ -74,6 +84,7 @@ class SourceRunner:
         self._state = SourceState()
         self._frozen: _Frozen | None = None
         self._announced = False
+        self._rows_at: Millis | None = None
         self._pace = Pace()
         self._rows = 0
         self._future_rows = 0
@@ -117,6 +128,8 @@ class SourceRunner:
         for split in observation.observed:
             self._book.forget(split)
         self._announced = True
+        if planned.has_rows:
+            self._rows_at = observation.asked_at
         self._state = planned.state
         self._seen = Seen(planned, observation, self._rows, self._future_rows)
         self._pace = self._pace.after(is_batch=planned.is_batch)
@@ -132,7 +145,11 @@ class SourceRunner:
         before, after = self._decode(start), self._decode(end)
         if self._definition.foreign_positions(start) is None and self._definition.foreign_positions(end) is not None:
             raise OffsetError("the checkpoint goes from this source's offsets back to another source's")
-        laid = pack(ranges_of(self._since(before, after)), at_least=self._options.min_partitions)
+        laid = pack(
+            ranges_of(self._since(before, after)),
+            at_least=self._options.min_partitions,
+            at_most=self._options.max_records_per_partition,
+        )
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:
             laid = [()]
@@ -204,6 +221,7 @@ class SourceRunner:
             newest=newest,
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             ends_are_final=frozen is not None,
+            since_rows=None if self._rows_at is None else Millis(at - self._rows_at),
             one_batch=isinstance(limit, ReadAllAvailable),
         )
 

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError, SchemaError
+from watermark_source.planning.hold import Hold
 from watermark_source.spark.connector import SourceDefinition
 from watermark_source.spark.markers import EVENT_TIME, MARKER, MARKER_TYPE
 from watermark_source.spark.options import EngineOptions
@@ -47,12 +48,14 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema: StructType,
         *,
         max_rows: int | None,
+        hold: Hold | None = None,
         fail_on_data_loss: bool,
     ) -> None:
         self._definition = definition
         self._options = options
         self._schema = schema
         self._max_rows = max_rows
+        self._hold = hold
         self._fail_on_data_loss = fail_on_data_loss
         self._runner: SourceRunner | None = None
 
@@ -62,7 +65,9 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _open_runner(self) -> SourceRunner:
         if self._runner is None:
-            self._runner = SourceRunner(self._definition, self._options, fail_on_data_loss=self._fail_on_data_loss)
+            self._runner = SourceRunner(
+                self._definition, self._options, hold=self._hold, fail_on_data_loss=self._fail_on_data_loss
+            )
         return self._runner
 
     def initialOffset(self) -> dict[str, Any]:

@@ -76,6 +76,7 @@ def _views(seen: Seen, options: EngineOptions, limit: Limit | None, now: Millis)
                     held=_held(split, state, limit, options),
                     reading=state.position > state.observed,
                     waits_for_budget=not resting and state.position == state.observed,
+                    waits_for_more=seen.plan.is_held,
                 )
             ),
             drift=drift,

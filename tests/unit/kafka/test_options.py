@@ -16,9 +16,12 @@ from pyspark_aligned_kafka.options import (
     KafkaOptions,
     parse,
 )
+from pyspark_aligned_kafka.stale_ends import StaleEnds
 from pyspark_aligned_kafka.start import At, AtTime, Earliest, Everywhere, Latest, NoMatch, PerSplit
 from pyspark_aligned_kafka.subscription import Assign, Subscribe, SubscribePattern
 from watermark_source.errors import OptionError, UnknownOptionError
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.hold import Hold
 from watermark_source.planning.split import Split
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -244,3 +247,21 @@ def test_headers_and_columns_must_not_contradict_each_other(include: str, column
 def test_the_engines_options_are_parsed_with_them() -> None:
     engine = parsed(maxOutOfOrderness="5 seconds", idleTimeout="1 minute", sourceName="orders").engine
     assert (engine.out_of_orderness, engine.idle_timeout, engine.source_name) == (5_000, 60_000, "orders")
+
+
+def test_rows_are_held_by_sparks_options() -> None:
+    assert parsed(minOffsetsPerTrigger="5", maxTriggerDelay="10s").hold == Hold(5, Millis(10_000))
+    assert parsed(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5").hold == Hold(5, Millis(900_000))
+    assert parsed(maxTriggerDelay="10s").hold is None
+
+
+def test_the_least_must_not_be_more_than_the_most() -> None:
+    error = refusal({**SERVERS, "subscribe": "t", "minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"})
+    assert error.option == "minOffsetsPerTrigger"
+    assert "must not be more than maxOffsetsPerTrigger, which is 5" in str(error)
+
+
+def test_stale_ends_are_looked_up_again_by_sparks_options() -> None:
+    assert parsed().stale_ends == StaleEnds(retries=3, interval_ms=1_000)
+    options = parsed(**{"fetchOffset.numRetries": "0", "fetchOffset.retryIntervalMs": "7", "groupIdPrefix": "g"})
+    assert options.stale_ends == StaleEnds(retries=0, interval_ms=7)

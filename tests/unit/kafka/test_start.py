@@ -95,11 +95,18 @@ def test_no_record_that_new_begins_at_the_end_with_strategy_latest() -> None:
         ({T0: At(1)}, "it does not list t-1; the partitions are t-0, t-1"),
         ({T0: At(1), T1: At(1), T2: At(1)}, "it lists t-2; the partitions are t-0, t-1"),
         ({T0: At(1), T2: At(1)}, "it does not list t-1 and lists t-2; the partitions are t-0, t-1"),
-        ({T0: At(1), Split("u", 1): AtTime(Millis(0))}, "it does not list t-1 and lists u-1"),
+        ({T0: At(1), Split("u", 1): At(0)}, "it does not list t-1 and lists u-1"),
     ],
 )
 def test_json_must_list_exactly_the_partitions_that_are_read(given: dict[Split, At], says: str) -> None:
     with pytest.raises(OptionError) as caught:
         resolve(policy(PerSplit(given)), {T0, T1}, LOGS)
-    assert str(caught.value).startswith('option startingOffsets = "(as given)": must list exactly the partitions')
+    condition = "[KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED]"
+    assert str(caught.value).startswith(f'{condition} option startingOffsets = "(as given)": must list exactly the')
     assert says in str(caught.value)
+
+
+def test_timestamps_must_list_exactly_the_partitions_that_are_read() -> None:
+    rule = PerSplit({T0: AtTime(Millis(0)), T2: AtTime(Millis(0))})
+    with pytest.raises(OptionError, match=r"^\[KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED\] .*not list t-1"):
+        resolve(policy(rule), {T0, T1}, LOGS)

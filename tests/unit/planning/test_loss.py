@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.planning.example_states import NOW, A, B, at
 from watermark_source.errors import DataLossError
-from watermark_source.planning.loss import Loss, check_loss, refuse
+from watermark_source.planning.loss import Loss, LossKind, check_loss, refuse
 from watermark_source.planning.observation import Observation
 
 
@@ -55,7 +55,10 @@ def test_a_new_split_that_is_gone_already_is_no_split() -> None:
 
 
 def test_losses_are_refused_in_one_error() -> None:
-    refuse([])
-    with pytest.raises(DataLossError, match=r"a is gone; b is gone.*failOnDataLoss") as caught:
-        refuse([Loss(A, "a is gone"), Loss(B, "b is gone")])
+    losses = [Loss(A, LossKind.SPLIT_GONE, "a is gone"), Loss(B, LossKind.LOG_SHORTER, "b is short")]
+    refuse([], {})
+    with pytest.raises(DataLossError, match=r"^data was lost: a is gone; b is short.*failOnDataLoss") as caught:
+        refuse(losses, {LossKind.LOG_SHORTER: "SHORT"})
+    with pytest.raises(DataLossError, match=r"^\[GONE\] data was lost: a is gone"):
+        refuse(losses, {LossKind.SPLIT_GONE: "GONE"})
     assert "false" in str(caught.value)
