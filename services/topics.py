@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -50,9 +51,20 @@ def _wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int) -> No
     """Until every leader acts as one: the metadata names it a moment before it takes requests (KRaft)."""
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
+    from kafka.errors import RetriableError
 
     latest = {TopicPartition(name, partition): OffsetSpec.LATEST for partition in range(partitions)}
-    admin.list_partition_offsets(latest, timeout_ms=_TIMEOUT_MS)
+    deadline = time.monotonic() + _TIMEOUT_MS / 1_000
+    while True:
+        try:
+            admin.list_partition_offsets(latest, timeout_ms=_TIMEOUT_MS)
+        except RetriableError:
+            # A broker may not know yet what another one has made.
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 @contextmanager

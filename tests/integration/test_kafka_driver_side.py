@@ -209,6 +209,8 @@ def test_the_time_index_is_exact_over_many_segments_and_batches(kafka: Kafka, ne
         assert index.first_after({split: Millis(limit)}) == {split: expected}
 
 
+@pytest.mark.spark_case("KafkaOffsetReaderSuite", "isolationLevel must give back default isolation level when not set")
+@pytest.mark.spark_case("KafkaOffsetReaderSuite", "isolationLevel must give back the one that is set")
 @pytest.mark.parametrize(
     ("level", "open_end", "open_newest"), [("read_uncommitted", 3, 900), ("read_committed", 1, None)]
 )

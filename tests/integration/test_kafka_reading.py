@@ -252,6 +252,9 @@ def test_small_ranges_of_one_leader_are_fetched_with_one_request(
     assert len(sent) == 1
 
 
+@pytest.mark.spark_case(
+    "KafkaDataConsumerSuite", "multiple tasks in the same executor reading the same topic-partition"
+)
 def test_ranges_of_the_same_split_and_empty_ranges(kafka: Kafka, new_topic: NewTopic) -> None:
     split = number_topic(kafka, new_topic(), 1000, batch_records=64).split
     pieces = [
@@ -274,6 +277,7 @@ def test_a_read_given_up_halfway_does_not_disturb_the_next(kafka: Kafka, new_top
     assert offsets(ours.read([wanted])) == list(range(200_000))
 
 
+@pytest.mark.spark_case("KafkaDataConsumerSuite", "new KafkaDataConsumer instance in case of Task retry")
 def test_connections_are_kept_for_the_next_read_and_thrown_away_for_a_retry(
     kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def test_no_record_that_new_begins_at_the_end_with_strategy_latest() -> None:
     assert resolve(policy(rule, NoMatch.LATEST), {T0, T1, T2}, LOGS) == {T0: 11, T1: 11, T2: 10}
 
 
+@pytest.mark.spark_case("KafkaOffsetReaderSuite", "SPARK-48383: START_OFFSET_DOES_NOT_MATCH_ASSIGNED error class")
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -106,6 +107,7 @@ def test_json_must_list_exactly_the_partitions_that_are_read(given: dict[Split, 
     assert says in str(caught.value)
 
 
+@pytest.mark.spark_case("KafkaOffsetReaderSuite", "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED error class")
 def test_timestamps_must_list_exactly_the_partitions_that_are_read() -> None:
     rule = PerSplit({T0: AtTime(Millis(0)), T2: AtTime(Millis(0))})
     with pytest.raises(OptionError, match=r"^\[KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED\] .*not list t-1"):

@@ -1,0 +1,178 @@
+"""KafkaMicroBatchSourceSuite, rows: columns, transactions, nulls, watermarks and joins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+
+import pytest
+from kafka import KafkaProducer
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+from pyspark.sql.types import IntegerType, LongType, StructType
+
+from tests.integration.kafka_streams import START, KafkaStreams, wait_for
+from tests.spark.queries import at
+from watermark_source import data_rows, follow_watermark
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+NewTopic = Callable[..., str]
+
+SUITE = "KafkaMicroBatchSourceSuite"
+
+
+@pytest.mark.spark_case(SUITE, "Kafka column types")
+def test_column_types(streams: KafkaStreams, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    before = datetime.now(tz=timezone.utc).timestamp()
+    producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
+    producer.send(topic, b"value", key=b"key", headers=[("a", b"b"), ("c", b"d"), ("e", None)])
+    producer.send(topic, b"bare")
+    producer.close()
+    streams.run(data_rows(streams.source(subscribe=topic, includeHeaders="true")).drop("event_time"), "q")
+    frame = streams.result("q").orderBy("offset")
+    assert frame.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+        "timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    assert all(field.nullable for field in frame.schema)
+    first, second = frame.collect()
+    assert (bytes(first.key), bytes(first.value), first.topic, first.partition, first.offset) == (
+        b"key", b"value", topic, 0, 0,
+    )  # fmt: skip
+    assert 0 <= first.timestamp.replace(tzinfo=timezone.utc).timestamp() - before < 60
+    assert first.timestampType == 0
+    assert first.headers == [("a", b"b"), ("c", b"d"), ("e", None)]
+    # Null, not empty.
+    assert (second.key, second.headers) == (None, None)
+
+
+@pytest.mark.spark_case(SUITE, "KafkaSource with watermark")
+def test_windows_by_the_time_of_the_records(streams: KafkaStreams, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    source = streams.source(subscribe=topic, maxOutOfOrderness="10 seconds")
+    windows = follow_watermark(source, "timestamp").groupBy(F.window("timestamp", "5 seconds")).count()
+    running = streams.start(windows.select("window.start", "count"))
+    streams.write(topic, {0: [1, 2, 7, 8]})
+    running.settle()
+    assert running.rows() == []
+    streams.write(topic, {0: [30]})
+    running.settle()
+    assert running.rows() == [(at(0), 2), (at(5), 2)]
+
+
+@pytest.mark.spark_case(SUITE, "input row metrics")
+def test_input_rows_are_counted(streams: KafkaStreams, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    streams.write(topic, {0: range(5)})
+    query = streams.run(streams.source(subscribe=topic, includeMarkers="false"), "q")
+    assert [progress["numInputRows"] for progress in query.recentProgress] == [5]
+    # A marker is a row like any other to Spark.
+    query = streams.run(streams.source(subscribe=topic), "with markers")
+    assert sum(progress["numInputRows"] for progress in query.recentProgress) == 5 + 1
+
+
+@pytest.mark.spark_case(SUITE, "ensure stream-stream self-join generates only one offset in log and correct metrics")
+def test_a_self_join_reads_its_source_once(streams: KafkaStreams, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    rows = data_rows(streams.source(subscribe=topic)).select(
+        "partition", "offset", F.conv(F.hex(F.substring("value", 1, 8)), 16, 10).cast("long").alias("n")
+    )
+    joined = rows.alias("a").join(rows.alias("b"), "n").select("a.partition", "n")
+    query = streams.start_file(joined, "q")
+    streams.write(topic, {0: range(3), 1: range(2)})
+    wait_for(lambda: query.lastProgress and streams.batches("q"), query)
+    query.processAllAvailable()
+    query.stop()
+    texts = [file.read_text() for file in (streams.checkpoint("q") / "offsets").iterdir() if file.name.isdigit()]
+    assert {len(text.splitlines()) for text in texts} == {3}
+    assert all(len(progress["sources"]) == 1 for progress in query.recentProgress)
+    assert streams.result("q").count() >= 5
+
+
+def transactional(streams: KafkaStreams, topic: str) -> KafkaProducer:
+    producer = KafkaProducer(
+        bootstrap_servers=streams.bootstrap, transactional_id=topic, transaction_timeout_ms=600_000
+    )
+    producer.init_transactions()
+    return producer
+
+
+@pytest.mark.parametrize(
+    "level",
+    [
+        pytest.param(level, marks=pytest.mark.spark_case(SUITE, f"read Kafka transactional messages: {level}"))
+        for level in ("read_committed", "read_uncommitted")
+    ],
+)
+def test_transactional_messages(streams: KafkaStreams, new_topic: NewTopic, level: str) -> None:
+    topic = new_topic(1)
+    producer = transactional(streams, topic)
+    source = streams.source(subscribe=topic, maxOffsetsPerTrigger=5, **{"kafka.isolation.level": level})
+    query = streams.start_file(source, "q")
+    uncommitted = level == "read_uncommitted"
+
+    def send(*values: int) -> None:
+        for n in values:
+            producer.send(topic, b"%d" % n, partition=0, timestamp_ms=START + n)
+        producer.flush()
+
+    def seen() -> list[int]:
+        query.processAllAvailable()
+        return [int(bytes(row.value)) for row in streams.data("q", ("value", "offset"))]
+
+    # A range that holds no data at all: offsets of an open transaction, then of an aborted one.
+    producer.begin_transaction()
+    send(*range(5))
+    assert seen() == (list(range(5)) if uncommitted else [])
+    producer.abort_transaction()
+    wait_for(lambda: streams.batches("q") and _read_to(streams, "q", 6), query)
+    assert seen() == (list(range(5)) if uncommitted else [])
+    # The first offset of a range is data, the last one is none; then the other way round, with a gap in the middle.
+    producer.begin_transaction()
+    send(*range(10, 14))
+    producer.commit_transaction()
+    producer.begin_transaction()
+    send(20)
+    producer.abort_transaction()
+    producer.begin_transaction()
+    send(*range(30, 37))
+    producer.commit_transaction()
+    wait_for(lambda: _read_to(streams, "q", 21), query)
+    aborted, last = ([*range(5)], [20]) if uncommitted else ([], [])
+    assert seen() == [*aborted, *range(10, 14), *last, *range(30, 37)]
+    producer.close()
+
+
+def _read_to(streams: KafkaStreams, name: str, end: int) -> bool:
+    return max((stop for batch in streams.batches(name) for _, stop in batch.values()), default=0) >= end
+
+
+@pytest.mark.spark_case(SUITE, "SPARK-27494: read kafka record containing null key/values.")
+def test_null_keys_and_values(streams: KafkaStreams, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
+    pairs = [(None, b"v"), (b"k", None), (None, None), (b"k", b"v"), (b"", b"")]
+    for key, value in pairs:
+        producer.send(topic, value, key=key, partition=0)
+    producer.close()
+    streams.run(streams.source(subscribe=topic), "q")
+    found = streams.data("q", ("offset", "key", "value"))
+    as_bytes = [tuple(None if v is None else bytes(v) for v in row[1:]) for row in found]
+    assert as_bytes == pairs
+
+
+@pytest.mark.spark_case(SUITE, "default config of includeHeader doesn't break existing query from Spark 2.4")
+def test_headers_may_be_asked_for_in_a_query_that_had_none(streams: KafkaStreams, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
+    producer.send(topic, b"a", headers=[("h", b"1")])
+    producer.flush()
+    rows = data_rows(streams.source(subscribe=topic))
+    kinds = StructType().add("partition", IntegerType()).add("offset", LongType())
+    assert rows.select("partition", "offset").schema == kinds
+    streams.run(rows.select("topic", "partition", "offset"), "q")
+    producer.send(topic, b"b", headers=[("h", b"2")])
+    producer.close()
+    streams.run(data_rows(streams.source(subscribe=topic, includeHeaders="true")).select(*rows.columns[2:5]), "q")
+    assert len(streams.data("q")) == 2
