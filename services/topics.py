@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from services.deadline import wait_until
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -54,17 +55,16 @@ def _wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int) -> No
     from kafka.errors import RetriableError
 
     latest = {TopicPartition(name, partition): OffsetSpec.LATEST for partition in range(partitions)}
-    deadline = time.monotonic() + _TIMEOUT_MS / 1_000
-    while True:
+
+    def answered() -> bool:
         try:
             admin.list_partition_offsets(latest, timeout_ms=_TIMEOUT_MS)
         except RetriableError:
             # A broker may not know yet what another one has made.
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-        else:
-            return
+            return False
+        return True
+
+    wait_until(answered, _TIMEOUT_MS / 1_000, f"every leader of topic {name}")
 
 
 @contextmanager
