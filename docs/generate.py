@@ -26,6 +26,7 @@ ENGINE_GROUPS: dict[str, str] = {
     "alignmentMaxDrift": ALIGNMENT,
     "sourceName": OTHERS,
     "minPartitions": OTHERS,
+    "maxRecordsPerPartition": OTHERS,
 }
 """Where each of the engine's options stands on the page."""
 

@@ -18,10 +18,13 @@
     ├── DataLossError               rows that were due are gone (``failOnDataLoss``)
     └── InternalError               a bug of ours
 
-Each message says what was seen, what is accepted or expected, and what to do. No message ever holds a secret.
+Each message says what was seen, what is accepted or expected, and what to do. No message ever holds a secret. Where
+Spark has an error condition for the same thing, the message begins with it in brackets, as Spark's own do.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 _SHOWN = 200
 """Characters of a wrong value that an error shows."""
@@ -41,17 +44,21 @@ class OptionError(UserError, ValueError):
     The text follows one pattern: option, value seen, what is accepted, an example.
     """
 
-    def __init__(self, option: str, seen: object, accepted: str, *, example: str | None = None) -> None:
+    def __init__(
+        self, option: str, seen: object, accepted: str, *, example: str | None = None, condition: str | None = None
+    ) -> None:
         self.option = option
         self.seen = seen
         self.accepted = accepted
         self.example = example
+        self.condition = condition
         shown = "" if seen is None else f' = "{shortened(seen)}"'
         hint = "" if example is None else f", for example {example}"
-        super().__init__(f"option {option}{shown}: {accepted}{hint}")
+        super().__init__(labelled(condition, f"option {option}{shown}: {accepted}{hint}"))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild_option_error, (type(self), self.option, self.seen, self.accepted, self.example)
+        again = partial(type(self), example=self.example, condition=self.condition)
+        return again, (self.option, self.seen, self.accepted)
 
 
 def shortened(seen: object) -> str:
@@ -60,10 +67,9 @@ def shortened(seen: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def _rebuild_option_error(
-    kind: type[OptionError], option: str, seen: object, accepted: str, example: str | None
-) -> OptionError:
-    return kind(option, seen, accepted, example=example)
+def labelled(condition: str | None, text: str) -> str:
+    """Return a message that begins with its error condition, if it has one."""
+    return text if condition is None else f"[{condition}] {text}"
 
 
 class UnknownOptionError(OptionError):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark_aligned_kafka import settings, start
+from pyspark_aligned_kafka import positions, settings
+from pyspark_aligned_kafka.positions import NoMatch, PositionPolicy
 from pyspark_aligned_kafka.settings import ClientSettings
-from pyspark_aligned_kafka.start import NoMatch, StartPolicy
 from pyspark_aligned_kafka.subscription import (
     Subscription,
     parse_assign,
@@ -27,6 +27,7 @@ KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "t
 _WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")
 # In the order in which Spark prefers them.
 _WHERE_TO_BEGIN = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_WHERE_TO_END = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -41,6 +42,10 @@ def _columns(text: str) -> tuple[str, ...]:
     return tuple(name for name in KAFKA_COLUMNS if name in chosen)
 
 
+_OFFSETS = (
+    "must be earliest, latest, or a JSON object of offsets by partition (-2 earliest, -1 latest) "
+    "or of earliest and latest by topic"
+)
 KAFKA_OPTIONS: tuple[Option, ...] = (
     Option(
         name="subscribe",
@@ -69,17 +74,16 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="startingOffsets",
-        parse=start.parse_starting_offsets,
-        default=start.Everywhere(start.Latest()),
-        default_text="latest",
-        accepted="must be earliest, latest, or a JSON object of offsets by partition (-2 earliest, -1 latest)",
-        example='{"orders":{"0":23,"1":-2}}',
+        parse=positions.parse_offsets,
+        default_text="latest; in a batch earliest",
+        accepted=_OFFSETS,
+        example='{"orders":{"0":23,"1":-2},"payments":"earliest"}',
         doc="Where a new query begins; the JSON form lists exactly the partitions that are read. A query with a "
-        "checkpoint goes on from there, and partitions found later begin at earliest.",
+        "checkpoint goes on from there, and partitions found later begin at earliest. A batch cannot begin at latest.",
     ),
     Option(
         name="startingTimestamp",
-        parse=start.parse_starting_timestamp,
+        parse=positions.parse_timestamp,
         default_text="none",
         accepted="must be milliseconds since the epoch",
         example="1735689600000",
@@ -88,7 +92,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="startingOffsetsByTimestamp",
-        parse=start.parse_starting_timestamps,
+        parse=positions.parse_timestamps,
         default_text="none",
         accepted="must be a JSON object of milliseconds since the epoch by partition",
         example='{"orders":{"0":1735689600000,"1":1735689600000}}',
@@ -103,6 +107,31 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         accepted="must be error or latest",
         example="latest",
         doc="What to do when a partition has no record that new: fail, or begin at its end.",
+    ),
+    Option(
+        name="endingOffsets",
+        parse=positions.parse_offsets,
+        default_text="latest",
+        accepted=_OFFSETS,
+        example='{"orders":{"0":50,"1":-1},"payments":"latest"}',
+        doc="Batch only. Where to end: the first offset *not* read. Earliest is refused.",
+    ),
+    Option(
+        name="endingTimestamp",
+        parse=positions.parse_timestamp,
+        default_text="none",
+        accepted="must be milliseconds since the epoch",
+        example="1735776000000",
+        doc="Batch only. End each partition before its first record with this timestamp or a later one, or at latest "
+        "if there is none. Wins over `endingOffsetsByTimestamp` and `endingOffsets`.",
+    ),
+    Option(
+        name="endingOffsetsByTimestamp",
+        parse=positions.parse_timestamps,
+        default_text="none",
+        accepted="must be a JSON object of milliseconds since the epoch by partition",
+        example='{"orders":{"0":1735776000000,"1":1735776000000}}',
+        doc="Batch only. The same with a timestamp for each partition. Wins over `endingOffsets`.",
     ),
     Option(
         name="maxOffsetsPerTrigger",
@@ -158,17 +187,12 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-_NO_END = "a stream has no end; to read what is there now and stop, use the trigger AvailableNow"
 REFUSED_OPTIONS: dict[str, str] = {
     "minOffsetsPerTrigger": "a batch is planned as soon as there is a record; to wait for more, use a longer trigger",
     "maxTriggerDelay": "it belongs to minOffsetsPerTrigger, which is not supported; use a longer trigger",
-    "maxRecordsPerPartition": "tasks are sized by the source; for more of them use minPartitions",
     "groupIdPrefix": "the source joins no consumer group; leave it out",
     "fetchOffset.numRetries": "look-ups are tried again until kafka.default.api.timeout.ms; set that",
     "fetchOffset.retryIntervalMs": "the pause between tries is kafka.retry.backoff.ms; set that",
-    "endingOffsets": _NO_END,
-    "endingTimestamp": _NO_END,
-    "endingOffsetsByTimestamp": _NO_END,
 }
 """Options of Spark's own Kafka source that this one does not honour, and what to use instead."""
 
@@ -180,7 +204,10 @@ class KafkaOptions:
     """Every option of one query after checking. Picklable; its ``repr`` shows no secret."""
 
     subscription: Subscription
-    start: StartPolicy
+    start: PositionPolicy | None
+    """Where to begin; ``None`` where a stream or a batch usually does."""
+    end: PositionPolicy | None
+    """Where a batch ends; ``None`` at latest."""
     max_offsets_per_trigger: int | None
     fail_on_data_loss: bool
     poll_timeout_ms: int
@@ -205,7 +232,8 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
     values = OPTION_TABLE.parse(given)
     return KafkaOptions(
         subscription=_subscription(values, given),
-        start=_start(values, given),
+        start=_positions(values, given, _WHERE_TO_BEGIN, values["startingOffsetsByTimestampStrategy"]),
+        end=_positions(values, given, _WHERE_TO_END, NoMatch.LATEST),
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
         fail_on_data_loss=values["failOnDataLoss"],
         poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
@@ -231,10 +259,11 @@ def _subscription(values: Mapping[str, Any], given: Mapping[str, str]) -> Subscr
     return subscription
 
 
-def _start(values: Mapping[str, Any], given: Mapping[str, str]) -> StartPolicy:
-    option = next(name for name in _WHERE_TO_BEGIN if values[name] is not None)
-    text = given_text(given, option) or "latest"
-    return StartPolicy(option, text, values[option], values["startingOffsetsByTimestampStrategy"])
+def _positions(
+    values: Mapping[str, Any], given: Mapping[str, str], options: tuple[str, ...], no_match: NoMatch
+) -> PositionPolicy | None:
+    option = next((name for name in options if values[name] is not None), None)
+    return None if option is None else PositionPolicy(option, given_text(given, option) or "", values[option], no_match)
 
 
 def _chosen_columns(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[str, ...]:

@@ -106,7 +106,18 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         doc="At least so many tasks read a batch, if it has that many rows. By default small ranges share a task and "
         "big ones are cut, by their size.",
     ),
+    Option(
+        name="maxRecordsPerPartition",
+        parse=positive_integer,
+        default_text="chosen by size",
+        accepted="must be a whole number of at least 1",
+        example="500000",
+        doc="At most so many rows are read by one task; bigger ranges are cut. With `minPartitions` both hold.",
+    ),
 )
+
+IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
+"""The engine's options that mean something in a batch read too; it ignores the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +135,7 @@ class EngineOptions:
     watermark_interval: int
     include_markers: bool
     min_partitions: int | None
+    max_records_per_partition: int | None
 
     @classmethod
     def of(cls, values: Mapping[str, Any], *, format_name: str, given: Mapping[str, str]) -> EngineOptions:
@@ -159,6 +171,7 @@ class EngineOptions:
             watermark_interval=values["watermarkInterval"],
             include_markers=values["includeMarkers"],
             min_partitions=values["minPartitions"],
+            max_records_per_partition=values["maxRecordsPerPartition"],
         )
 
 

@@ -37,14 +37,24 @@ class Pack(InputPartition):
     report_to: ReportAddress | None
 
 
-def pack(ranges: Sequence[SplitRange], *, at_least: int | None = None) -> list[tuple[SplitRange, ...]]:
-    """Lay ranges into packs, keeping their order; ``at_least`` asks for so many packs if there are enough positions."""
+def pack(
+    ranges: Sequence[SplitRange], *, at_least: int | None = None, at_most: int | None = None
+) -> list[tuple[SplitRange, ...]]:
+    """Lay ranges into packs, keeping their order.
+
+    Args:
+        ranges: what the batch reads.
+        at_least: make so many packs if there are enough positions.
+        at_most: put no more positions than this into one.
+    """
     total = sum(r.size for r in ranges)
     big, small = max(SMALL, min(BIG, -(-total // SHARE))), SMALL
     if at_least is not None:
         # Rounded down: packs no bigger than this are never fewer than asked for.
         fair = max(1, total // at_least)
         big, small = min(big, fair), min(small, fair)
+    if at_most is not None:
+        big, small = min(big, at_most), min(small, at_most)
     packs: list[tuple[SplitRange, ...]] = []
     open_pack: list[SplitRange] = []
     filled = 0
@@ -60,6 +70,7 @@ def pack(ranges: Sequence[SplitRange], *, at_least: int | None = None) -> list[t
 
 
 def _cut(whole: SplitRange, big: int) -> list[SplitRange]:
-    pieces = -(-whole.size // big)
+    # An empty range is one piece: a log without rows may have some when it is read.
+    pieces = max(1, -(-whole.size // big))
     edges = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
     return [SplitRange(whole.split, a, b) for a, b in pairwise(edges)]

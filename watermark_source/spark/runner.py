@@ -132,7 +132,11 @@ class SourceRunner:
         before, after = self._decode(start), self._decode(end)
         if self._definition.foreign_positions(start) is None and self._definition.foreign_positions(end) is not None:
             raise OffsetError("the checkpoint goes from this source's offsets back to another source's")
-        laid = pack(ranges_of(self._since(before, after)), at_least=self._options.min_partitions)
+        laid = pack(
+            ranges_of(self._since(before, after)),
+            at_least=self._options.min_partitions,
+            at_most=self._options.max_records_per_partition,
+        )
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:
             laid = [()]
