@@ -51,7 +51,9 @@ class BatchReads:
 
     def frame(self, kind: str, **options: Any) -> DataFrame:
         """Load a batch read."""
-        reader = self.spark.read.format(kind).option("kafka.bootstrap.servers", self.bootstrap)
+        # Spark's own source waits for this after every look at the log's end.
+        common = {"kafka.bootstrap.servers": self.bootstrap, "kafka.fetch.max.wait.ms": "20"}
+        reader = self.spark.read.format(kind).options(**common)
         return reader.options(**{name: str(value) for name, value in options.items()}).load()
 
     def pair(self, **options: Any) -> Pair:
@@ -77,6 +79,11 @@ class BatchReads:
 def numbered(topic: str, values: Mapping[int, int]) -> str:
     """Return Spark's JSON of numbers by partition."""
     return json.dumps({topic: {str(partition): value for partition, value in values.items()}})
+
+
+def everywhere(topic: str, value: int) -> str:
+    """Return the same number for three partitions."""
+    return numbered(topic, dict.fromkeys(range(3), value))
 
 
 @pytest.fixture(scope="module")

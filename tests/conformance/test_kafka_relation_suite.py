@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 
 import pytest
 from kafka import KafkaProducer
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
-from services.topics import delete_records
-from tests.conformance.batch_reads import BatchReads, numbered
+from services.kafka import Kafka
+from services.topics import create_topic, delete_records
+from tests.conformance.batch_reads import BUILT_IN, OURS, BatchReads, everywhere, numbered
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
 NewTopic = Callable[..., str]
+Timed = tuple[str, list[int]]
+START = 1_700_000_000_000
 
 
 @pytest.fixture
@@ -65,6 +71,113 @@ def test_default_starting_and_ending_offsets_with_headers(reads: BatchReads, new
         [("a", b"b"), ("c", b"d")],
         [("e", b"f"), ("e", b"g")],
     ]
+
+
+@pytest.fixture(scope="module")
+def timed(reads: BatchReads, kafka: Kafka) -> tuple[str, list[int]]:
+    """Thirty numbers, each in the partition of its remainder by three; ten at each of three times. And a time after."""
+    name = f"timed-{uuid.uuid4().hex[:8]}"
+    create_topic(kafka.bootstrap, name, 3, config={"retention.ms": "-1"})
+    times = [START + 1_000 * n for n in range(4)]
+    for number in range(30):
+        reads.send(name, [number], number % 3, timestamp_ms=times[number // 10])
+    return name, times
+
+
+def test_timestamp_provided_for_starting_and_ending(reads: BatchReads, timed: Timed) -> None:
+    """timestamp provided for starting and ending"""
+    topic, times = timed
+    pair = reads.pair(
+        subscribe=topic,
+        startingOffsetsByTimestamp=everywhere(topic, times[1]),
+        endingOffsetsByTimestamp=everywhere(topic, times[2]),
+    )
+    assert pair.answer() == [*range(10, 20)]
+
+
+def test_timestamp_provided_for_starting_offset_provided_for_ending(reads: BatchReads, timed: Timed) -> None:
+    """timestamp provided for starting, offset provided for ending"""
+    topic, times = timed
+    pair = reads.pair(
+        subscribe=topic,
+        startingOffsetsByTimestamp=everywhere(topic, times[0]),
+        endingOffsets=numbered(topic, {0: -1, 1: -1, 2: 1}),
+    )
+    assert pair.answer() == [n for n in range(30) if n % 3 != 2 or n == 2]
+
+
+def test_timestamp_provided_for_ending_offset_provided_for_starting(reads: BatchReads, timed: Timed) -> None:
+    """timestamp provided for ending, offset provided for starting"""
+    topic, times = timed
+    pair = reads.pair(
+        subscribe=topic,
+        startingOffsets=numbered(topic, {0: -2, 1: -2, 2: 0}),
+        endingOffsetsByTimestamp=everywhere(topic, times[2]),
+    )
+    assert pair.answer() == [*range(20)]
+
+
+def test_timestamp_provided_for_starting_ending_not_provided(reads: BatchReads, timed: Timed) -> None:
+    """timestamp provided for starting, ending not provided"""
+    topic, times = timed
+    pair = reads.pair(subscribe=topic, startingOffsetsByTimestamp=everywhere(topic, times[1]))
+    assert pair.answer() == [*range(10, 30)]
+
+
+def test_timestamp_provided_for_ending_starting_not_provided(reads: BatchReads, timed: Timed) -> None:
+    """timestamp provided for ending, starting not provided"""
+    topic, times = timed
+    pair = reads.pair(subscribe=topic, endingOffsetsByTimestamp=everywhere(topic, times[2]))
+    assert pair.answer() == [*range(20)]
+
+
+def test_global_timestamp_provided_for_starting_and_ending(reads: BatchReads, timed: Timed) -> None:
+    """global timestamp provided for starting and ending"""
+    topic, times = timed
+    pair = reads.pair(subscribe=topic, startingTimestamp=times[1], endingTimestamp=times[2])
+    assert pair.answer() == [*range(10, 20)]
+
+
+def test_no_matched_offset_for_timestamp_starting_offsets(reads: BatchReads, timed: Timed) -> None:
+    """no matched offset for timestamp - startingOffsets"""
+    topic, times = timed
+    pair = reads.pair(
+        subscribe=topic, startingOffsetsByTimestamp=numbered(topic, {0: times[1], 1: times[1], 2: 2**63 - 1})
+    )
+    with pytest.raises(PySparkException, match=f"no record is that new in {topic}-2;"):
+        pair.ours.collect()
+    with pytest.raises(PySparkException, match="No offset matched from request"):
+        pair.theirs.collect()
+
+
+def test_no_matched_offset_for_timestamp_ending_offsets(reads: BatchReads, timed: Timed) -> None:
+    """no matched offset for timestamp - endingOffsets"""
+    topic, times = timed
+    pair = reads.pair(
+        subscribe=topic, endingOffsetsByTimestamp=numbered(topic, {0: times[1], 1: times[1], 2: 2**63 - 1})
+    )
+    assert pair.answer() == sorted([*range(10), *(n for n in range(10, 30) if n % 3 == 2)])
+
+
+def test_preferences_on_offset_related_options(reads: BatchReads, timed: Timed) -> None:
+    """preferences on offset related options"""
+    topic, times = timed
+    starts = {
+        "startingTimestamp": times[2],
+        "startingOffsetsByTimestamp": everywhere(topic, times[1]),
+        "startingOffsets": "earliest",
+    }
+    assert reads.pair(subscribe=topic, **starts).answer() == [*range(20, 30)]
+    del starts["startingTimestamp"]
+    assert reads.pair(subscribe=topic, **starts).answer() == [*range(10, 30)]
+    ends = {
+        "endingTimestamp": times[1],
+        "endingOffsetsByTimestamp": everywhere(topic, times[2]),
+        "endingOffsets": "latest",
+    }
+    assert reads.pair(subscribe=topic, **ends).answer() == [*range(10)]
+    del ends["endingTimestamp"]
+    assert reads.pair(subscribe=topic, **ends).answer() == [*range(20)]
 
 
 def test_reuse_same_dataframe_in_query(reads: BatchReads, topic: str) -> None:
@@ -132,3 +245,91 @@ def test_spark_30656_min_partitions(reads: BatchReads, topic: str) -> None:
         assert numbers(rdd.collect()) == [*range(31)]
     for frame in (pair.ours, pair.theirs):
         assert numbers(frame.rdd.glom().collect()) == [*range(31)]
+
+
+# What is refused, what ours says, what Spark's own says.
+BAD: list[tuple[dict[str, str], str, str]] = [
+    ({"subscribe": "t", "startingOffsets": "latest"}, "cannot begin at the end", "starting offset can't be latest"),
+    (
+        {"subscribe": "t", "startingOffsets": '{"t":{"0":-1}}'},
+        "cannot begin at the end .*t-0 does",
+        "startingOffsets for t-0 can't be latest",
+    ),
+    ({"subscribe": "t", "endingOffsets": "earliest"}, "cannot end at the beginning", "ending offset can't be earliest"),
+    (
+        {"subscribe": "t", "endingOffsets": '{"t":{"0":-2}}'},
+        "cannot end at the beginning .*t-0 does",
+        "ending offset for t-0 can't be earliest",
+    ),
+    ({}, "one of subscribe, subscribePattern and assign is needed", "options must be specified"),
+    ({"subscribe": "t", "subscribePattern": "t.*"}, "excludes subscribe", "Only one .*options can be specified"),
+    ({"subscribe": "t", "assign": '{"a":[0]}'}, "excludes subscribe", "Only one .*options can be specified"),
+    ({"assign": ""}, "option assign.*not JSON", "No topicpartitions to assign"),
+    ({"subscribe": ""}, "names no topic", "No topics to subscribe"),
+    ({"subscribePattern": ""}, "option subscribePattern.*is empty", "Pattern to subscribe is empty"),
+]
+
+
+def test_bad_batch_query_options(reads: BatchReads) -> None:
+    """bad batch query options"""
+    for options, ours, theirs in BAD:
+        for kind, says in ((OURS, ours), (BUILT_IN, theirs)):
+            with pytest.raises(PySparkException, match=says):
+                reads.frame(kind, **options).collect()
+
+
+def refused_by_both(reads: BatchReads, condition: str, text: str, **options: object) -> None:
+    """Both say no; ours names the error condition, and Spark's text is the condition's."""
+    for kind, says in ((OURS, rf"\[{condition}\] option "), (BUILT_IN, text)):
+        # Spark's own Kafka errors come from the JVM as they are.
+        with pytest.raises((PySparkException, Py4JJavaError), match=says):
+            reads.frame(kind, **options).collect()
+
+
+def test_topic_partition_for_start_offset_and_end_offset_must_match(reads: BatchReads) -> None:
+    """topic-partition for start offset and end offset must match"""
+    refused_by_both(
+        reads,
+        "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET",
+        "should have the same topic-partitions",
+        subscribe="test",
+        startingOffsets=everywhere("test", 1),
+        endingOffsets=numbered("test", {0: 0, 1: 0}),
+    )
+
+
+def test_unresolved_start_offset_greater_than_end_offset(reads: BatchReads) -> None:
+    """unresolved start offset greater than end offset"""
+    refused_by_both(
+        reads,
+        "UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+        "The specified start offset 1 is greater than the end offset 0 for",
+        subscribe="test",
+        startingOffsets=everywhere("test", 1),
+        endingOffsets=everywhere("test", 0),
+    )
+
+
+def test_resolved_start_offset_greater_than_end_offset_without_latest(reads: BatchReads, timed: Timed) -> None:
+    """resolved start offset greater than end offset (without latest)"""
+    topic, times = timed
+    refused_by_both(
+        reads,
+        "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+        "The resolved start offset 8 is greater than the resolved end offset",
+        subscribe=topic,
+        startingOffsets=everywhere(topic, 8),
+        endingOffsetsByTimestamp=everywhere(topic, times[1]),
+    )
+
+
+def test_resolved_start_offset_greater_than_end_offset_with_latest(reads: BatchReads, new_topic: NewTopic) -> None:
+    """resolved start offset greater than end offset (with latest)"""
+    topic = new_topic(3)
+    refused_by_both(
+        reads,
+        "RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET",
+        "The resolved start offset 1 is greater than the resolved end offset 0 for",
+        subscribe=topic,
+        startingOffsets=everywhere(topic, 1),
+    )
