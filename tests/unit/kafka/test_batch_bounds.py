@@ -15,7 +15,7 @@ from pyspark_aligned_kafka.positions import (
     PerSplit,
     PositionPolicy,
 )
-from tests.unit.kafka.test_start import LOGS, T0, T1, T2, Log, Logs
+from tests.unit.kafka.example_logs import LOGS, T0, T1, T2, Log, Logs
 from watermark_source.errors import OptionError, UnknownSplitError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split

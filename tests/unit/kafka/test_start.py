@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
-
 import pytest
 
 from pyspark_aligned_kafka.positions import (
@@ -18,38 +15,10 @@ from pyspark_aligned_kafka.positions import (
     PositionPolicy,
 )
 from pyspark_aligned_kafka.start import resolve, start_of_stream
+from tests.unit.kafka.example_logs import LOGS, T0, T1, T2, Log, Logs
 from watermark_source.errors import OptionError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
-
-T0, T1, T2 = (Split("t", number) for number in range(3))
-
-
-@dataclass(frozen=True)
-class Log:
-    """Timestamps of one log, from offset 10 on."""
-
-    timestamps: tuple[int, ...]
-
-
-class Logs:
-    def __init__(self, logs: Mapping[Split, Log]) -> None:
-        self._logs = logs
-
-    def earliest(self, splits: Set[Split]) -> Mapping[Split, int]:
-        return dict.fromkeys(splits, 10)
-
-    def latest(self, splits: Set[Split]) -> Mapping[Split, int]:
-        return {split: 10 + len(self._logs[split].timestamps) for split in splits}
-
-    def at_time(self, wanted: Mapping[Split, Millis]) -> Mapping[Split, int | None]:
-        return {
-            split: next((10 + n for n, ts in enumerate(self._logs[split].timestamps) if ts >= millis), None)
-            for split, millis in wanted.items()
-        }
-
-
-LOGS = Logs({T0: Log((100, 300, 200)), T1: Log((50,)), T2: Log(())})
 
 
 def policy(rule: Everywhere | PerSplit, no_match: NoMatch = NoMatch.ERROR) -> PositionPolicy:
