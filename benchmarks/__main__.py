@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.alignment import alignment
+from benchmarks.batch import batch
 from benchmarks.cold import cold
 from benchmarks.figures import Figure, save, table
 from benchmarks.latency import idle, latency
@@ -20,7 +21,7 @@ from services.spark_jars import spark_kafka_jars
 from services.topics import create_topic
 
 RESULTS = Path(__file__).parent / "results"
-CASES = ("throughput", "alignment", "latency", "idle", "cold")
+CASES = ("throughput", "batch", "alignment", "latency", "idle", "cold")
 
 
 def main() -> None:
@@ -35,7 +36,7 @@ def main() -> None:
     chosen = given.cases or CASES
     figures: list[Figure] = []
     with kafka_service() as kafka:
-        if {"throughput", "cold"} & set(chosen):
+        if {"throughput", "batch", "cold"} & set(chosen):
             print("producing the even topic …", flush=True)
             even_topic(kafka.bootstrap, "even")
         if "alignment" in chosen:
@@ -51,6 +52,7 @@ def main() -> None:
             read = partial(read_all, spark, kafka.bootstrap)
             runs: dict[str, Callable[[], Iterator[Figure]]] = {
                 "throughput": partial(throughput, read, "even", given.rounds),
+                "batch": partial(batch, spark, kafka.bootstrap, "even", given.rounds),
                 "alignment": partial(alignment, read, "skewed", given.rounds),
                 "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, given.rounds),
                 "idle": partial(idle, spark, kafka.bootstrap, "steady"),

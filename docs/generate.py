@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pyspark_aligned_kafka.options import KAFKA_OPTIONS, REFUSED_OPTIONS
+from pyspark_aligned_kafka.options import KAFKA_OPTIONS
 from pyspark_aligned_kafka.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
 from watermark_source.options import Option
 from watermark_source.spark.options import ENGINE_OPTIONS
@@ -34,8 +34,9 @@ _HEAD = """\
 <!-- Written by docs/generate.py from the option tables. -->
 # Options of `aligned-kafka`
 
-Names ignore case. Every option is checked at `load()`; an unknown name is refused with the nearest known one. A
-duration is a number and a unit: `500 ms`, `5 seconds`, `1 minute 30 seconds`, `2 hours`, `1 day`.
+Names ignore case. Every option is checked at `load()`, and what a stream and a [batch](batch.md) do not share when the
+query starts; an unknown name is refused with the nearest known one. A duration is a number and a unit: `500 ms`,
+`5 seconds`, `1 minute 30 seconds`, `2 hours`, `1 day`.
 """
 _SETTINGS = """\
 Kafka's own client settings, in the spelling of its Java clients and with their defaults; only
@@ -52,7 +53,6 @@ def page() -> str:
     engine = {group: [row for row in ENGINE_OPTIONS if ENGINE_GROUPS[row.name] == group] for group in _groups()}
     parts = [_HEAD, _section("Kafka", _table(KAFKA_OPTIONS))]
     parts += [_section(group, _table(rows)) for group, rows in engine.items()]
-    parts += [_section("Options of Spark's Kafka source that are not supported", _reasons(REFUSED_OPTIONS))]
     settings = f"{_SETTINGS}\n{_table(row.option for row in SETTINGS)}\n\n{_REFUSED}\n\n{_reasons(_refused_settings())}"
     parts += [_section("`kafka.*` settings", settings)]
     return "\n".join(parts)

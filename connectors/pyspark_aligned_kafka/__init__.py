@@ -1,18 +1,18 @@
-"""Kafka topics as a Spark stream with its own watermark: ``spark.readStream.format("aligned-kafka")``.
+"""Kafka topics as a Spark stream with its own watermark, or as a batch: ``format("aligned-kafka")``.
 
 Spark imports this module whenever any format is looked up, so it imports nothing of its own until it is used.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 __all__ = ["DefaultSource"]
@@ -29,26 +29,22 @@ class DefaultSource(DataSource):
         return "aligned-kafka"
 
     def schema(self) -> StructType:
-        """Check the options and return the stream's schema."""
-        schema: StructType = _stream().schema_of(self.options)
+        """Check the options and return the schema, which is the same in a stream and in a batch."""
+        schema: StructType = _readers().schema_of(self.options)
         return schema
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the stream's reader; refuses a schema given by the user."""
-        reader: DataSourceStreamReader = _stream().stream_reader(self.options, schema)
+        reader: DataSourceStreamReader = _readers().stream_reader(self.options, schema)
         return reader
 
-    def reader(self, schema: StructType) -> NoReturn:
-        """Refuse a batch read: this version has streams only."""
-        from watermark_source.errors import UsageError  # noqa: PLC0415 - see the module's docstring
-
-        raise UsageError(
-            'format("aligned-kafka") has streams only in this version: use spark.readStream, with '
-            '.trigger(availableNow=True) to read what there is and stop; or format("kafka") for a batch'
-        )
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the batch's reader; refuses a schema given by the user."""
+        reader: DataSourceReader = _readers().batch_reader(self.options, schema)
+        return reader
 
 
-def _stream() -> ModuleType:
+def _readers() -> ModuleType:
     """Import what is behind the format, or say at once what an installation lacks: most of it is needed later only."""
     from importlib.util import find_spec  # noqa: PLC0415
 
@@ -60,6 +56,6 @@ def _stream() -> ModuleType:
             f'format("aligned-kafka") needs the package {missing}, which is not installed where the driver runs; '
             "install it with: pip install 'watermark-source[kafka]'"
         )
-    from pyspark_aligned_kafka import stream  # noqa: PLC0415 - see the module's docstring
+    from pyspark_aligned_kafka import readers  # noqa: PLC0415 - see the module's docstring
 
-    return stream
+    return readers

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
+
 from pyspark_aligned_kafka.admin import KafkaAdmin
+from pyspark_aligned_kafka.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.discovery import KafkaDiscovery
+from pyspark_aligned_kafka.offset_lookup import KafkaOffsetLookup
 from pyspark_aligned_kafka.options import KafkaOptions
+from pyspark_aligned_kafka.start import start_of_stream
 from pyspark_aligned_kafka.start_positions import KafkaStartPositions
 from pyspark_aligned_kafka.time_index import KafkaTimeIndex
+from watermark_source.planning.late_binding import LateRange
 from watermark_source.spark.connector import Connector
 
 
@@ -15,8 +22,23 @@ def open_connector(options: KafkaOptions) -> Connector:
     """Return what the engine asks; it connects on first use."""
     admin = KafkaAdmin(options.client)
     return Connector(
-        discovery=KafkaDiscovery(admin, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms")),
-        starts=KafkaStartPositions(admin, options.start),
+        discovery=_discovery(admin, options),
+        starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.stale_ends),
         time_index=KafkaTimeIndex(admin),
     )
+
+
+def look_up_batch(options: KafkaOptions, bounds: BatchBounds) -> Sequence[LateRange]:
+    """Return what a batch reads, as of now; the connection is closed again.
+
+    Raises:
+        OptionError: the bounds do not fit what is there.
+        UnknownSplitError: a subscribed topic, or every assigned partition, does not exist.
+    """
+    with closing(KafkaAdmin(options.client)) as admin:
+        return bounds.late_ranges(_discovery(admin, options).discover(), KafkaOffsetLookup(admin))
+
+
+def _discovery(admin: KafkaAdmin, options: KafkaOptions) -> KafkaDiscovery:
+    return KafkaDiscovery(admin, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms"))

@@ -1,4 +1,4 @@
-"""Spark's JSON forms of partitions: ``{"topic":[0,1]}`` and ``{"topic":{"0":23}}``, read strictly."""
+"""Spark's JSON of partitions, ``{"topic":[0,1]}``, ``{"topic":{"0":23}}`` and ``{"topic":"latest"}``, read strictly."""
 
 from __future__ import annotations
 
@@ -40,6 +40,18 @@ def parse_integers(text: str) -> dict[Split, int]:
         ShapeError: the text is not of that shape.
     """
     return integers_of(_load(text))
+
+
+def parse_integers_and_words(text: str) -> tuple[dict[Split, int], dict[str, str]]:
+    """Read ``{"topic":{"0":23},"other":"latest"}``: integers by partition, and words by topic.
+
+    Raises:
+        ShapeError: the text is not of that shape.
+    """
+    topics = _object(_load(text))
+    words = {topic: word for topic, word in topics.items() if isinstance(word, str)}
+    numbered = {topic: partitions for topic, partitions in topics.items() if topic not in words}
+    return integers_of(numbered) if numbered else {}, words
 
 
 def integers_of(value: Any) -> dict[Split, int]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark_aligned_kafka import settings, start
+from pyspark_aligned_kafka import positions, settings
+from pyspark_aligned_kafka.positions import NoMatch, PositionPolicy
 from pyspark_aligned_kafka.settings import ClientSettings
 from pyspark_aligned_kafka.stale_ends import StaleEnds
-from pyspark_aligned_kafka.start import NoMatch, StartPolicy
 from pyspark_aligned_kafka.subscription import (
     Subscription,
     parse_assign,
@@ -39,6 +39,7 @@ KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "t
 _WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")
 # In the order in which Spark prefers them.
 _WHERE_TO_BEGIN = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_WHERE_TO_END = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 
 
 def _count(text: str) -> int:
@@ -57,6 +58,10 @@ def _columns(text: str) -> tuple[str, ...]:
     return tuple(name for name in KAFKA_COLUMNS if name in chosen)
 
 
+_OFFSETS = (
+    "must be earliest, latest, or a JSON object of offsets by partition (-2 earliest, -1 latest) "
+    "or of earliest and latest by topic"
+)
 KAFKA_OPTIONS: tuple[Option, ...] = (
     Option(
         name="subscribe",
@@ -85,17 +90,16 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="startingOffsets",
-        parse=start.parse_starting_offsets,
-        default=start.Everywhere(start.Latest()),
-        default_text="latest",
-        accepted="must be earliest, latest, or a JSON object of offsets by partition (-2 earliest, -1 latest)",
-        example='{"orders":{"0":23,"1":-2}}',
+        parse=positions.parse_offsets,
+        default_text="latest; in a batch earliest",
+        accepted=_OFFSETS,
+        example='{"orders":{"0":23,"1":-2},"payments":"earliest"}',
         doc="Where a new query begins; the JSON form lists exactly the partitions that are read. A query with a "
-        "checkpoint goes on from there, and partitions found later begin at earliest.",
+        "checkpoint goes on from there, and partitions found later begin at earliest. A batch cannot begin at latest.",
     ),
     Option(
         name="startingTimestamp",
-        parse=start.parse_starting_timestamp,
+        parse=positions.parse_timestamp,
         default_text="none",
         accepted="must be milliseconds since the epoch",
         example="1735689600000",
@@ -104,7 +108,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="startingOffsetsByTimestamp",
-        parse=start.parse_starting_timestamps,
+        parse=positions.parse_timestamps,
         default_text="none",
         accepted="must be a JSON object of milliseconds since the epoch by partition",
         example='{"orders":{"0":1735689600000,"1":1735689600000}}',
@@ -119,6 +123,31 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         accepted="must be error or latest",
         example="latest",
         doc="What to do when a partition has no record that new: fail, or begin at its end.",
+    ),
+    Option(
+        name="endingOffsets",
+        parse=positions.parse_offsets,
+        default_text="latest",
+        accepted=_OFFSETS,
+        example='{"orders":{"0":50,"1":-1},"payments":"latest"}',
+        doc="Batch only. Where to end: the first offset *not* read. Earliest is refused.",
+    ),
+    Option(
+        name="endingTimestamp",
+        parse=positions.parse_timestamp,
+        default_text="none",
+        accepted="must be milliseconds since the epoch",
+        example="1735776000000",
+        doc="Batch only. End each partition before its first record with this timestamp or a later one, or at latest "
+        "if there is none. Wins over `endingOffsetsByTimestamp` and `endingOffsets`.",
+    ),
+    Option(
+        name="endingOffsetsByTimestamp",
+        parse=positions.parse_timestamps,
+        default_text="none",
+        accepted="must be a JSON object of milliseconds since the epoch by partition",
+        example='{"orders":{"0":1735776000000,"1":1735776000000}}',
+        doc="Batch only. The same with a timestamp for each partition. Wins over `endingOffsets`.",
     ),
     Option(
         name="maxOffsetsPerTrigger",
@@ -219,14 +248,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-_NO_END = "a stream has no end; to read what is there now and stop, use the trigger AvailableNow"
-REFUSED_OPTIONS: dict[str, str] = {
-    "endingOffsets": _NO_END,
-    "endingTimestamp": _NO_END,
-    "endingOffsetsByTimestamp": _NO_END,
-}
-"""Options of Spark's own Kafka source that this one does not honour, and what to use instead."""
-
 OPTION_TABLE = OptionTable((*KAFKA_OPTIONS, *ENGINE_OPTIONS), prefixes=(settings.PREFIX,))
 
 
@@ -235,7 +256,10 @@ class KafkaOptions:
     """Every option of one query after checking. Picklable; its ``repr`` shows no secret."""
 
     subscription: Subscription
-    start: StartPolicy
+    start: PositionPolicy | None
+    """Where to begin; ``None`` where a stream or a batch usually does."""
+    end: PositionPolicy | None
+    """Where a batch ends; ``None`` at latest."""
     max_offsets_per_trigger: int | None
     hold: Hold | None
     stale_ends: StaleEnds
@@ -251,18 +275,14 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
     """Check all options of a query; names ignore case. Nothing is connected to.
 
     Raises:
-        OptionError: a value or a combination is not accepted, or an option of Spark's source is not supported.
+        OptionError: a value or a combination is not accepted.
         UnknownOptionError: no such option or setting; names the nearest one.
     """
-    reasons = {name.lower(): (name, reason) for name, reason in REFUSED_OPTIONS.items()}
-    for key, text in given.items():
-        if key.lower() in reasons:
-            name, reason = reasons[key.lower()]
-            raise OptionError(name, text, f"not supported: {reason}")
     values = OPTION_TABLE.parse(given)
     return KafkaOptions(
         subscription=_subscription(values, given),
-        start=_start(values, given),
+        start=_positions(values, given, _WHERE_TO_BEGIN, values["startingOffsetsByTimestampStrategy"]),
+        end=_positions(values, given, _WHERE_TO_END, NoMatch.LATEST),
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
         hold=_hold(values, given),
         stale_ends=StaleEnds(values["fetchOffset.numRetries"], values["fetchOffset.retryIntervalMs"]),
@@ -290,10 +310,11 @@ def _subscription(values: Mapping[str, Any], given: Mapping[str, str]) -> Subscr
     return subscription
 
 
-def _start(values: Mapping[str, Any], given: Mapping[str, str]) -> StartPolicy:
-    option = next(name for name in _WHERE_TO_BEGIN if values[name] is not None)
-    text = given_text(given, option) or "latest"
-    return StartPolicy(option, text, values[option], values["startingOffsetsByTimestampStrategy"])
+def _positions(
+    values: Mapping[str, Any], given: Mapping[str, str], options: tuple[str, ...], no_match: NoMatch
+) -> PositionPolicy | None:
+    option = next((name for name in options if values[name] is not None), None)
+    return None if option is None else PositionPolicy(option, given_text(given, option) or "", values[option], no_match)
 
 
 def _hold(values: Mapping[str, Any], given: Mapping[str, str]) -> Hold | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from pyspark import TaskContext
@@ -14,13 +14,16 @@ from pyspark_aligned_kafka.patience import Patience
 from pyspark_aligned_kafka.recovery import Recovery
 from pyspark_aligned_kafka.session import leased
 from pyspark_aligned_kafka.settings import ClientSettings
-from watermark_source.planning.split import SplitRange
+from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector import ReadBatch
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaRangeReader:
-    """Implements ``RangeReader`` for Kafka. Memory is bounded by the fetch and batch sizes, not by the ranges."""
+    """``RangeReader`` and ``BatchRangeReader`` for Kafka.
+
+    Memory is bounded by the fetch and batch sizes, not by the ranges.
+    """
 
     client: ClientSettings
     columns: tuple[str, ...]
@@ -35,8 +38,15 @@ class KafkaRangeReader:
     decompressed_max_bytes: int = 128 << 20
     """Most bytes a compressed batch may become."""
 
-    def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+    def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
+        """Return what each partition's log holds now; those that do not exist are left out."""
+        with leased(self.client, fresh=_is_retry()) as session:
+            return session.log_ranges(splits)
+
+    def read(self, ranges: Sequence[SplitRange], *, from_beginning: Set[Split] = frozenset()) -> Iterator[ReadBatch]:
         """Yield every row of every range exactly once, each split in offset order.
+
+        Of the splits ``from_beginning`` a range begins wherever its log does.
 
         Raises:
             DataLossError: rows of a range are gone (``fail_on_data_loss``; otherwise logged and left out).
@@ -61,7 +71,9 @@ class KafkaRangeReader:
         )
         patience = Patience(self.poll_timeout_ms)
         with leased(self.client, fresh=_is_retry()) as session:
-            recovery = Recovery(session, patience, fail_on_data_loss=self.fail_on_data_loss)
+            recovery = Recovery(
+                session, patience, fail_on_data_loss=self.fail_on_data_loss, from_beginning=from_beginning
+            )
             read = RangeRead(
                 session,
                 decoder,

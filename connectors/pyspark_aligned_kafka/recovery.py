@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from pyspark_aligned_kafka import conditions, loss
@@ -14,6 +14,7 @@ from pyspark_aligned_kafka.progress import Pending
 from pyspark_aligned_kafka.responses import Step, Trouble
 from pyspark_aligned_kafka.session import Session
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, labelled
+from watermark_source.planning.split import Split
 
 _log = logging.getLogger(__name__)
 
@@ -26,10 +27,18 @@ _GONE_AFTER_S: Final = 5.0
 class Recovery:
     """Finds where a read goes on, or raises. Every wait is on the read's patience."""
 
-    def __init__(self, session: Session, patience: Patience, *, fail_on_data_loss: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        patience: Patience,
+        *,
+        fail_on_data_loss: bool,
+        from_beginning: Set[Split] = frozenset(),
+    ) -> None:
         self._session = session
         self._patience = patience
         self._fail_on_data_loss = fail_on_data_loss
+        self._from_beginning = from_beginning
 
     def find_leaders(self, pending: Sequence[Pending]) -> list[Pending]:
         """Ask the cluster who leads the splits; return the ranges, without those that are gone.
@@ -105,14 +114,17 @@ class Recovery:
             DataLossError: it does not (``fail_on_data_loss``).
         """
         begun = time.monotonic()
-        bounds = self._session.log_bounds(pending.split)
+        log = self._session.log_ranges({pending.split}).get(pending.split)
         self._patience.spend(begun)
-        if bounds is None:
+        if log is None:
             return self._without([pending], [pending])[0]
-        gone = loss.resumption(pending, *bounds)
+        gone = loss.resumption(pending, log.start, log.end)
         if gone is None:
             return None
-        text = loss.loss_text(pending, gone, *bounds)
+        text = loss.loss_text(pending, gone, log.start, log.end)
+        if pending.position < log.start and pending.split in self._from_beginning:
+            _log.info("%s; no loss, since it is read from its beginning", text)
+            return pending.at(gone.position)
         if self._fail_on_data_loss:
             raise loss.loss_error(text)
         _log.warning("%s; %d offsets are skipped because failOnDataLoss is false", text, gone.lost)

@@ -6,16 +6,17 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import Final
 
-from pyspark_aligned_kafka.admin import EARLIEST, LATEST, KafkaAdmin
+from pyspark_aligned_kafka.admin import KafkaAdmin
+from pyspark_aligned_kafka.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.brokers import Brokers
 from pyspark_aligned_kafka.connection import BrokerConnection
 from pyspark_aligned_kafka.metadata import Leader
 from pyspark_aligned_kafka.settings import ClientSettings
-from watermark_source.planning.split import Split
+from watermark_source.planning.split import Split, SplitRange
 
 _KEPT_AT_MOST: Final = 8
 _IDLE_LIMIT_S: Final = 240.0
@@ -27,7 +28,7 @@ class Session:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._brokers = Brokers(settings)
-        self._admin = KafkaAdmin(settings, self._brokers)
+        self._bounds = KafkaLogBounds(KafkaAdmin(settings, self._brokers))
         self._connections: dict[int, BrokerConnection] = {}
         self.leaders: dict[Split, Leader] = {}
         self._partitions: dict[str, int] = {}
@@ -71,13 +72,10 @@ class Session:
         if (connection := self._connections.pop(node, None)) is not None:
             connection.close()
 
-    def log_bounds(self, split: Split) -> tuple[int, int] | None:
-        """Return the log's first offset and its end as a reader sees them; ``None`` if there is no such partition."""
-        earliest = self._admin.list_offsets({split: EARLIEST}).get(split)
-        latest = self._admin.list_offsets({split: LATEST}).get(split)
-        if earliest is None or latest is None or earliest.offset is None or latest.offset is None:
-            return None
-        return earliest.offset, latest.offset
+    def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
+        """Return what each log holds as a reader sees it; partitions that do not exist are left out."""
+        starts, ends = self._bounds.earliest_positions(splits), self._bounds.end_positions(splits)
+        return {split: SplitRange(split, start, ends[split]) for split, start in starts.items() if split in ends}
 
     def settle(self) -> None:
         """Get ready for the next read: a connection that still owes a response is closed."""

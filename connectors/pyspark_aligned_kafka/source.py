@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark_aligned_kafka import checkpoint, conditions, options
 from pyspark_aligned_kafka.options import KafkaOptions
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Connector, RangeReader
+
+if TYPE_CHECKING:
+    from pyspark_aligned_kafka.reading import KafkaRangeReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +40,12 @@ class KafkaSource:
     @property
     def range_reader(self) -> RangeReader:
         """The executor side."""
-        return self._reader(self.options.columns)
+        return range_reader(self.options, self.options.columns)
 
     @property
     def observing_reader(self) -> RangeReader:
         """The executor side without columns, for event times alone."""
-        return self._reader(())
-
-    def _reader(self, columns: tuple[str, ...]) -> RangeReader:
-        # The reader brings numba with it, which takes its time and is not needed to check options.
-        from pyspark_aligned_kafka.reading import KafkaRangeReader  # noqa: PLC0415
-
-        return KafkaRangeReader(
-            client=self.options.client,
-            columns=columns,
-            fail_on_data_loss=self.options.fail_on_data_loss,
-            poll_timeout_ms=self.options.poll_timeout_ms,
-        )
+        return range_reader(self.options, ())
 
     def open(self) -> Connector:
         """Return the driver side; it connects on first use."""
@@ -65,3 +57,16 @@ class KafkaSource:
     def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
         """Read an offset of Spark's own Kafka source, or return ``None``."""
         return checkpoint.foreign_positions(offset)
+
+
+def range_reader(given: KafkaOptions, columns: tuple[str, ...]) -> KafkaRangeReader:
+    """Return the executor side, which delivers these columns."""
+    # The reader brings numba with it, which takes its time and is not needed to check options.
+    from pyspark_aligned_kafka.reading import KafkaRangeReader  # noqa: PLC0415
+
+    return KafkaRangeReader(
+        client=given.client,
+        columns=columns,
+        fail_on_data_loss=given.fail_on_data_loss,
+        poll_timeout_ms=given.poll_timeout_ms,
+    )

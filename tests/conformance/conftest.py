@@ -1,7 +1,8 @@
-"""Streams from the real broker, for every test of this folder."""
+"""Streams and batch reads from the real broker, for every test of this folder."""
 
 from __future__ import annotations
 
+from tests.conformance.batch_reads import reads
 from tests.integration.kafka_streams import streams
 
-__all__ = ["streams"]
+__all__ = ["reads", "streams"]

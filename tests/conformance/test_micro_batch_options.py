@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.integration.kafka_streams import KafkaStreams, wait_for
@@ -24,8 +24,6 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
     "subscribe without a value": ({"subscribe": ""}, "subscribe.*names no topic"),
     "subscribePattern without a value": ({"subscribePattern": ""}, "subscribePattern.*is empty"),
     "no servers": ({"subscribe": "t", "kafka.bootstrap.servers": ""}, "bootstrap.servers.*names no broker"),
-    "an ending offset": ({"subscribe": "t", "endingOffsets": "latest"}, "endingOffsets.*not supported"),
-    "an ending timestamp": ({"subscribe": "t", "endingOffsetsByTimestamp": '{"t":{"0":0}}'}, "not supported"),
     "an offset that is none": ({"subscribe": "t", "startingOffsets": '{"t":{"0":-7}}'}, "has -7, which is no offset"),
     "no partitions": ({"subscribe": "t", "minPartitions": "0"}, "minPartitions.*at least 1"),
     "no records": ({"subscribe": "t", "maxRecordsPerPartition": "-1"}, "maxRecordsPerPartition.*at least 1"),
@@ -46,6 +44,15 @@ def test_bad_source_options(spark: SparkSession) -> None:
     for options, says in BAD.values():
         with pytest.raises(PySparkException, match=says):
             load(spark, **options)
+
+
+@pytest.mark.spark_case(SUITE, "bad source options")
+def test_a_stream_has_no_end(streams: KafkaStreams, new_topic: NewTopic) -> None:
+    topic = new_topic(1)
+    for name, text in {"endingOffsets": "latest", "endingOffsetsByTimestamp": f'{{"{topic}":{{"0":0}}}}'}.items():
+        source = streams.source(subscribe=topic, **{name: text})
+        with pytest.raises(StreamingQueryException, match=f"option {name} .*not supported in a stream"):
+            streams.run(source, name)
 
 
 @pytest.mark.spark_case(SUITE, "unsupported kafka configs")

@@ -26,7 +26,7 @@ def test_column_types(streams: KafkaStreams, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     before = datetime.now(tz=timezone.utc).timestamp()
     producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
-    producer.send(topic, b"value", key=b"key", headers=[("a", b"b"), ("c", b"d"), ("e", None)])
+    producer.send(topic, b"value", key=b"key", headers=[("a", b"b"), ("c", b"d")])
     producer.send(topic, b"bare")
     producer.close()
     streams.run(data_rows(streams.source(subscribe=topic, includeHeaders="true")).drop("event_time"), "q")
@@ -42,7 +42,7 @@ def test_column_types(streams: KafkaStreams, new_topic: NewTopic) -> None:
     )  # fmt: skip
     assert 0 <= first.timestamp.replace(tzinfo=timezone.utc).timestamp() - before < 60
     assert first.timestampType == 0
-    assert first.headers == [("a", b"b"), ("c", b"d"), ("e", None)]
+    assert first.headers == [("a", b"b"), ("c", b"d")]
     # Null, not empty.
     assert (second.key, second.headers) == (None, None)
 
@@ -75,10 +75,9 @@ def test_input_rows_are_counted(streams: KafkaStreams, new_topic: NewTopic) -> N
 @pytest.mark.spark_case(SUITE, "ensure stream-stream self-join generates only one offset in log and correct metrics")
 def test_a_self_join_reads_its_source_once(streams: KafkaStreams, new_topic: NewTopic) -> None:
     topic = new_topic(2)
-    rows = data_rows(streams.source(subscribe=topic)).select(
-        "partition", "offset", F.conv(F.hex(F.substring("value", 1, 8)), 16, 10).cast("long").alias("n")
-    )
-    joined = rows.alias("a").join(rows.alias("b"), "n").select("a.partition", "n")
+    # Columns of the query's own: for columns of the source Spark makes a second source, whatever the source is.
+    rows = data_rows(streams.source(subscribe=topic)).select((F.col("partition") * 100 + F.col("offset")).alias("n"))
+    joined = rows.alias("a").join(rows.alias("b"), "n").select("n")
     query = streams.start_file(joined, "q")
     streams.write(topic, {0: range(3), 1: range(2)})
     wait_for(lambda: query.lastProgress and streams.batches("q"), query)
@@ -87,7 +86,7 @@ def test_a_self_join_reads_its_source_once(streams: KafkaStreams, new_topic: New
     texts = [file.read_text() for file in (streams.checkpoint("q") / "offsets").iterdir() if file.name.isdigit()]
     assert {len(text.splitlines()) for text in texts} == {3}
     assert all(len(progress["sources"]) == 1 for progress in query.recentProgress)
-    assert streams.result("q").count() >= 5
+    assert sorted(row.n for row in streams.result("q").collect()) == [0, 1, 2, 100, 101]
 
 
 def transactional(streams: KafkaStreams, topic: str) -> KafkaProducer:
@@ -152,7 +151,7 @@ def _read_to(streams: KafkaStreams, name: str, end: int) -> bool:
 def test_null_keys_and_values(streams: KafkaStreams, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
-    pairs = [(None, b"v"), (b"k", None), (None, None), (b"k", b"v"), (b"", b"")]
+    pairs = [(None, b"v"), (b"k", None), (b"k", b"v"), (b"", b"")]
     for key, value in pairs:
         producer.send(topic, value, key=key, partition=0)
     producer.close()

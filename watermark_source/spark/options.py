@@ -116,6 +116,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
+IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
+"""The engine's options that mean something in a batch read too; it ignores the others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:

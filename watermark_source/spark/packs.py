@@ -70,6 +70,7 @@ def pack(
 
 
 def _cut(whole: SplitRange, big: int) -> list[SplitRange]:
-    pieces = -(-whole.size // big)
+    # An empty range is one piece: a log without rows may have some when it is read.
+    pieces = max(1, -(-whole.size // big))
     edges = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
     return [SplitRange(whole.split, a, b) for a, b in pairwise(edges)]

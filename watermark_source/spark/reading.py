@@ -71,27 +71,31 @@ def observe(batches: Iterable[ReadBatch], ranges: Sequence[SplitRange], future_c
 
 def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[pa.RecordBatch]:
     """Yield the pack's markers and rows; when the last row has been taken, report what was seen."""
-    arrow = arrow_schema(schema)
-    with_markers = MARKER in arrow.names
-    if pack.markers and with_markers:
+    if pack.markers and MARKER in schema.names:
         yield marker_batch(pack.markers, schema)
     if not pack.ranges:
         return
     observer = Observer(pack.ranges, pack.future_cap)
-    _spare_the_collector()
+    spare_the_collector()
     for batch in reader.read(pack.ranges):
         observer.observe(batch)
         event_time = (
             batch.event_time if pack.clock is None else repeated(pack.clock * 1_000, batch.event_time.type, batch.rows)
         )
-        engine_columns = (event_time, no_markers(batch.rows, schema)) if with_markers else (event_time,)
-        yield pa.RecordBatch.from_arrays([*batch.columns, *engine_columns], schema=arrow)
+        yield data_batch(batch, event_time, schema)
     if pack.report_to is not None:
         send_reports(pack.report_to, observer.reports())
 
 
+def data_batch(batch: ReadBatch, event_time: pa.Array, schema: StructType) -> pa.RecordBatch:
+    """Return rows with the engine's own columns behind the system's; data rows have no marker."""
+    arrow = arrow_schema(schema)
+    engine_columns = (event_time, no_markers(batch.rows, schema)) if MARKER in schema.names else (event_time,)
+    return pa.RecordBatch.from_arrays([*batch.columns, *engine_columns], schema=arrow)
+
+
 @cache
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """Take what is loaded by now out of the cyclic collector's sight, once a process.
 
     Spark collects after every task, and looking through all modules (numba's among them) takes 0.1 s each time.

@@ -7,12 +7,14 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from pyspark_aligned_kafka import DefaultSource
+from pyspark_aligned_kafka.batch import ignored
 from pyspark_aligned_kafka.options import KAFKA_COLUMNS
 from pyspark_aligned_kafka.schema import kafka_columns
-from watermark_source.errors import OptionError, SchemaError, UsageError
+from watermark_source.errors import OptionError, SchemaError
 from watermark_source.spark.markers import MARKER_TYPE
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
@@ -43,11 +45,6 @@ except Exception as error:
     assert "pip install 'watermark-source[kafka]'" in said
 
 
-def test_a_batch_read_is_refused_with_the_way_to_stream() -> None:
-    with pytest.raises(UsageError, match=r"streams only in this version: use spark\.readStream"):
-        DefaultSource(GIVEN).reader(StructType())
-
-
 def test_the_formats_name() -> None:
     assert DefaultSource.name() == "aligned-kafka"
 
@@ -73,11 +70,60 @@ def test_options_are_checked_without_connecting() -> None:
 
 def test_a_schema_of_the_users_is_refused() -> None:
     source = DefaultSource(GIVEN)
-    with pytest.raises(SchemaError, match="takes none from the user"):
-        source.streamReader(StructType([*source.schema().fields, StructField("mine", TimestampType())]))
+    other = StructType([*source.schema().fields, StructField("mine", TimestampType())])
+    for make in (source.streamReader, source.reader):
+        with pytest.raises(SchemaError, match="takes none from the user"):
+            make(other)
 
 
-def test_the_reader_is_picklable() -> None:
+def test_the_readers_are_picklable() -> None:
     source = DefaultSource({**GIVEN, "maxOffsetsPerTrigger": "7", "kafka.security.protocol": "SSL"})
     reader = pickle.loads(pickle.dumps(source.streamReader(source.schema())))
     assert reader.getDefaultReadLimit().max_rows == 7
+    assert isinstance(pickle.loads(pickle.dumps(source.reader(source.schema()))), DataSourceReader)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "ENDINGTIMESTAMP", "endingOffsetsByTimestamp"])
+def test_an_end_is_a_batchs_alone_and_a_stream_says_so_when_it_starts(name: str) -> None:
+    text = {"endingOffsets": "latest", "ENDINGTIMESTAMP": "9"}.get(name, '{"t":{"0":9}}')
+    source = DefaultSource({**GIVEN, name: text})
+    schema = source.schema()
+    with pytest.raises(OptionError, match=f"(?i)option {name} = .*: not supported in a stream"):
+        source.streamReader(schema)
+    source.reader(schema)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"startingOffsets": "latest"}, "a batch cannot begin at the end"),
+        ({"endingOffsets": "earliest"}, "a batch cannot end at the beginning"),
+    ],
+)
+def test_what_only_a_stream_may_be_told_a_batch_refuses(given: dict[str, str], says: str) -> None:
+    source = DefaultSource({**GIVEN, **given})
+    with pytest.raises(OptionError, match=says):
+        source.reader(source.schema())
+
+
+def test_a_batch_names_in_one_warning_what_it_ignores(caplog: pytest.LogCaptureFixture) -> None:
+    source = DefaultSource({
+        **GIVEN, "MAXOFFSETSPERTRIGGER": "7", "idletimeout": "5 s", "alignmentGroup": "g", "alignmentMaxDrift": "1 s",
+        "includeMarkers": "false", "minPartitions": "3", "maxRecordsPerPartition": "9", "failOnDataLoss": "false",
+    })  # fmt: skip
+    source.reader(source.schema())
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "A batch read ignores maxOffsetsPerTrigger, idleTimeout, alignmentGroup, alignmentMaxDrift"
+    )
+
+
+def test_a_batch_with_nothing_to_ignore_warns_of_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    source = DefaultSource(GIVEN)
+    source.reader(source.schema())
+    assert caplog.records == []
+
+
+def test_sparks_rate_limits_are_among_what_a_batch_ignores() -> None:
+    limits = ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"]
+    assert ignored([name.upper() for name in limits]) == limits

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_aligned_kafka.json_maps import ShapeError, integers_of, listed, parse_integers, parse_partitions
+from pyspark_aligned_kafka.json_maps import (
+    ShapeError,
+    integers_of,
+    listed,
+    parse_integers,
+    parse_integers_and_words,
+    parse_partitions,
+)
 from watermark_source.planning.split import Split
 
 splits = st.builds(Split, st.text(min_size=1, max_size=5), st.integers(0, 1000))
@@ -24,7 +31,7 @@ def test_what_spark_writes_is_read_back(positions: dict[Split, int]) -> None:
     assert parse_integers(json.dumps(nested)) == positions
 
 
-@pytest.mark.parametrize("parse", [parse_integers, parse_partitions])
+@pytest.mark.parametrize("parse", [parse_integers, parse_integers_and_words, parse_partitions])
 @given(text=st.text())
 def test_any_other_text_is_a_shape_error(parse: Callable[[str], object], text: str) -> None:
     with contextlib.suppress(ShapeError):
@@ -68,3 +75,17 @@ def test_a_repeated_topic_is_refused() -> None:
 
 def test_a_long_list_of_splits_is_cut() -> None:
     assert listed(Split("t", n) for n in range(12)) == ", ".join(f"t-{n}" for n in range(10)) + " and 2 more"
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "words"),
+    [
+        ('{"t":{"0":1}}', {Split("t", 0): 1}, {}),
+        ('{"t":"earliest"}', {}, {"t": "earliest"}),
+        ('{"t":"any word","u":{"3":-2}}', {Split("u", 3): -2}, {"t": "any word"}),
+    ],
+)
+def test_a_topic_may_have_a_word_in_the_place_of_its_partitions(
+    text: str, numbers: dict[Split, int], words: dict[str, str]
+) -> None:
+    assert parse_integers_and_words(text) == (numbers, words)

@@ -12,12 +12,11 @@ from pyspark_aligned_kafka.options import (
     KAFKA_COLUMNS,
     KAFKA_OPTIONS,
     OPTION_TABLE,
-    REFUSED_OPTIONS,
     KafkaOptions,
     parse,
 )
+from pyspark_aligned_kafka.positions import At, AtTime, Earliest, Everywhere, Latest, NoMatch, PerSplit
 from pyspark_aligned_kafka.stale_ends import StaleEnds
-from pyspark_aligned_kafka.start import At, AtTime, Earliest, Everywhere, Latest, NoMatch, PerSplit
 from pyspark_aligned_kafka.subscription import Assign, Subscribe, SubscribePattern
 from watermark_source.errors import OptionError, UnknownOptionError
 from watermark_source.eventtime.watermark import Millis
@@ -40,8 +39,7 @@ def refusal(given: dict[str, str]) -> OptionError:
 
 def test_defaults_are_those_of_sparks_kafka_source() -> None:
     options = parsed()
-    assert options.start.rule == Everywhere(Latest())
-    assert options.start.no_match is NoMatch.ERROR
+    assert (options.start, options.end) == (None, None)
     assert options.fail_on_data_loss is True
     assert options.max_offsets_per_trigger is None
     assert options.poll_timeout_ms == 120_000
@@ -56,6 +54,7 @@ def test_names_ignore_case() -> None:
         "startingoffsets": "EARLIEST", "KafkaConsumer.PollTimeoutMs": "7",
     })  # fmt: skip
     assert options.fail_on_data_loss is False
+    assert options.start is not None
     assert options.start.rule == Everywhere(Earliest())
     assert options.poll_timeout_ms == 7
 
@@ -107,6 +106,12 @@ def test_bootstrap_servers_are_needed() -> None:
             PerSplit({T0: At(5), T1: Earliest()}),
         ),
         ({"startingOffsets": '{"t":{"0":-1}}'}, "startingOffsets", PerSplit({T0: Latest()})),
+        (
+            {"startingOffsets": '{"t":{"0":5},"u":"Earliest","v":"latest"}'},
+            "startingOffsets",
+            PerSplit({T0: At(5)}, {"u": Earliest(), "v": Latest()}),
+        ),
+        ({"startingOffsets": '{"t":"earliest"}'}, "startingOffsets", PerSplit({}, {"t": Earliest()})),
         ({"startingTimestamp": "1000"}, "startingTimestamp", Everywhere(AtTime(1000))),
         (
             {"startingOffsetsByTimestamp": '{"t":{"0":1000}}'},
@@ -131,7 +136,34 @@ def test_bootstrap_servers_are_needed() -> None:
 )
 def test_starting_options_and_which_one_wins(given: dict[str, str], option: str, rule: object) -> None:
     start = parsed(**given).start
+    assert start is not None
+    assert start.no_match is NoMatch.ERROR
     assert (start.option, start.rule) == (option, rule)
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "rule"),
+    [
+        ({"endingOffsets": " LATEST "}, "endingOffsets", Everywhere(Latest())),
+        ({"endingOffsets": '{"t":{"0":50,"1":-1}}'}, "endingOffsets", PerSplit({T0: At(50), T1: Latest()})),
+        ({"endingOffsets": '{"t":"latest"}'}, "endingOffsets", PerSplit({}, {"t": Latest()})),
+        (
+            {"endingOffsetsByTimestamp": '{"t":{"0":1000}}', "endingOffsets": "latest"},
+            "endingOffsetsByTimestamp",
+            PerSplit({T0: AtTime(Millis(1000))}),
+        ),
+        (
+            {"ENDINGTIMESTAMP": "9", "endingOffsetsByTimestamp": '{"t":{"0":1000}}', "endingOffsets": "latest"},
+            "endingTimestamp",
+            Everywhere(AtTime(Millis(9))),
+        ),
+    ],
+)
+def test_ending_options_and_which_one_wins(given: dict[str, str], option: str, rule: object) -> None:
+    end = parsed(**given).end
+    assert end is not None
+    # The strategy is about where to begin; an end that nothing has reached is latest.
+    assert (end.option, end.rule, end.no_match) == (option, rule, NoMatch.LATEST)
 
 
 def test_an_option_that_does_not_win_is_checked_all_the_same() -> None:
@@ -141,7 +173,9 @@ def test_an_option_that_does_not_win_is_checked_all_the_same() -> None:
 
 
 def test_strategy_for_timestamps_without_a_match() -> None:
-    assert parsed(startingOffsetsByTimestampStrategy="LATEST").start.no_match is NoMatch.LATEST
+    start = parsed(startingOffsetsByTimestampStrategy="LATEST", startingTimestamp="9").start
+    assert start is not None
+    assert start.no_match is NoMatch.LATEST
 
 
 @pytest.mark.parametrize(
@@ -162,6 +196,8 @@ def test_strategy_for_timestamps_without_a_match() -> None:
         ("startingOffsets", "", "not JSON"),
         ("startingOffsets", "first", "not JSON"),
         ("startingOffsets", '{"t":5}', '"t" must hold an object of partition numbers'),
+        ("startingOffsets", '{"t":"soon"}', '"t" has "soon", which is neither earliest nor latest'),
+        ("startingOffsets", '{"t":null}', '"t" must hold an object of partition numbers'),
         ("startingOffsets", '{"t":{"0":-3}}', "t-0 has -3, which is no offset"),
         ("startingOffsets", '{"t":{"0":-1001}}', "t-0 has -1001"),
         ("startingOffsets", '{"t":{"0":true}}', "t-0 has true"),
@@ -176,7 +212,12 @@ def test_strategy_for_timestamps_without_a_match() -> None:
         ("startingTimestamp", "-1", "must be at least 0"),
         ("startingTimestamp", "2025-01-01", "not a whole number"),
         ("startingOffsetsByTimestamp", '{"t":{"0":-1}}', "t-0 has -1, which is before the epoch"),
+        ("startingOffsetsByTimestamp", '{"t":"latest"}', '"t" must hold an object of partition numbers'),
         ("startingOffsetsByTimestampStrategy", "earliest", "must be error or latest"),
+        ("endingOffsets", "first", "not JSON"),
+        ("endingOffsets", '{"t":{"0":-3}}', "t-0 has -3, which is no offset"),
+        ("endingTimestamp", "tomorrow", "not a whole number"),
+        ("endingOffsetsByTimestamp", '{"t":{"0":-1}}', "t-0 has -1, which is before the epoch"),
         ("maxOffsetsPerTrigger", "0", "must be at least 1"),
         ("maxOffsetsPerTrigger", "1_000", "not a whole number"),
         ("failOnDataLoss", "no", "must be true or false"),
@@ -203,12 +244,6 @@ def test_an_error_says_option_value_what_is_accepted_and_an_example(option: str,
 @pytest.mark.parametrize("row", OPTION_TABLE.options, ids=lambda row: row.name)
 def test_the_example_of_every_option_is_accepted(row: object) -> None:
     row.read(row.example)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("name", REFUSED_OPTIONS)
-def test_options_of_sparks_source_that_are_not_honoured_are_refused_with_the_reason(name: str) -> None:
-    error = refusal({**SERVERS, "subscribe": "t", name.upper(): "5"})
-    assert str(error) == f'option {name} = "5": not supported: {REFUSED_OPTIONS[name]}'
 
 
 def test_an_unknown_option_names_the_nearest_one() -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
-
 import pytest
 
-from pyspark_aligned_kafka.start import (
+from pyspark_aligned_kafka.positions import (
     At,
     AtTime,
     Earliest,
@@ -15,45 +12,17 @@ from pyspark_aligned_kafka.start import (
     Latest,
     NoMatch,
     PerSplit,
-    StartPolicy,
-    resolve,
+    PositionPolicy,
 )
+from pyspark_aligned_kafka.start import resolve, start_of_stream
+from tests.unit.kafka.example_logs import LOGS, T0, T1, T2, Log, Logs
 from watermark_source.errors import OptionError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 
-T0, T1, T2 = (Split("t", number) for number in range(3))
 
-
-@dataclass(frozen=True)
-class Log:
-    """Timestamps of one log, from offset 10 on."""
-
-    timestamps: tuple[int, ...]
-
-
-class Logs:
-    def __init__(self, logs: Mapping[Split, Log]) -> None:
-        self._logs = logs
-
-    def earliest(self, splits: Set[Split]) -> Mapping[Split, int]:
-        return dict.fromkeys(splits, 10)
-
-    def latest(self, splits: Set[Split]) -> Mapping[Split, int]:
-        return {split: 10 + len(self._logs[split].timestamps) for split in splits}
-
-    def at_time(self, wanted: Mapping[Split, Millis]) -> Mapping[Split, int | None]:
-        return {
-            split: next((10 + n for n, ts in enumerate(self._logs[split].timestamps) if ts >= millis), None)
-            for split, millis in wanted.items()
-        }
-
-
-LOGS = Logs({T0: Log((100, 300, 200)), T1: Log((50,)), T2: Log(())})
-
-
-def policy(rule: Everywhere | PerSplit, no_match: NoMatch = NoMatch.ERROR) -> StartPolicy:
-    return StartPolicy("startingOffsets", "(as given)", rule, no_match)
+def policy(rule: Everywhere | PerSplit, no_match: NoMatch = NoMatch.ERROR) -> PositionPolicy:
+    return PositionPolicy("startingOffsets", "(as given)", rule, no_match)
 
 
 @pytest.mark.parametrize(
@@ -107,8 +76,42 @@ def test_json_must_list_exactly_the_partitions_that_are_read(given: dict[Split, 
     assert says in str(caught.value)
 
 
-@pytest.mark.spark_case("KafkaOffsetReaderSuite", "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED error class")
-def test_timestamps_must_list_exactly_the_partitions_that_are_read() -> None:
-    rule = PerSplit({T0: AtTime(Millis(0)), T2: AtTime(Millis(0))})
-    with pytest.raises(OptionError, match=r"^\[KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED\] .*not list t-1"):
+def test_a_topic_may_have_one_position_for_all_of_its_partitions() -> None:
+    other = Split("u", 0)
+    logs = Logs({T0: Log((1, 2)), T1: Log((1,)), other: Log((1, 2, 3))})
+    rule = PerSplit({other: At(11)}, {"t": Latest()})
+    assert resolve(policy(rule), {T0, T1, other}, logs) == {T0: 12, T1: 11, other: 11}
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (PerSplit({}, {"t": Earliest(), "u": Latest()}), "it names topic u; the partitions are t-0, t-1"),
+        (PerSplit({T0: At(1), T1: At(1)}, {"u": Earliest()}), "it names topic u; the partitions are t-0, t-1"),
+        (PerSplit({Split("u", 0): At(1)}, {"t": Earliest()}), "it lists u-0; the partitions are t-0, t-1"),
+        (PerSplit({}, {"u": Earliest()}), "it does not list t-0, t-1 and names topic u"),
+    ],
+)
+def test_a_topic_that_is_not_read_is_refused(rule: PerSplit, says: str) -> None:
+    with pytest.raises(OptionError) as caught:
         resolve(policy(rule), {T0, T1}, LOGS)
+    assert says in str(caught.value)
+
+
+@pytest.mark.spark_case("KafkaOffsetReaderSuite", "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED error class")
+def test_times_that_do_not_fit_the_partitions_have_a_condition_of_their_own() -> None:
+    with pytest.raises(OptionError) as caught:
+        resolve(policy(PerSplit({T0: AtTime(Millis(1))})), {T0, T1}, LOGS)
+    assert str(caught.value).startswith("[KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED] ")
+
+
+def test_a_stream_begins_at_latest_unless_told_otherwise() -> None:
+    assert start_of_stream(None, None).rule == Everywhere(Latest())
+    given = policy(Everywhere(Earliest()))
+    assert start_of_stream(given, None) is given
+
+
+def test_a_stream_has_no_end() -> None:
+    end = PositionPolicy("endingTimestamp", "9", Everywhere(AtTime(Millis(9))), NoMatch.LATEST)
+    with pytest.raises(OptionError, match=r'option endingTimestamp = "9": not supported in a stream: .*AvailableNow'):
+        start_of_stream(None, end)

@@ -79,3 +79,10 @@ def test_no_pack_holds_more_positions_than_at_most(ranges: list[SplitRange], wan
     laid = pack(ranges, at_least=wanted, at_most=most)
     assert all(sum(piece.size for piece in ps) <= most for ps in laid)
     assert sum(piece.size for ps in laid for piece in ps) == sum(r.size for r in ranges)
+
+
+@given(st.lists(st.integers(0, 30)), at_least)
+def test_an_empty_range_is_in_one_pack(sizes: list[int], wanted: int | None) -> None:
+    ranges = [SplitRange(Split("log", number), 5, 5 + size) for number, size in enumerate(sizes)]
+    pieces = [piece for ps in pack(ranges, at_least=wanted) for piece in ps]
+    assert [piece for piece in pieces if not piece.size] == [r for r in ranges if not r.size]

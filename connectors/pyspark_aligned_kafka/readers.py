@@ -1,15 +1,21 @@
-"""Spark's view of the source: its schema and its stream reader."""
+"""Spark's view of the source: its schema, its stream reader and its batch reader."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from pyspark.sql.types import StructType
 
+from pyspark_aligned_kafka.batch import KafkaBatch, ignored
 from pyspark_aligned_kafka.options import FORMAT
 from pyspark_aligned_kafka.schema import kafka_columns
 from pyspark_aligned_kafka.source import KafkaSource
+from pyspark_aligned_kafka.start import start_of_stream
+from watermark_source.spark.batch import AlignedBatchReader
 from watermark_source.spark.source import AlignedStreamReader, refuse_user_schema, stream_schema
+
+_log = logging.getLogger(__name__)
 
 
 def schema_of(given: Mapping[str, str]) -> StructType:
@@ -20,6 +26,7 @@ def schema_of(given: Mapping[str, str]) -> StructType:
 def stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStreamReader:
     """Return the reader; raises ``OptionError``, or ``SchemaError`` if the user gave another schema."""
     source = KafkaSource.of(given)
+    start_of_stream(source.options.start, source.options.end)
     refuse_user_schema(schema, _schema(source), FORMAT)
     return AlignedStreamReader(
         source,
@@ -29,6 +36,15 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStream
         hold=source.options.hold,
         fail_on_data_loss=source.options.fail_on_data_loss,
     )
+
+
+def batch_reader(given: Mapping[str, str], schema: StructType) -> AlignedBatchReader:
+    """Return the reader; raises as ``stream_reader`` does. Options that belong to streams are ignored and named."""
+    source = KafkaSource.of(given)
+    refuse_user_schema(schema, _schema(source), FORMAT)
+    if names := ignored(given):
+        _log.warning("A batch read ignores %s", ", ".join(names))
+    return AlignedBatchReader(KafkaBatch.of(source.options), source.options.engine, schema)
 
 
 def _schema(source: KafkaSource) -> StructType:
