@@ -27,9 +27,7 @@ def shortened(reads: BatchReads, new_topic: NewTopic) -> str:
     return name
 
 
-@pytest.mark.spark_case(
-    "KafkaDontFailOnDataLossSuite", "failOnDataLoss=false should not return duplicated records: batch"
-)
+@pytest.mark.spark_case(DONT_FAIL, "failOnDataLoss=false should not return duplicated records: batch")
 def test_fail_on_data_loss_false_should_not_return_duplicated_records_batch(reads: BatchReads, shortened: str) -> None:
     pair = reads.pair(
         subscribe=shortened,
