@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Protocol
 
-from pyspark_aligned_kafka.admin import EARLIEST, LATEST, Found
+from pyspark_aligned_kafka.list_offsets import EARLIEST, LATEST, Found
 from watermark_source.planning.split import Split
 
 

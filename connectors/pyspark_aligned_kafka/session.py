@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pyspark_aligned_kafka.admin import EARLIEST, LATEST, KafkaAdmin
+from pyspark_aligned_kafka.admin import KafkaAdmin
 from pyspark_aligned_kafka.brokers import Brokers
 from pyspark_aligned_kafka.connection import BrokerConnection
+from pyspark_aligned_kafka.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.metadata import Leader
 from pyspark_aligned_kafka.settings import ClientSettings
 from watermark_source.planning.split import Split
