@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from benchmarks.batch import batch
 from benchmarks.cold import cold
 from benchmarks.figures import Figure, save, table
 from benchmarks.latency import idle, latency
+from benchmarks.planning import planning
 from benchmarks.queries import read_all
 from benchmarks.session import spark_session
 from benchmarks.throughput import throughput
@@ -21,7 +22,7 @@ from services.spark_jars import spark_kafka_jars
 from services.topics import create_topic
 
 RESULTS = Path(__file__).parent / "results"
-CASES = ("throughput", "batch", "alignment", "latency", "idle", "cold")
+CASES = ("throughput", "batch", "alignment", "latency", "idle", "cold", "planning")
 
 
 def main() -> None:
@@ -35,6 +36,18 @@ def main() -> None:
         parser.error(f"unknown case {sorted(unknown)}; the cases are {', '.join(CASES)}")
     chosen = given.cases or CASES
     figures: list[Figure] = []
+    if "planning" in chosen:
+        print("measuring planning …", flush=True)
+        figures += planning(given.rounds)
+    if others := [case for case in chosen if case != "planning"]:
+        figures += _on_one_broker(others, given.rounds)
+    print(table(figures))
+    save(figures, RESULTS / "results.json")
+    (RESULTS / "results.txt").write_text(table(figures) + "\n")
+    print(f"\nsaved in {RESULTS}")
+
+
+def _on_one_broker(chosen: Sequence[str], rounds: int) -> Iterator[Figure]:
     with kafka_service() as kafka:
         if {"throughput", "batch", "cold"} & set(chosen):
             print("producing the even topic …", flush=True)
@@ -46,22 +59,18 @@ def main() -> None:
         for case in chosen:
             print(f"measuring {case} …", flush=True)
             if case == "cold":
-                figures += cold(kafka.bootstrap, "even")
+                yield from cold(kafka.bootstrap, "even")
                 continue
             spark = spark_session("benchmarks", jars=spark_kafka_jars())
             read = partial(read_all, spark, kafka.bootstrap)
             runs: dict[str, Callable[[], Iterator[Figure]]] = {
-                "throughput": partial(throughput, read, "even", given.rounds),
-                "batch": partial(batch, spark, kafka.bootstrap, "even", given.rounds),
-                "alignment": partial(alignment, read, "skewed", given.rounds),
-                "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, given.rounds),
+                "throughput": partial(throughput, read, "even", rounds),
+                "batch": partial(batch, spark, kafka.bootstrap, "even", rounds),
+                "alignment": partial(alignment, read, "skewed", rounds),
+                "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "idle": partial(idle, spark, kafka.bootstrap, "steady"),
             }
-            figures += runs[case]()
-    print(table(figures))
-    save(figures, RESULTS / "results.json")
-    (RESULTS / "results.txt").write_text(table(figures) + "\n")
-    print(f"\nsaved in {RESULTS}")
+            yield from runs[case]()
 
 
 if __name__ == "__main__":

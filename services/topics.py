@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,22 @@ def create_topic(
     bootstrap: str, name: str, partitions: int = 1, *, replicas: int = 1, config: Mapping[str, str] | None = None
 ) -> None:
     """Create a topic and return when every partition can be written and read."""
+    create_topics(bootstrap, [name], partitions, replicas=replicas, config=config)
+
+
+def create_topics(
+    bootstrap: str,
+    names: Collection[str],
+    partitions: int = 1,
+    *,
+    replicas: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> None:
+    """Create topics that are alike, at once, and return when every partition can be written and read."""
     wanted = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(config or {})}
     with _admin(bootstrap) as admin:
-        admin.create_topics({name: wanted}, timeout_ms=_TIMEOUT_MS, wait_for_metadata=True)
-        _wait_for_leaders(admin, name, partitions)
+        admin.create_topics(dict.fromkeys(names, wanted), timeout_ms=_TIMEOUT_MS, wait_for_metadata=True)
+        _wait_for_leaders(admin, names, partitions)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
@@ -35,7 +47,7 @@ def add_partitions(bootstrap: str, name: str, total: int) -> None:
     with _admin(bootstrap) as admin:
         admin.create_partitions({name: total}, timeout_ms=_TIMEOUT_MS)
         admin.wait_for_topics([name])
-        _wait_for_leaders(admin, name, total)
+        _wait_for_leaders(admin, [name], total)
 
 
 def delete_records(bootstrap: str, name: str, before: Mapping[int, int]) -> None:
@@ -48,13 +60,13 @@ def delete_records(bootstrap: str, name: str, before: Mapping[int, int]) -> None
         )
 
 
-def _wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int) -> None:
+def _wait_for_leaders(admin: KafkaAdminClient, names: Collection[str], partitions: int) -> None:
     """Until every leader acts as one: the metadata names it a moment before it takes requests (KRaft)."""
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
     from kafka.errors import RetriableError
 
-    latest = {TopicPartition(name, partition): OffsetSpec.LATEST for partition in range(partitions)}
+    latest = {TopicPartition(name, n): OffsetSpec.LATEST for name in names for n in range(partitions)}
 
     def answered() -> bool:
         try:
@@ -64,7 +76,7 @@ def _wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int) -> No
             return False
         return True
 
-    wait_until(answered, _TIMEOUT_MS / 1_000, f"every leader of topic {name}")
+    wait_until(answered, _TIMEOUT_MS / 1_000, f"every leader of {', '.join(names)}")
 
 
 @contextmanager

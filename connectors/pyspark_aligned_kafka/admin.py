@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Collection, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from kafka.errors import (
     AuthorizationError,
@@ -15,38 +15,23 @@ from kafka.errors import (
     KafkaError,
     LeaderNotAvailableError,
     NodeNotReadyError,
-    NoError,
     RetriableError,
     UnsupportedForMessageFormatError,
     for_code,
 )
-from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest, OffsetSpec
 
 from pyspark_aligned_kafka.cluster import Cluster, Deadline, reason
 from pyspark_aligned_kafka.json_maps import listed
+from pyspark_aligned_kafka.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.metadata import Topic, metadata_request, read_metadata
 from pyspark_aligned_kafka.settings import ClientSettings
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, UnsupportedFormatError
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
-
-EARLIEST: Final[int] = OffsetSpec.EARLIEST
-LATEST: Final[int] = OffsetSpec.LATEST
-NEWEST: Final[int] = OffsetSpec.MAX_TIMESTAMP
-"""The record with the highest timestamp (KIP-734); brokers before 3.0 do not know it."""
 
 # A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.
 _UNKNOWN_AFTER_MS = 1_000
 _GONE_AFTER_MS = 5_000
 """What was there before is gone after this time only: gone by mistake, it would be read from its beginning again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a look-up found; ``None`` where the broker has no answer of that kind."""
-
-    offset: int | None
-    timestamp: Millis | None
 
 
 @dataclass(slots=True)
@@ -66,7 +51,7 @@ class KafkaAdmin:
 
     def __init__(self, settings: ClientSettings, cluster: Cluster | None = None) -> None:
         self._cluster = Cluster(settings) if cluster is None else cluster
-        self._isolation = IsolationLevel.READ_COMMITTED if settings.read_committed else IsolationLevel.READ_UNCOMMITTED
+        self._read_committed = settings.read_committed
         self._leaders: dict[Split, int] = {}
         self._missing: set[str | Split] = set()
 
@@ -172,10 +157,10 @@ class KafkaAdmin:
                 tried.again[split] = LeaderNotAvailableError("the partition has no leader")
             else:
                 by_leader[leader][split] = spec
-        asked = [
-            (part, self._cluster.ask_soon(leader, _offsets_request(part, self._isolation, deadline), deadline))
-            for leader, part in by_leader.items()
-        ]
+        asked = []
+        for leader, part in by_leader.items():
+            request = OffsetsRequest(part, read_committed=self._read_committed)
+            asked.append((part, self._cluster.ask_soon(leader, request, deadline)))
         for part, answer in asked:
             await _fold(part, answer, tried)
         return tried
@@ -196,42 +181,15 @@ async def _fold(part: Mapping[Split, int], answer: Awaitable[Any], tried: _Round
         _read_offsets(received, tried)
 
 
-def _offsets_request(wanted: Mapping[Split, int], isolation: IsolationLevel, deadline: Deadline) -> ListOffsetsRequest:
-    by_topic: defaultdict[str, list[Any]] = defaultdict(list)
-    for split, spec in wanted.items():
-        by_topic[split.log].append(
-            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(partition_index=split.number, timestamp=spec)
-        )
-    newest = NEWEST in wanted.values()
-    return ListOffsetsRequest(
-        isolation_level=isolation.value,
-        topics=[ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=part) for name, part in by_topic.items()],
-        timeout_ms=int(deadline.left_ms),
-        min_version=max(
-            ListOffsetsRequest.min_version_for_isolation_level(isolation.value),
-            ListOffsetsRequest.min_version_for_timestamp(NEWEST) if newest else 1,
-        ),
-    )
-
-
-def _read_offsets(answer: Any, tried: _Round) -> None:
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            split = Split(topic.name, partition.partition_index)
-            kind = for_code(partition.error_code)
-            if kind is NoError:
-                tried.found[split] = Found(
-                    partition.offset if partition.offset >= 0 else None,
-                    Millis(partition.timestamp) if partition.timestamp >= 0 else None,
-                )
-            elif kind is UnsupportedForMessageFormatError:
-                raise UnsupportedFormatError(
-                    f"{split} is stored in a record format without timestamps; offsets by time"
-                )
-            elif issubclass(kind, RetriableError):
-                tried.again[split] = kind()
-            else:
-                raise kind(f"looking up an offset of {split}")
+def _read_offsets(response: OffsetsResponse, tried: _Round) -> None:
+    tried.found.update(response.found)
+    for split, error in response.errors.items():
+        kind = for_code(error)
+        if kind is UnsupportedForMessageFormatError:
+            raise UnsupportedFormatError(f"{split} is stored in a record format without timestamps; offsets by time")
+        if not issubclass(kind, RetriableError):
+            raise kind(f"looking up an offset of {split}")
+        tried.again[split] = kind()
 
 
 def _exists(split: Split, topics: Mapping[str, Topic]) -> bool:

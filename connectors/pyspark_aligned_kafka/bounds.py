@@ -7,7 +7,7 @@ from collections.abc import Mapping, Set
 from typing import Protocol
 
 from pyspark_aligned_kafka import stale_ends
-from pyspark_aligned_kafka.admin import EARLIEST, LATEST, Found
+from pyspark_aligned_kafka.list_offsets import EARLIEST, LATEST, Found
 from pyspark_aligned_kafka.stale_ends import StaleEnds
 from watermark_source.planning.split import Split
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from pyspark_aligned_kafka.admin import NEWEST
 from pyspark_aligned_kafka.bounds import OffsetQueries
+from pyspark_aligned_kafka.list_offsets import NEWEST
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.time_index import IndexEntry

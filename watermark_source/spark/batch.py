@@ -12,10 +12,11 @@ from pyspark.sql.types import StructType
 from watermark_source.errors import InternalError
 from watermark_source.planning.late_binding import LateRange, Piece, bind
 from watermark_source.planning.split import SplitRange
+from watermark_source.spark.collector import spare_imports
 from watermark_source.spark.connector import BatchDefinition, BatchRangeReader
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import pack
-from watermark_source.spark.reading import data_batch, spare_the_collector
+from watermark_source.spark.reading import data_batch
 
 
 @dataclass
@@ -59,7 +60,7 @@ def lay(wholes: Sequence[LateRange], *, at_least: int | None, at_most: int | Non
 
 def read_pieces(reader: BatchRangeReader, pieces: Sequence[Piece], schema: StructType) -> Iterator[pa.RecordBatch]:
     """Bind the pieces to what their logs hold now, and yield their rows."""
-    spare_the_collector()
+    spare_imports()
     ranges = _bound(reader, pieces)
     from_beginning = frozenset(piece.range.split for piece in pieces if piece.whole.late_start)
     for batch in reader.read(ranges, from_beginning=from_beginning):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +12,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.arrow import repeated
+from watermark_source.spark.collector import spare_imports
 from watermark_source.spark.connector import RangeReader, ReadBatch
 from watermark_source.spark.markers import MARKER, arrow_schema, marker_batch, no_markers
 from watermark_source.spark.packs import Pack
@@ -76,7 +75,7 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
     if not pack.ranges:
         return
     observer = Observer(pack.ranges, pack.future_cap)
-    spare_the_collector()
+    spare_imports()
     for batch in reader.read(pack.ranges):
         observer.observe(batch)
         event_time = (
@@ -92,12 +91,3 @@ def data_batch(batch: ReadBatch, event_time: pa.Array, schema: StructType) -> pa
     arrow = arrow_schema(schema)
     engine_columns = (event_time, no_markers(batch.rows, schema)) if MARKER in schema.names else (event_time,)
     return pa.RecordBatch.from_arrays([*batch.columns, *engine_columns], schema=arrow)
-
-
-@cache
-def spare_the_collector() -> None:
-    """Take what is loaded by now out of the cyclic collector's sight, once a process.
-
-    Spark collects after every task, and looking through all modules (numba's among them) takes 0.1 s each time.
-    """
-    gc.freeze()

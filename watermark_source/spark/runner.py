@@ -23,6 +23,7 @@ from watermark_source.planning.planner import plan, ranges_of
 from watermark_source.planning.report import Coverage
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.spark.collector import collect_later, spare_imports
 from watermark_source.spark.connector import SourceDefinition
 from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
@@ -77,6 +78,7 @@ class SourceRunner:
         )
         self._clock = Clock()
         self._connector = definition.open()
+        spare_imports()
         self._book = ReportBook()
         self._server = ReportServer(self._book)
         self._initial: dict[str, Any] | None = None
@@ -96,6 +98,7 @@ class SourceRunner:
         """Stop listening for reports. Connections end with the process."""
         self._server.close()
 
+    @collect_later()
     def initial_offset(self) -> dict[str, Any]:
         """Return where a new query starts. Spark asks more than once; the answer stays the same in this process."""
         if self._initial is None:
@@ -116,6 +119,7 @@ class SourceRunner:
         at, newest = self._clock.elapsed(), self._newest(splits)
         self._frozen = _Frozen(self._connector.bounds.end_positions(splits), newest, at)
 
+    @collect_later()
     def latest_offset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:
         """Return the end of the next batch, or ``start`` if there is none."""
         if start == self._offset:
@@ -140,6 +144,7 @@ class SourceRunner:
         self._offset = self._codec.encode(planned.state)
         return self._offset
 
+    @collect_later()
     def packs(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Pack]:
         """Return the work of the batch between two offsets; at least a pack for its markers."""
         before, after = self._decode(start), self._decode(end)
@@ -167,6 +172,7 @@ class SourceRunner:
             for number, ranges in enumerate(laid)
         ]
 
+    @collect_later()
     def status(self) -> dict[str, Any] | None:
         """Return the status as JSON, ``None`` before the first plan; while nothing happens the same for a second."""
         if self._seen is not None and (self._status is None or time.monotonic() >= self._status_until):

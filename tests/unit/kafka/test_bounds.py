@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from pyspark_aligned_kafka.admin import Found
 from pyspark_aligned_kafka.bounds import KafkaLogBounds
+from pyspark_aligned_kafka.list_offsets import Found
 from pyspark_aligned_kafka.stale_ends import StaleEnds
 from watermark_source.planning.split import Split
 
