@@ -48,7 +48,7 @@ class OptionError(UserError, ValueError):
         self.example = example
         shown = "" if seen is None else f' = "{shortened(seen)}"'
         hint = "" if example is None else f", for example {example}"
-        super().__init__(f"option {option}{shown}: {accepted}{hint}")
+        super().__init__(f"option {shortened(option)}{shown}: {accepted}{hint}")
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild_option_error, (type(self), self.option, self.seen, self.accepted, self.example)
