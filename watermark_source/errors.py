@@ -54,7 +54,7 @@ class OptionError(UserError, ValueError):
         self.condition = condition
         shown = "" if seen is None else f' = "{shortened(seen)}"'
         hint = "" if example is None else f", for example {example}"
-        super().__init__(labelled(condition, f"option {option}{shown}: {accepted}{hint}"))
+        super().__init__(labelled(condition, f"option {shortened(option)}{shown}: {accepted}{hint}"))
 
     def __reduce__(self) -> tuple[object, ...]:
         again = partial(type(self), example=self.example, condition=self.condition)

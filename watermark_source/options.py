@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from watermark_source import durations
-from watermark_source.errors import OptionError, UnknownOptionError
+from watermark_source.errors import OptionError, UnknownOptionError, shortened
 
 # Spark adds these to every reader by itself.
 _SPARK_OWN = frozenset({"path", "paths"})
@@ -40,7 +40,7 @@ class Option:
         except OptionError:
             raise
         except ValueError as error:
-            detail = f" ({error})" if str(error) else ""
+            detail = f" ({shortened(error)})" if str(error) else ""
             seen = "***" if self.secret else text
             raise OptionError(
                 self.name, seen, self.accepted + ("" if self.secret else detail), example=self.example

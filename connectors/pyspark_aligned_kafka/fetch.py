@@ -135,6 +135,9 @@ def _partitions(data: Bytes, stop: int, at: int, *, read_committed: bool) -> tup
     for _ in range(topics):
         (size,) = _SHORT.unpack_from(view, at)
         at += _SHORT.size
+        if size < 0:
+            # Going back over bytes that were read would make any number of topics of them.
+            raise struct.error(f"a topic's name of {size} bytes")
         topic = bytes(view[at : at + size]).decode()
         at += size
         (count,) = _COUNT.unpack_from(view, at)

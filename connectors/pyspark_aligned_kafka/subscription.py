@@ -56,8 +56,10 @@ def parse_subscribe_pattern(text: str) -> SubscribePattern:
             # Of what a later Python may read in another way; it would be shown without the option's name.
             warnings.simplefilter("ignore", FutureWarning)
             return SubscribePattern(re.compile(text, re.ASCII))
-    except re.error as error:
+    except (re.error, OverflowError) as error:
         raise ValueError(f"not a regular expression: {error}") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
 
 
 def parse_assign(text: str) -> Assign:

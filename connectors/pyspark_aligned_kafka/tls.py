@@ -71,8 +71,9 @@ def tls_context(tls: Tls) -> TlsContext:
 def _naming(option: str, seen: str) -> Iterator[None]:
     try:
         yield
-    # ssl.SSLError is an OSError; a wrong password or a broken PEM text may also be a ValueError.
-    except (OSError, ValueError) as error:
+    # ssl.SSLError is an OSError; a wrong password or a broken PEM text may also be a ValueError, and a text that is not
+    # ASCII a TypeError.
+    except (OSError, ValueError, TypeError) as error:
         raise OptionError(
             option,
             seen,

@@ -29,6 +29,19 @@ def test_a_wrong_value_says_option_value_accepted_and_example() -> None:
     assert str(caught.value) == ('option boxWidth = "0": must be a whole number (must be at least 1), for example 7')
 
 
+def test_a_long_name_value_or_reason_is_cut() -> None:
+    row = Option(name="box", parse=_echo, accepted="must be short", example="7", doc="")
+    with pytest.raises(OptionError) as caught:
+        row.read("x" * 5_000)
+    assert "must be short (xxx" in str(caught.value)
+    assert len(str(caught.value)) < 600
+    assert len(str(OptionError("x" * 5_000, None, "is needed"))) < 300
+
+
+def _echo(text: str) -> None:
+    raise ValueError(text)
+
+
 def test_a_wrong_secret_is_not_shown() -> None:
     with pytest.raises(OptionError) as caught:
         TABLE.parse({"accessToken": "geheim"})

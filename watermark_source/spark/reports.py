@@ -22,7 +22,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.errors import shortened
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.report import Coverage, RangeReport, cover
 from watermark_source.planning.split import Split, SplitRange
 
@@ -207,18 +208,34 @@ def _encode(reports: Sequence[RangeReport]) -> bytes:
 
 
 def _decode(body: bytes) -> list[RangeReport]:
+    """Return the reports of a message; raises ``ValueError`` for anything that no task can have seen."""
     try:
-        return [
-            RangeReport(
-                range=SplitRange(Split(str(log), int(number)), int(start), int(end)),
-                max_event_time=None if highest is None else Millis(int(highest)),
-                rows=int(rows),
-                future_rows=int(future),
-            )
-            for log, number, start, end, highest, rows, future in json.loads(body)
-        ]
-    except (TypeError, OverflowError, RecursionError) as error:
+        return [_report(*entry) for entry in json.loads(body)]
+    except (TypeError, RecursionError) as error:
         raise ValueError(f"not a report: {error}") from None
+
+
+def _report(  # noqa: PLR0917 - the fields as they are on the wire
+    log: object, number: object, start: object, end: object, highest: object, rows: object, future: object
+) -> RangeReport:
+    if not isinstance(log, str):
+        raise TypeError(f"a log with the name {shortened(log)}")
+    found = RangeReport(
+        range=SplitRange(Split(log, _integer(number)), _integer(start), _integer(end)),
+        max_event_time=None if highest is None else Millis(_integer(highest, minimum=MIN)),
+        rows=_integer(rows),
+        future_rows=_integer(future),
+    )
+    if found.range.end < found.range.start:
+        raise ValueError(f"not a report: {found.range} ends before it begins")
+    return found
+
+
+def _integer(value: object, *, minimum: int = 0) -> int:
+    # What is kept here is part of the checkpoint soon, which holds 64 bits.
+    if type(value) is not int or not minimum <= value <= MAX:
+        raise ValueError(f"not a report: {shortened(value)} is no whole number from {minimum} to {MAX}")
+    return value
 
 
 def _reachable_at(host: str) -> tuple[str, ...]:

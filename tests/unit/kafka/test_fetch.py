@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import time
 
 import numpy as np
 import pytest
@@ -96,6 +97,15 @@ def test_an_answer_to_another_request_is_refused() -> None:
 def test_bytes_left_over_are_refused() -> None:
     with pytest.raises(CorruptDataError, match="of which 18 make sense"):
         decode(response() + b"\0")
+
+
+def test_names_of_less_than_no_bytes_do_not_make_topics_of_nothing() -> None:
+    """A response of 26 bytes that claims two thousand million topics, each of them read from the same six bytes."""
+    claimed = struct.pack(">iihii", 9, 0, 0, 0, 2**31 - 1)
+    began = time.monotonic()
+    with pytest.raises(CorruptDataError, match="name of -6 bytes"):
+        decode(claimed + struct.pack(">hih", 0, 0, -6))
+    assert time.monotonic() - began < 5
 
 
 @settings(max_examples=300)

@@ -186,6 +186,7 @@ def test_strategy_for_timestamps_without_a_match() -> None:
         ("subscribe", "a b", '"a b" cannot be the name of a topic'),
         ("subscribePattern", "(", "not a regular expression"),
         ("subscribePattern", "", "is empty"),
+        ("subscribePattern", "a{99999999999999999999}", "the repetition number is too large"),
         ("assign", "t", "not JSON"),
         ("assign", "[0]", "must be a JSON object of topics"),
         ("assign", "{}", "names no topic"),
@@ -239,6 +240,11 @@ def test_an_error_says_option_value_what_is_accepted_and_an_example(option: str,
     assert str(error).startswith(f'option {option} = "{text}": {row.accepted}')
     assert says in str(error)
     assert str(error).endswith(f"for example {row.example}")
+
+
+def test_a_pattern_nested_too_deeply_is_refused() -> None:
+    error = refusal({**SERVERS, "subscribePattern": "(" * 1_000 + ")" * 1_000})
+    assert "is nested too deeply" in str(error)
 
 
 @pytest.mark.parametrize("row", OPTION_TABLE.options, ids=lambda row: row.name)

@@ -58,6 +58,18 @@ def test_a_file_that_is_no_pem_is_refused(tmp_path: Path, text: str) -> None:
         tls_context(Tls(trusted_file=str(path)))
 
 
+@pytest.mark.parametrize("name", ["truststore.certificates", "keystore.key", "keystore.certificate.chain"])
+def test_a_pem_text_that_is_not_ascii_is_refused(name: str) -> None:
+    given = {"keystore.key": CLIENT.read_text(), "keystore.certificate.chain": CLIENT.read_text()}
+    given = {**given, name: "-----BEGIN é-----"} if name in given else {name: "-----BEGIN é-----"}
+    with pytest.raises(OptionError, match="cannot be used on this machine"):
+        parse_settings({
+            "kafka.bootstrap.servers": "a:1",
+            "kafka.security.protocol": "SSL",
+            **{f"kafka.ssl.{name}": text for name, text in given.items()},
+        })  # fmt: skip
+
+
 def test_a_file_that_is_not_there_is_refused_when_options_are_checked() -> None:
     given = {
         "kafka.bootstrap.servers": "a:1",

@@ -146,6 +146,11 @@ def test_a_length_beyond_the_bound_is_refused_before_any_of_it_is_read(server: R
         b'[["log",0,0,10,"x",1,1]]', b'[["log",null,0,10,1,1,1]]', b'[["log",0,0,10,NaN,1,1]]',
         b'[["log",0,0,10,Infinity,1,1]]', b'[["log",0,0,10,1e999,1,1]]', b"\xff\xfe", b"[" * 200_000,
         b'[["log",0,0,10,' + b"9" * 5_000 + b",1,1]]",
+        # Numbers that no task can have seen, and no checkpoint could hold.
+        b'[["log",0,0,10,9223372036854775808,1,1]]', b'[["log",0,0,10,1,9223372036854775808,1]]',
+        b'[["log",0,0,10,1,-1,1]]', b'[["log",0,10,0,1,1,1]]', b'[["log",-1,0,10,1,1,1]]',
+        b'[["log",0,0,10,1.5,1,1]]', b'[["log",0,0,10,1,"1",1]]', b'[["log",0,0,10,1,true,1]]',
+        b'[[null,0,0,10,1,1,1]]', b'[[["log"],0,0,10,1,1,1]]',
     ],
     ids=lambda b: repr(b[:30]),
 )  # fmt: skip
