@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_aligned_kafka import settings, start
+from pyspark_aligned_kafka.setting_table import protocol_name
 from pyspark_aligned_kafka.settings import ClientSettings
 from pyspark_aligned_kafka.start import NoMatch, StartPolicy
 from pyspark_aligned_kafka.subscription import (
@@ -156,6 +157,16 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         example="120000",
         doc="A task whose position does not move for so long fails.",
     ),
+    Option(
+        name="commitGroupId",
+        parse=protocol_name,
+        default_text="none",
+        accepted="must be the name of a consumer group",
+        example="checkout-query",
+        doc="A consumer group that takes the offsets of finished batches, so that Kafka's usual tools show the query "
+        "and its lag: see [monitoring](monitoring.md). They are never read back: the checkpoint alone says where the "
+        "query goes on. The group must be this source's own and have no members.",
+    ),
 )
 
 _NO_END = "a stream has no end; to read what is there now and stop, use the trigger AvailableNow"
@@ -186,6 +197,7 @@ class KafkaOptions:
     poll_timeout_ms: int
     columns: tuple[str, ...]
     """Chosen columns of Spark's Kafka schema, in its order."""
+    commit_group: str | None
     client: ClientSettings
     engine: EngineOptions
 
@@ -210,6 +222,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         fail_on_data_loss=values["failOnDataLoss"],
         poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
         columns=_chosen_columns(values, given),
+        commit_group=values["commitGroupId"],
         client=settings.parse_settings(given),
         engine=EngineOptions.of(values, format_name=FORMAT, given=given),
     )
