@@ -31,20 +31,20 @@ def create_topics(
 ) -> None:
     """Create topics that are alike, at once, and return when every partition can be written and read."""
     wanted = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(config or {})}
-    with _admin(bootstrap) as admin:
+    with admin_client(bootstrap) as admin:
         admin.create_topics(dict.fromkeys(names, wanted), timeout_ms=_TIMEOUT_MS, wait_for_metadata=True)
         _wait_for_leaders(admin, names, partitions)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
     """Delete a topic."""
-    with _admin(bootstrap) as admin:
+    with admin_client(bootstrap) as admin:
         admin.delete_topics([name], timeout_ms=_TIMEOUT_MS)
 
 
 def add_partitions(bootstrap: str, name: str, total: int) -> None:
     """Widen a topic to ``total`` partitions and return when every one of them can be written and read."""
-    with _admin(bootstrap) as admin:
+    with admin_client(bootstrap) as admin:
         admin.create_partitions({name: total}, timeout_ms=_TIMEOUT_MS)
         admin.wait_for_topics([name])
         _wait_for_leaders(admin, [name], total)
@@ -54,7 +54,7 @@ def delete_records(bootstrap: str, name: str, before: Mapping[int, int]) -> None
     """Move the beginning offset of partitions, as retention does: partition -> first offset that stays."""
     from kafka import TopicPartition
 
-    with _admin(bootstrap) as admin:
+    with admin_client(bootstrap) as admin:
         admin.delete_records(
             {TopicPartition(name, partition): offset for partition, offset in before.items()}, timeout_ms=_TIMEOUT_MS
         )
@@ -80,7 +80,8 @@ def _wait_for_leaders(admin: KafkaAdminClient, names: Collection[str], partition
 
 
 @contextmanager
-def _admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
+def admin_client(bootstrap: str) -> Iterator[KafkaAdminClient]:
+    """kafka-python's administration client, closed at the end of the block."""
     from kafka import KafkaAdminClient
 
     client = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))

@@ -8,7 +8,9 @@ from contextlib import closing
 from pyspark_aligned_kafka.admin import KafkaAdmin
 from pyspark_aligned_kafka.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.bounds import KafkaLogBounds
+from pyspark_aligned_kafka.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.discovery import KafkaDiscovery
+from pyspark_aligned_kafka.group_progress import GroupProgress
 from pyspark_aligned_kafka.offset_lookup import KafkaOffsetLookup
 from pyspark_aligned_kafka.options import KafkaOptions
 from pyspark_aligned_kafka.start import start_of_stream
@@ -26,6 +28,7 @@ def open_connector(options: KafkaOptions) -> Connector:
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.stale_ends),
         time_index=KafkaTimeIndex(admin),
+        progress=_progress(options),
     )
 
 
@@ -42,3 +45,9 @@ def look_up_batch(options: KafkaOptions, bounds: BatchBounds) -> Sequence[LateRa
 
 def _discovery(admin: KafkaAdmin, options: KafkaOptions) -> KafkaDiscovery:
     return KafkaDiscovery(admin, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms"))
+
+
+def _progress(options: KafkaOptions) -> GroupProgress | None:
+    if options.commit_group is None:
+        return None
+    return GroupProgress(ConsumerGroup(options.client, options.commit_group, note=options.engine.source_name))

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark_aligned_kafka import positions, settings
 from pyspark_aligned_kafka.positions import NoMatch, PositionPolicy
+from pyspark_aligned_kafka.setting_table import protocol_name
 from pyspark_aligned_kafka.settings import ClientSettings
 from pyspark_aligned_kafka.stale_ends import StaleEnds
 from pyspark_aligned_kafka.subscription import (
@@ -246,6 +247,16 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         example="checkout",
         doc="No effect: the source joins no consumer group.",
     ),
+    Option(
+        name="commitGroupId",
+        parse=protocol_name,
+        default_text="none",
+        accepted="must be the name of a consumer group",
+        example="checkout-query",
+        doc="A consumer group that takes the offsets of finished batches, so that Kafka's usual tools show the query "
+        "and its lag: see [monitoring](monitoring.md). They are never read back: the checkpoint alone says where the "
+        "query goes on. The group must be this source's own and have no members.",
+    ),
 )
 
 OPTION_TABLE = OptionTable((*KAFKA_OPTIONS, *ENGINE_OPTIONS), prefixes=(settings.PREFIX,))
@@ -267,6 +278,7 @@ class KafkaOptions:
     poll_timeout_ms: int
     columns: tuple[str, ...]
     """Chosen columns of Spark's Kafka schema, in its order."""
+    commit_group: str | None
     client: ClientSettings
     engine: EngineOptions
 
@@ -289,6 +301,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         fail_on_data_loss=values["failOnDataLoss"],
         poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
         columns=_chosen_columns(values, given),
+        commit_group=values["commitGroupId"],
         client=settings.parse_settings(given),
         engine=EngineOptions.of(values, format_name=FORMAT, given=given),
     )

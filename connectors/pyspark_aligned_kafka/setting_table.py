@@ -99,7 +99,8 @@ def _row(  # noqa: PLR0917 - reads as a row of the table
     return Setting(option, target)
 
 
-def _name(text: str) -> str:
+def protocol_name(text: str) -> str:
+    """Parse a name that is not empty and that Kafka's protocol can carry."""
     name = non_empty(text)
     if len(name.encode()) > _LONGEST_NAME:
         raise ValueError(f"is longer than {_LONGEST_NAME} bytes")
@@ -127,13 +128,13 @@ def _bytes(java: str, default_text: str, doc: str) -> Setting:
 SETTINGS: tuple[Setting, ...] = (
     _row("bootstrap.servers", None, _servers, "must be a comma list of host:port", "broker1:9092,broker2:9092",
          "The brokers asked first; they name the others.", default_text="needed"),
-    _row("client.id", "client_id", _name, "must be a name that is not empty", "checkout-query",
+    _row("client.id", "client_id", protocol_name, "must be a name that is not empty", "checkout-query",
          "Name of this client in the brokers' logs and quotas.", default="aligned-kafka"),
     _row("client.dns.lookup", "client_dns_lookup",
          word(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
          "must be use_all_dns_ips or resolve_canonical_bootstrap_servers_only", "use_all_dns_ips",
          "How host names become addresses.", default="use_all_dns_ips"),
-    _row("client.rack", None, _name, "must be a name that is not empty", "eu-west-1a",
+    _row("client.rack", None, protocol_name, "must be a name that is not empty", "eu-west-1a",
          "Rack of the executors, for reading from the nearest replica (KIP-392).", default_text="none"),
     _row("security.protocol", "security_protocol", word(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
          "must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", "SASL_SSL",
@@ -205,14 +206,15 @@ _NO_GROUP = "it belongs to consumer groups, which this source does not use; leav
 _JAVA_CLASS = "it names a Java class, and this source has no Java client; leave it out"
 _LOGIN = "the ways to log in are PLAIN and SCRAM, with kafka.sasl.mechanism and kafka.sasl.jaas.config"
 _TLS = "TLS 1.2 or later and the ciphers are chosen by the system's OpenSSL"
+_CHECKPOINT = "the position is in the query's checkpoint; to show it in Kafka's tools name a group in commitGroupId"
 _PEM_ONLY = "PEM files have no password of their own; the password of an encrypted key is kafka.ssl.key.password"
 
 REFUSED: dict[str, str] = {
     "auto.offset.reset": f"{_POSITION}; what happens to lost rows is failOnDataLoss",
     "key.deserializer": _BINARY,
     "value.deserializer": _BINARY,
-    "enable.auto.commit": "nothing is committed to Kafka; the position is in the query's checkpoint",
-    "auto.commit.interval.ms": "nothing is committed to Kafka; the position is in the query's checkpoint",
+    "enable.auto.commit": _CHECKPOINT,
+    "auto.commit.interval.ms": _CHECKPOINT,
     "interceptor.classes": f"{_JAVA_CLASS} and change rows in the query",
     "partition.assignment.strategy": _NO_GROUP,
     "group.instance.id": _NO_GROUP,

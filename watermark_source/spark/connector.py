@@ -63,6 +63,24 @@ class EventTimeIndex(TimeIndex, Protocol):
         ...
 
 
+class ProgressSink(Protocol):
+    """Where a query's progress is shown to others. Nothing is ever read back: the checkpoint alone says where to go on.
+
+    It must not hold the query up or fail it: both methods handle what goes wrong by themselves.
+    """
+
+    def processed(self, positions: Mapping[Split, int]) -> None:
+        """Take note that every row before these positions is done, and nothing else of these splits. Returns at once.
+
+        The mapping holds all splits there are, and is not changed any more.
+        """
+        ...
+
+    def close(self) -> None:
+        """Show what was noted last, within two seconds or so, or give up. May interrupt a call of ``processed``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
     """Columns decoded from one split: ``columns`` in schema order without the engine's own, all of ``rows`` length."""
@@ -94,6 +112,7 @@ class Connector:
     starts: StartPositions
     bounds: LogBounds
     time_index: EventTimeIndex | None
+    progress: ProgressSink | None = None
 
 
 class SourceDefinition(Protocol):

@@ -32,6 +32,7 @@ from watermark_source.spark.polling import Pace
 from watermark_source.spark.reading import observe
 from watermark_source.spark.reports import ReportBook, ReportServer
 from watermark_source.spark.status import Seen, source_status
+from watermark_source.spark.termination import before_termination
 
 _log = logging.getLogger(__name__)
 
@@ -87,16 +88,21 @@ class SourceRunner:
         self._frozen: _Frozen | None = None
         self._announced = False
         self._rows_at: Millis | None = None
+        self._shown = False
         self._pace = Pace()
         self._rows = 0
         self._future_rows = 0
         self._seen: Seen | None = None
         self._status: dict[str, Any] | None = None
         self._status_until = 0.0
+        if self._connector.progress is not None:
+            before_termination(self._connector.progress.close)
 
     def close(self) -> None:
-        """Stop listening for reports. Connections end with the process."""
+        """Stop listening for reports, and show the last progress. Connections end with the process."""
         self._server.close()
+        if self._connector.progress is not None:
+            self._connector.progress.close()
 
     @collect_later()
     def initial_offset(self) -> dict[str, Any]:
@@ -125,6 +131,7 @@ class SourceRunner:
         if start == self._offset:
             self._pace.wait()
         state = self._state_at(start)
+        self._show_progress(state)
         observation = self._observe(state, limit)
         planned = plan(state, observation, self._policy, self._connector.time_index, announce=not self._announced)
         for loss in planned.losses:
@@ -141,6 +148,7 @@ class SourceRunner:
             self._offset = dict(start)
             return start
         self._status = None
+        self._shown = False
         self._offset = self._codec.encode(planned.state)
         return self._offset
 
@@ -179,6 +187,16 @@ class SourceRunner:
             self._status = source_status(self._seen, self._options, self._definition.name, self._clock.now()).to_json()
             self._status_until = time.monotonic() + _STATUS_INTERVAL
         return self._status
+
+    def _show_progress(self, state: SourceState) -> None:
+        """Show that the batch before a state is done: Spark asks for the next one only when its commit is logged.
+
+        Spark's own word for it, ``commit``, comes when the next batch is logged: for the last one of a run never, and
+        while nothing new comes not either.
+        """
+        if self._connector.progress is not None and not self._shown:
+            self._connector.progress.processed({s: t.position for s, t in state.splits.items()})
+            self._shown = True
 
     def _state_at(self, start: Mapping[str, Any]) -> SourceState:
         """Return the state that goes with an offset; what this process knows beyond it included."""

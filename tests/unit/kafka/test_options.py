@@ -59,6 +59,12 @@ def test_names_ignore_case() -> None:
     assert options.poll_timeout_ms == 7
 
 
+def test_nothing_is_committed_unless_a_group_is_named() -> None:
+    assert parsed().commit_group is None
+    assert parsed(commitGroupId=" checkout ").commit_group == "checkout"
+    assert "longer than 32767 bytes" in str(refusal({**SERVERS, "subscribe": "t", "commitGroupId": "ü" * 16_384}))
+
+
 def test_options_are_picklable() -> None:
     options = parsed(startingOffsets='{"t":{"0":23,"1":-2}}')
     assert pickle.loads(pickle.dumps(options)) == options
@@ -228,6 +234,7 @@ def test_strategy_for_timestamps_without_a_match() -> None:
         ("columns", "value,VALUE", "one is there twice"),
         ("eventTimeColumn", "value.ts", "must be timestamp"),
         ("kafkaConsumer.pollTimeoutMs", "2 minutes", "not a whole number"),
+        ("commitGroupId", " ", "is empty"),
     ],
 )
 def test_an_error_says_option_value_what_is_accepted_and_an_example(option: str, text: str, says: str) -> None:

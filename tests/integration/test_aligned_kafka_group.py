@@ -1,0 +1,213 @@
+"""A query in a consumer group that Kafka's own tools show: what the group holds when, and that nothing comes back."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+
+from services.broker import FAST_START
+from services.groups import alter_offsets, committed_offsets, coordinator_of, describe_group, group_member
+from services.kafka import Kafka, kafka_cluster
+from services.topics import admin_client, create_topic, delete_topic
+from tests.integration.kafka_streams import KafkaStreams, wait_for
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+NewTopic = Callable[..., str]
+Held = Mapping[tuple[str, int], int]
+
+
+def held(bootstrap: str, group: str) -> Held:
+    return {split: committed.offset for split, committed in committed_offsets(bootstrap, group).items()}
+
+
+def wait_until_held(bootstrap: str, group: str, expected: Held, *, seconds: float = 30) -> float:
+    """Wait until a group holds these offsets; return for how long. The last come when the query is over already."""
+    begun = time.monotonic()
+    while (found := held(bootstrap, group)) != expected:
+        assert time.monotonic() - begun < seconds, f"{found} after {seconds} s"
+        time.sleep(0.05)
+    return time.monotonic() - begun
+
+
+def ends_of(streams: KafkaStreams, name: str) -> Held:
+    """Return the end of the last batch of a checkpoint."""
+    splits = streams.offsets(name)[-1]["splits"]
+    return {(log, int(n)): fields[0] for log, numbers in splits.items() for n, fields in numbers.items()}
+
+
+def test_kafkas_own_tool_shows_the_query_and_its_lag_after_each_run(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
+) -> None:
+    topic = new_topic(2)
+    source = streams.source(subscribe=topic, commitGroupId=topic_name, sourceName="orders", maxOffsetsPerTrigger=60)
+    streams.write(topic, {0: range(100), 1: range(30)})
+    streams.run(source, "q")
+    wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 100, (topic, 1): 30})
+    assert held(kafka.bootstrap, topic_name) == ends_of(streams, "q")
+    assert {committed.metadata for committed in committed_offsets(kafka.bootstrap, topic_name).values()} == {"orders"}
+    assert describe_group(kafka.bootstrap, topic_name) == {(topic, 0): (100, 100, 0), (topic, 1): (30, 30, 0)}
+    streams.write(topic, {1: range(30, 37)})
+    assert describe_group(kafka.bootstrap, topic_name) == {(topic, 0): (100, 100, 0), (topic, 1): (30, 37, 7)}
+    streams.run(source, "q")
+    wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 100, (topic, 1): 37})
+    assert describe_group(kafka.bootstrap, topic_name) == {(topic, 0): (100, 100, 0), (topic, 1): (37, 37, 0)}
+
+
+def test_while_it_runs_the_group_follows_within_seconds_also_when_nothing_more_comes(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
+) -> None:
+    topic = new_topic(2)
+    query = streams.start_file(streams.source(subscribe=topic, commitGroupId=topic_name), "q")
+    wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 0, (topic, 1): 0}, seconds=60)
+    for rows in (10, 25, 60):
+        streams.write(topic, {0: range(rows)})
+        end = held(kafka.bootstrap, topic_name)[topic, 0] + rows
+        wait_for(lambda end=end: len(streams.data("q")) == end, query)
+        # No batch follows for Spark to say that this one is committed.
+        assert wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): end, (topic, 1): 0}) < 5
+        assert query.isActive
+    streams.write(topic, {1: range(500)})
+    query.processAllAvailable()
+    query.stop()
+    # The rest comes from a process that was told to end.
+    wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 95, (topic, 1): 500}, seconds=5)
+
+
+def test_a_batch_that_fails_is_not_shown_as_done(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
+) -> None:
+    topic = new_topic(1)
+    source = streams.source(subscribe=topic, commitGroupId=topic_name)
+    good = 5
+
+    def fail_after_the_first(rows: DataFrame, _: int) -> None:
+        if rows.where("marker IS NULL").count() > good:
+            raise RuntimeError("the sink is full")
+
+    streams.write(topic, {0: range(good)})
+    writer = source.writeStream.foreachBatch(fail_after_the_first)
+    query = writer.option("checkpointLocation", str(streams.checkpoint("q"))).start()
+    streams.started.append(query)
+    query.processAllAvailable()
+    streams.write(topic, {0: range(20)})
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        query.awaitTermination(60)
+    assert ends_of(streams, "q") == {(topic, 0): good + 20}
+    time.sleep(3)
+    assert held(kafka.bootstrap, topic_name) == {(topic, 0): good}
+
+
+def test_with_once_the_group_is_one_run_behind(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
+) -> None:
+    """Spark ends the process without a word on how its only batch went."""
+    topic = new_topic(1)
+    source = streams.source(subscribe=topic, commitGroupId=topic_name)
+    streams.write(topic, {0: range(10)})
+    streams.run(source, "q", once=True)
+    wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 0})
+    streams.write(topic, {0: range(5)})
+    streams.run(source, "q", once=True)
+    wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 10})
+
+
+def test_the_checkpoint_wins_whatever_is_done_to_the_group(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
+) -> None:
+    topic = new_topic(2)
+    source = streams.source(subscribe=topic, commitGroupId=topic_name)
+    tampered_with: tuple[Held, ...] = ({(topic, 0): 3, (topic, 1): 0}, {(topic, 0): 10_000, (topic, 1): 10_000}, {})
+    for written, tampered in enumerate(tampered_with, 1):
+        streams.write(topic, {0: range(20), 1: range(10)})
+        streams.run(source, "q")
+        rows = [(row.partition, row.offset) for row in streams.data("q")]
+        assert rows == [(0, n) for n in range(20 * written)] + [(1, n) for n in range(10 * written)]
+        wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 20 * written, (topic, 1): 10 * written})
+        if tampered:
+            alter_offsets(kafka.bootstrap, topic_name, tampered)
+    with admin_client(kafka.bootstrap) as admin:
+        admin.delete_groups([topic_name])
+    streams.write(topic, {0: range(1)})
+    streams.run(source, "q")
+    assert len(streams.data("q")) == 91
+    wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 61, (topic, 1): 30})
+
+
+def test_a_group_with_an_active_member_does_not_disturb_the_query(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
+) -> None:
+    topic = new_topic(1)
+    streams.write(topic, {0: range(10)})
+    source = streams.source(subscribe=topic, commitGroupId=topic_name)
+    with group_member(kafka.bootstrap, topic_name, topic):
+        query = streams.start_file(source, "q")
+        query.processAllAvailable()
+        streams.write(topic, {0: range(10)})
+        query.processAllAvailable()
+        assert len(streams.data("q")) == 20
+        assert held(kafka.bootstrap, topic_name) == {}
+    wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 20})
+    assert query.isActive
+
+
+def test_a_topic_that_is_deleted_leaves_the_group_and_the_others_stay(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
+) -> None:
+    stays, goes = new_topic(1), new_topic(1)
+    streams.write(stays, {0: range(10)})
+    streams.write(goes, {0: range(10)})
+    options = {"commitGroupId": topic_name, "failOnDataLoss": "false", "kafka.metadata.max.age.ms": "300"}
+    query = streams.start_file(streams.source(subscribe=f"{stays},{goes}", **options), "q")
+    query.processAllAvailable()
+    wait_until_held(kafka.bootstrap, topic_name, {(stays, 0): 10, (goes, 0): 10})
+    delete_topic(kafka.bootstrap, goes)
+    wait_for(lambda: streams.offsets("q")[-1]["splits"].keys() == {stays}, query)
+    streams.write(stays, {0: range(5)})
+    wait_until_held(kafka.bootstrap, topic_name, {(stays, 0): 15})
+
+
+def test_a_frozen_coordinator_slows_no_batch_down_and_commits_are_taken_up_again(streams: KafkaStreams) -> None:
+    # So long that no other broker becomes coordinator.
+    with kafka_cluster(3, config={"broker.session.timeout.ms": "120000"}, jvm=FAST_START) as cluster:
+        streams.bootstrap = cluster.bootstrap
+        create_topic(cluster.bootstrap, "t", 1)
+        with admin_client(cluster.bootstrap) as admin:
+            leader = admin.describe_topics(["t"])[0]["partitions"][0]["leader_id"]
+        groups = (f"g{number}" for number in itertools.count())
+        group = next(g for g in groups if coordinator_of(cluster.bootstrap, g) != leader)
+        coordinator = coordinator_of(cluster.bootstrap, group)
+        # Nothing but the commits needs the coordinator's broker.
+        calm = {"kafka.metadata.max.age.ms": "600000"}
+        query = streams.start_file(streams.source(subscribe="t", commitGroupId=group, **calm), "q")
+        rows = itertools.count(1)
+
+        def next_batch() -> float:
+            begun = time.monotonic()
+            streams.write("t", {0: [0]})
+            number = next(rows)
+            wait_for(lambda: len(streams.data("q")) == number, query)
+            return time.monotonic() - begun
+
+        before = [next_batch() for _ in range(5)]
+        wait_until_held(cluster.bootstrap, group, {("t", 0): 5})
+        cluster.pause(coordinator)
+        during = [next_batch() for _ in range(5)]
+        cluster.resume(coordinator)
+        # A batch that waited for a commit would take five seconds longer, the limit of a commit.
+        assert max(during) < max(before) + 4
+        wait_until_held(cluster.bootstrap, group, {("t", 0): 10}, seconds=60)
+
+        cluster.pause(coordinator)
+        next_batch()
+        next_batch()
+        query.processAllAvailable()
+        # The first of the two is committed now, and before the turn of the second comes Spark ends the process.
+        cluster.resume(coordinator)
+        query.stop()
+        wait_until_held(cluster.bootstrap, group, {("t", 0): 12})
