@@ -26,6 +26,8 @@ ENGINE_GROUPS: dict[str, str] = {
     "alignmentMaxDrift": ALIGNMENT,
     "sourceName": OTHERS,
     "minPartitions": OTHERS,
+    "reportHost": OTHERS,
+    "reportPorts": OTHERS,
 }
 """Where each of the engine's options stands on the page."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from watermark_source import durations
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, boolean, duration, non_empty, positive_integer, word
+from watermark_source.options import Option, boolean, duration, non_empty, ports, positive_integer, word
 
 BOUNDED = "bounded"
 MONOTONOUS = "monotonous"
@@ -106,6 +106,24 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         doc="At least so many tasks read a batch, if it has that many rows. By default small ranges share a task and "
         "big ones are cut, by their size.",
     ),
+    Option(
+        name="reportHost",
+        parse=non_empty,
+        default_text="found out",
+        accepted="must be a host name or an address",
+        example="driver.example.org",
+        doc="Under which name or address executors reach the driver with their progress reports, if not under those "
+        "its machine knows of itself; usually the same as `spark.driver.host`.",
+    ),
+    Option(
+        name="reportPorts",
+        parse=ports,
+        default_text="any free port",
+        accepted="must be a port or the first and last of several",
+        example="40000-40015",
+        doc="Ports of the driver for progress reports, where a firewall lets only some through. Each source of each "
+        "running query takes one.",
+    ),
 )
 
 
@@ -124,6 +142,8 @@ class EngineOptions:
     watermark_interval: int
     include_markers: bool
     min_partitions: int | None
+    report_host: str | None
+    report_ports: range | None
 
     @classmethod
     def of(cls, values: Mapping[str, Any], *, format_name: str, given: Mapping[str, str]) -> EngineOptions:
@@ -159,6 +179,8 @@ class EngineOptions:
             watermark_interval=values["watermarkInterval"],
             include_markers=values["includeMarkers"],
             min_partitions=values["minPartitions"],
+            report_host=values["reportHost"],
+            report_ports=values["reportPorts"],
         )
 
 
