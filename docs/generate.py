@@ -27,6 +27,8 @@ ENGINE_GROUPS: dict[str, str] = {
     "sourceName": OTHERS,
     "minPartitions": OTHERS,
     "maxRecordsPerPartition": OTHERS,
+    "reportHost": OTHERS,
+    "reportPorts": OTHERS,
 }
 """Where each of the engine's options stands on the page."""
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from services.errors import ServiceError
@@ -25,10 +25,19 @@ exec "$@"
 class ChildProcess:
     """One child: from its start to its end."""
 
-    def __init__(self, command: Sequence[str], *, folder: Path, log: Path, files: Path | None = None) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        log: Path,
+        files: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """Start ``command`` in ``folder``, both its streams into ``log``.
 
         ``files`` (``folder`` by default) is removed if this process dies without having stopped the child.
+        ``environment`` is all of the child's environment; by default it has this process's own.
         """
         self._log = log
         self._gone = False
@@ -39,6 +48,7 @@ class ChildProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
+                env=environment,
                 start_new_session=True,
             )
 

@@ -103,6 +103,14 @@ def positive_integer(text: str) -> int:
     return integer(text, minimum=1)
 
 
+def ports(text: str) -> range:
+    """Parse a port, or the first and the last of several, such as ``40000-40015``."""
+    first, _, last = text.partition("-")
+    lowest = integer(first, minimum=1, maximum=65_535)
+    highest = integer(last, minimum=lowest, maximum=65_535) if last else lowest
+    return range(lowest, highest + 1)
+
+
 def duration(*, minimum: int) -> Callable[[str], int]:
     """Return a parser of durations of at least ``minimum`` milliseconds."""
 

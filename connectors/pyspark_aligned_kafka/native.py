@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -12,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-_log = logging.getLogger(__name__)
+from pyspark_aligned_kafka import code_cache
 
 Word: TypeAlias = Any
 """An integer or an address in compiled code, where numba knows the width and mypy cannot."""
@@ -24,22 +23,18 @@ HAS_CRC32C: bool = bool(llvm.get_host_cpu_features().get("sse4.2", False))
 def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
     """Compile for one signature now, or load what an earlier process compiled; runs without the GIL.
 
-    Compiled code is kept beside the source or, where that cannot be written, in the user's cache folder. With neither
-    (a read-only image without a home) every process compiles again: slower to start, and logged.
+    Where compiled code is kept is told in code_cache.py. Without a place every process compiles: slower to start, and
+    logged.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        try:
-            return numba.njit(signature, cache=True, nogil=True, error_model="numpy")(function)
-        except RuntimeError as problem:
-            if "cannot cache" not in str(problem):
-                raise
-            _log.warning(
-                "no folder for compiled code can be written, so every process compiles %s itself (seconds): "
-                "set NUMBA_CACHE_DIR to a folder that can be written",
-                function.__name__,
-            )
-            return numba.njit(signature, nogil=True, error_model="numpy")(function)
+        dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
+        if code_cache.folder() is not None:
+            # As numba does for cache=True, but with our place.
+            dispatcher._cache = code_cache.KeptCode(function)  # noqa: SLF001
+        dispatcher.compile(signature)
+        dispatcher.disable_compile()
+        return dispatcher
 
     return decorate
 

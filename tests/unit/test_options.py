@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from watermark_source.errors import OptionError, UnknownOptionError
-from watermark_source.options import Option, OptionTable, boolean, duration, non_empty, positive_integer, word
+from watermark_source.options import Option, OptionTable, boolean, duration, non_empty, ports, positive_integer, word
 
 WIDTH = Option(
     name="boxWidth", parse=positive_integer, default=3, accepted="must be a whole number", example="7", doc="Width."
@@ -85,6 +85,19 @@ def test_nothing_else_is_a_boolean(text: str) -> None:
 def test_what_is_no_integer_of_at_least_one(text: str) -> None:
     with pytest.raises(ValueError):
         positive_integer(text)
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("4040", range(4040, 4041)), (" 4040 - 4042 ", range(4040, 4043)), ("65535-65535", range(65_535, 65_536)),
+])  # fmt: skip
+def test_ports(text: str, found: range) -> None:
+    assert ports(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "0", "65536", "5-4", "-5", "1-2-3", "1,2", "http", "1-65536"])
+def test_what_are_no_ports(text: str) -> None:
+    with pytest.raises(ValueError):
+        ports(text)
 
 
 def test_a_word_keeps_the_tables_spelling() -> None:

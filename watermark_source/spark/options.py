@@ -8,7 +8,7 @@ from typing import Any
 
 from watermark_source import durations
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, boolean, duration, non_empty, positive_integer, word
+from watermark_source.options import Option, boolean, duration, non_empty, ports, positive_integer, word
 
 BOUNDED = "bounded"
 MONOTONOUS = "monotonous"
@@ -114,6 +114,24 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="500000",
         doc="At most so many rows are read by one task; bigger ranges are cut. With `minPartitions` both hold.",
     ),
+    Option(
+        name="reportHost",
+        parse=non_empty,
+        default_text="found out",
+        accepted="must be a host name or an address",
+        example="driver.example.org",
+        doc="Under which name or address executors reach the driver with their progress reports, if not under those "
+        "its machine knows of itself; usually the same as `spark.driver.host`.",
+    ),
+    Option(
+        name="reportPorts",
+        parse=ports,
+        default_text="any free port",
+        accepted="must be a port or the first and last of several",
+        example="40000-40015",
+        doc="Ports of the driver for progress reports, where a firewall lets only some through. Each source of each "
+        "running query takes one.",
+    ),
 )
 
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
@@ -136,6 +154,8 @@ class EngineOptions:
     include_markers: bool
     min_partitions: int | None
     max_records_per_partition: int | None
+    report_host: str | None
+    report_ports: range | None
 
     @classmethod
     def of(cls, values: Mapping[str, Any], *, format_name: str, given: Mapping[str, str]) -> EngineOptions:
@@ -172,6 +192,8 @@ class EngineOptions:
             include_markers=values["includeMarkers"],
             min_partitions=values["minPartitions"],
             max_records_per_partition=values["maxRecordsPerPartition"],
+            report_host=values["reportHost"],
+            report_ports=values["reportPorts"],
         )
 
 

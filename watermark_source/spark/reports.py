@@ -80,16 +80,20 @@ class ReportBook:
 
 
 class ReportServer:
-    """Receives reports into a book, on a free port, until closed."""
+    """Receives reports into a book until closed.
 
-    def __init__(self, book: ReportBook) -> None:
+    Listens where ``SPARK_LOCAL_IP`` says, by default everywhere, on the first of ``ports`` that is free, by default on
+    any. Tasks are told ``host``, or the addresses this machine finds of itself.
+    """
+
+    def __init__(self, book: ReportBook, *, host: str | None = None, ports: range | None = None) -> None:
         self._book = book
         self._key = secrets.token_bytes(32)
         self._closed = False
         self._slots = threading.BoundedSemaphore(_MAX_CONNECTIONS)
-        host = os.environ.get("SPARK_LOCAL_IP", "")
-        self._socket = socket.create_server((host, 0), backlog=_MAX_CONNECTIONS)
-        self.address = ReportAddress(_reachable_at(host), self._socket.getsockname()[1], self._key)
+        self._socket = _listen(os.environ.get("SPARK_LOCAL_IP", ""), ports)
+        bound, port = self._socket.getsockname()[:2]
+        self.address = ReportAddress(_reachable_at(bound) if host is None else (host,), port, self._key)
         threading.Thread(target=self._accept, name="progress-reports", daemon=True).start()
 
     def close(self) -> None:
@@ -147,7 +151,12 @@ def send_reports(address: ReportAddress, reports: Sequence[RangeReport]) -> bool
         # A worker serves many tasks: an address that leads nowhere is waited for once in a while, not by every task.
         if _avoided_until.get((host, address.port), 0.0) <= now and _deliver(host, address, body):
             return True
-    _log.warning("no progress report could be delivered; the source will look at %d ranges again", len(reports))
+    _log.warning(
+        "no progress report could be delivered to %s, port %d; the source will look at %d ranges again",
+        " or ".join(address.hosts),
+        address.port,
+        len(reports),
+    )
     return False
 
 
@@ -238,9 +247,25 @@ def _integer(value: object, *, minimum: int = 0) -> int:
     return value
 
 
-def _reachable_at(host: str) -> tuple[str, ...]:
-    if host:
-        return (host,)
+def _listen(local: str, ports: range | None) -> socket.socket:
+    family = socket.AF_INET6 if ":" in local else socket.AF_INET
+    for port in ports or (0,):
+        try:
+            return socket.create_server((local, port), family=family, backlog=_MAX_CONNECTIONS)
+        except OSError as error:  # noqa: PERF203 - once, and few
+            problem = error
+    # Reports only save time: a query does not fail for want of them.
+    _log.warning(
+        "progress reports cannot be received where they should be (SPARK_LOCAL_IP %r, ports %s: %s); they are received "
+        "on any port, which executors may not reach",
+        local, ports, problem,
+    )  # fmt: skip
+    return socket.create_server(("", 0), backlog=_MAX_CONNECTIONS)
+
+
+def _reachable_at(bound: str) -> tuple[str, ...]:
+    if bound not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound to
+        return (bound,)
     return tuple(dict.fromkeys(("127.0.0.1", *_outward_address(), socket.gethostname())))
 
 

@@ -81,7 +81,7 @@ class SourceRunner:
         self._connector = definition.open()
         spare_imports()
         self._book = ReportBook()
-        self._server = ReportServer(self._book)
+        self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
         self._initial: dict[str, Any] | None = None
         self._offset: dict[str, Any] | None = None
         self._state = SourceState()
@@ -89,6 +89,7 @@ class SourceRunner:
         self._announced = False
         self._rows_at: Millis | None = None
         self._shown = False
+        self._told_of_missing_reports = False
         self._pace = Pace()
         self._rows = 0
         self._future_rows = 0
@@ -290,6 +291,7 @@ class SourceRunner:
         if gone:
             return coverage
         _log.info("no report about %s; looking at %d positions again", wanted, sum(r.size for r in coverage.missing))
+        self._tell_of_missing_reports()
         reader = self._definition.observing_reader
         try:
             for part in coverage.missing:
@@ -298,6 +300,17 @@ class SourceRunner:
             # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
             _log.warning("%s cannot be looked at again, its watermark stays: %s", wanted, error)
         return self._book.cover(wanted)
+
+    def _tell_of_missing_reports(self) -> None:
+        """Say once what may be wrong. Before the first plan nothing is: reports to an earlier process went with it."""
+        if self._announced and not self._told_of_missing_reports:
+            self._told_of_missing_reports = True
+            _log.warning(
+                "no task reported what it read to %s, port %d, so the driver reads it again by itself. If executors "
+                "cannot reach that address, set reportHost and reportPorts",
+                " or ".join(self._server.address.hosts),
+                self._server.address.port,
+            )
 
 
 def _behind(state: SourceState, ends: Mapping[Split, int]) -> Set[Split]:

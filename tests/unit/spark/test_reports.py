@@ -269,6 +269,61 @@ def test_the_next_host_is_tried(book: ReportBook, server: ReportServer) -> None:
     assert arrived(book)
 
 
+def test_the_first_free_port_of_those_named_is_taken(book: ReportBook) -> None:
+    with socket.create_server(("", 0)) as taken:
+        first = taken.getsockname()[1]
+        server = ReportServer(book, ports=range(first, first + 20))
+        assert first < server.address.port < first + 20
+        assert send_reports(server.address, [REPORT])
+        server.close()
+
+
+def test_a_named_host_is_the_only_one_tasks_are_told(book: ReportBook) -> None:
+    server = ReportServer(book, host="localhost")
+    assert server.address.hosts == ("localhost",)
+    assert send_reports(server.address, [REPORT])
+    server.close()
+
+
+def has_ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("local", ["127.0.0.7", "localhost", *(["::1"] if has_ipv6() else [])])
+def test_it_listens_where_spark_does_and_says_so(local: str, book: ReportBook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", local)
+    server = ReportServer(book)
+    assert server.address.hosts == (socket.gethostbyname(local) if ":" not in local else local,)
+    assert send_reports(server.address, [REPORT])
+    server.close()
+
+
+@pytest.mark.parametrize("local", ["", "0.0.0.0"])
+def test_a_server_that_listens_everywhere_names_addresses_and_not_everywhere(
+    local: str, book: ReportBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", local)
+    server = ReportServer(book)
+    assert "127.0.0.1" in server.address.hosts
+    assert "0.0.0.0" not in server.address.hosts
+    server.close()
+
+
+def test_ports_that_are_all_taken_or_an_address_of_another_machine_fail_no_query(
+    book: ReportBook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Reserved for documentation (RFC 5737): nobody's.
+    monkeypatch.setenv("SPARK_LOCAL_IP", "203.0.113.1")
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = ReportServer(book, ports=range(port, port + 1))
+    assert f"SPARK_LOCAL_IP '203.0.113.1', ports range({port}, {port + 1})" in caplog.text
+    assert send_reports(server.address, [REPORT])
+    server.close()
+
+
 def test_a_closed_server_ends_its_thread() -> None:
     before = threading.active_count()
     ReportServer(ReportBook()).close()

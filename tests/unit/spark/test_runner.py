@@ -113,6 +113,24 @@ def test_a_lost_report_is_made_up_for_by_looking_again(log: Path, live: Any) -> 
     assert wm(process.plan(data)) == 6_999
 
 
+def test_missing_reports_are_told_once_and_not_after_a_restart(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(log, TWO)
+    first = live()
+    data = first.plan(first.runner.initial_offset())
+    process = live(reportHost="nobody.invalid")
+    # What the process before was told is gone with it.
+    end = process.run(data)
+    assert "reportHost" not in caplog.text
+    for second in (200, 300):
+        write(log, {0: [(second, second)]})
+        end = process.plan(end)
+    process.plan(end)
+    (told,) = [r.getMessage() for r in caplog.records if "set reportHost and reportPorts" in r.getMessage()]
+    assert "to nobody.invalid, port " in told
+
+
 def test_batches_done_again_as_one_read_all_their_rows(log: Path, live: Any) -> None:
     write(log, {0: [(1, 1), (2, 2)]})
     process = live()
