@@ -39,8 +39,10 @@ _TIMEOUT = 5.0
 _MAX_CONNECTIONS = 64
 _PAUSE = 0.1
 """Seconds after a connection could not be accepted."""
+_SLOW = 1.0
+"""Seconds after which a failure counts as slow: of a host that is down, or of a name nobody knows."""
 _AVOIDED_SECONDS = 120.0
-"""So long an address that let a report time out is not tried again by this process."""
+"""So long an address that failed slowly is not tried again by this process."""
 _OK = b"OK"
 
 _avoided_until: dict[tuple[str, int], float] = {}
@@ -161,6 +163,7 @@ def send_reports(address: ReportAddress, reports: Sequence[RangeReport]) -> bool
 
 
 def _deliver(host: str, address: ReportAddress, body: bytes) -> bool:
+    began = time.monotonic()
     try:
         with socket.create_connection((host, address.port), timeout=_TIMEOUT) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -170,7 +173,7 @@ def _deliver(host: str, address: ReportAddress, body: bytes) -> bool:
             return _receive(connection, len(_OK), deadline) == _OK
     except (OSError, EOFError) as error:
         _log.info("progress report to %s:%d not delivered: %s", host, address.port, error)
-        if isinstance(error, TimeoutError):
+        if isinstance(error, TimeoutError) or time.monotonic() - began > _SLOW:
             _avoid(host, address.port)
         return False
 

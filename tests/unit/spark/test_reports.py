@@ -247,6 +247,26 @@ def test_an_address_that_let_a_report_time_out_is_avoided_for_a_while(monkeypatc
         assert time.monotonic() - began > 0.3
 
 
+def test_an_address_that_fails_slowly_is_avoided_too_and_one_that_refuses_at_once_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reports, "_SLOW", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = ReportAddress(("127.0.0.1",), server.getsockname()[1], b"k")
+
+        def hang_up_after(seconds: float) -> None:
+            connection, _ = server.accept()
+            with connection:
+                time.sleep(seconds)
+
+        for seconds, avoided in ((0.0, False), (0.5, True)):
+            hanging_up = threading.Thread(target=hang_up_after, args=(seconds,))
+            hanging_up.start()
+            assert not send_reports(address, [REPORT])
+            hanging_up.join()
+            assert (("127.0.0.1", address.port) in reports._avoided_until) is avoided
+
+
 def test_the_server_goes_on_when_no_more_files_can_be_opened_for_a_moment(
     book: ReportBook, server: ReportServer, caplog: pytest.LogCaptureFixture
 ) -> None:
