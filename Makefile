@@ -1,22 +1,25 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
-#   make demo | test | lint | bench | docs | soak | clean | distclean     (make help explains them)
+#   make demo | test | lint | bench | docs | soak | fuzz | clean | distclean     (make help explains them)
 
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
+FUZZER := $(VENV)/.installed-soak
 
 # Extra arguments: make test PYTEST_ARGS="-k idle"
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 30
+HISTORIES ?= 30
+FUZZ_MINUTES ?= 10
 
 # Spark starts its Python workers with this interpreter.
 export PYSPARK_PYTHON := $(CURDIR)/$(RUN)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(RUN)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs soak clean distclean python java
+.PHONY: help demo test lint bench docs soak fuzz clean distclean python java
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -38,12 +41,20 @@ bench: java $(INSTALLED) ## Spark's built-in source and ours, side by side
 docs: $(INSTALLED) ## the pages that are written from the code
 	$(RUN) docs/generate.py
 
-soak: java $(INSTALLED) ## property and integration tests, over and over for SOAK_MINUTES (30)
+soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (30), over and over for SOAK_MINUTES (30)
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
-	    $(RUN) -m pytest tests/property tests/integration -x --hypothesis-profile=soak \
-	        --kills=30 --kills-seed=$$(date +%s) $(PYTEST_ARGS) || exit 1; \
+	    $(RUN) -m pytest tests/property tests/integration tests/soak -x --hypothesis-profile=soak \
+	        --kills=30 --kills-seed=$$(date +%s) \
+	        --histories=$(HISTORIES) --histories-seed=$$(date +%s) $(PYTEST_ARGS) || exit 1; \
 	done
+
+fuzz: $(FUZZER) ## each fuzz target for FUZZ_MINUTES (10), then what it found through compiled code
+	@for target in $$($(RUN) -m tests.soak.fuzz.targets); do \
+	    echo "fuzzing $$target"; \
+	    $(RUN) -m tests.soak.fuzz $$target --minutes $(FUZZ_MINUTES) || exit 1; \
+	done
+	$(RUN) -m pytest tests/soak/test_fuzz.py --corpus=build/fuzz $(PYTEST_ARGS)
 
 clean: ## remove what tools left behind; .venv and downloaded servers stay
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build dist *.egg-info
@@ -61,6 +72,10 @@ $(INSTALLED): pyproject.toml | python
 	@echo "installing the project and its tools into $(VENV) (once; about 700 MB with pyspark)"
 	$(RUN) -m pip install --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(RUN) -m pip install --disable-pip-version-check --editable '.[all]' --group dev
+	@touch $@
+
+$(FUZZER): $(INSTALLED)
+	$(RUN) -m pip install --disable-pip-version-check --group soak
 	@touch $@
 
 # What the machine must bring is looked at before anything is downloaded.

@@ -38,6 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--day-records", type=int, default=2_000, help="most records of a partition of a day")
     parser.addoption("--day-seed", type=int, default=1, help="chooses the day")
     parser.addoption("--kills-seed", type=int, default=1, help="chooses who is killed when (1)")
+    parser.addoption("--histories", type=int, default=3, help="how many random histories of topics are compared (3)")
+    parser.addoption("--corpus", help="folder of inputs that fuzzing has collected, run beside the ones kept here")
+    parser.addoption("--histories-seed", type=int, default=1, help="of the first history; the next has the next (1)")
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker

@@ -28,7 +28,7 @@ def parse_partitions(text: str) -> frozenset[Split]:
             raise ShapeError(f'"{topic}" must hold a list of partition numbers')
         for number in numbers:
             if not _is_integer(number) or not 0 <= number <= _MOST_PARTITION:
-                raise ShapeError(f'"{topic}" holds {json.dumps(number)}, which is not a partition number')
+                raise ShapeError(f'"{topic}" holds {_shown(number)}, which is not a partition number')
             splits.add(Split(topic, number))
     return frozenset(splits)
 
@@ -64,7 +64,7 @@ def integers_of(value: Any) -> dict[Split, int]:
             if not _is_partition(key):
                 raise ShapeError(f'"{topic}" has the key "{key}", which is not a partition number')
             if not _is_integer(number):
-                raise ShapeError(f"{topic}-{key} has {json.dumps(number)}, which is not a whole number")
+                raise ShapeError(f"{topic}-{key} has {_shown(number)}, which is not a whole number")
             if not -_MOST <= number <= _MOST:
                 raise ShapeError(f"{topic}-{key} has {number}, which does not fit into 64 bits")
             found[Split(topic, int(key))] = number
@@ -102,6 +102,13 @@ def _object(value: Any) -> dict[str, Any]:
     if not value:
         raise ShapeError("names no topic")
     return value
+
+
+def _shown(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return "a deep nest"
 
 
 def _is_partition(key: str) -> bool:

@@ -175,7 +175,10 @@ def _integer(value: object, what: str, *, minimum: int = MIN, maximum: int = MAX
 
 
 def _shown(value: object) -> str:
-    return shortened(repr(value))
+    try:
+        return shortened(repr(value))
+    except RecursionError:
+        return "a deep nest"
 
 
 def _broken(seen: str, expected: str) -> OffsetError:

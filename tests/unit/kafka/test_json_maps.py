@@ -53,6 +53,14 @@ def test_a_nest_too_deep_is_a_shape_error(parse: Callable[[str], object]) -> Non
         parse('{"t":' * 100_000)
 
 
+def test_a_nest_too_deep_to_be_shown_is_a_shape_error() -> None:
+    nest: object = 1
+    for _ in range(100_000):
+        nest = [nest]
+    with pytest.raises(ShapeError, match="t-0 has a deep nest"):
+        integers_of({"t": {"0": nest}})
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),

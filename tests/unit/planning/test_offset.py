@@ -104,6 +104,14 @@ def test_splits_of_a_log_with_a_name_that_is_no_text_are_refused() -> None:
         CODEC.decode({**GOOD, "splits": {5: {}}})
 
 
+def test_a_value_too_deep_to_be_shown_is_refused_all_the_same() -> None:
+    nest: Any = 1
+    for _ in range(100_000):
+        nest = [nest]
+    with pytest.raises(OffsetError, match='"limit" is a deep nest'):
+        CODEC.decode({**GOOD, "limit": nest})
+
+
 @pytest.mark.parametrize("offset", [None, 5, "x", [GOOD]])
 def test_what_is_no_object_is_refused(offset: object) -> None:
     with pytest.raises(OffsetError, match="expected an object"):

@@ -1,0 +1,1 @@
+"""Fuzzing: any bytes at all where the outside world, or a user, gives us something to read."""

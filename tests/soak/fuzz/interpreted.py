@@ -1,0 +1,69 @@
+"""The connector's compiled code as plain Python: coverage can be seen, and every access to memory is checked.
+
+Import this before anything of the connector. Numbers stay of the widths they have in compiled code, so that they
+overflow in the same places.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+os.environ["NUMBA_DISABLE_JIT"] = "1"
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_aligned_kafka import native
+from tests.unit.kafka.batches import crc32c as plain_crc32c
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class OutOfBoundsError(AssertionError):
+    """Compiled code would have read or written memory that is not its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where in a piece of memory; all that compiled code can do with an address."""
+
+    memory: Bytes
+    at: int = 0
+
+    def __add__(self, distance: int) -> Address:
+        return Address(self.memory, self.at + int(distance))
+
+    def slice(self, size: int) -> slice:
+        if self.at < 0 or size < 0 or self.at + size > self.memory.size:
+            raise OutOfBoundsError(f"{size} bytes at {self.at} of {self.memory.size}")
+        return slice(self.at, self.at + size)
+
+
+def _byte_at(address: Address, at: int) -> np.int64:
+    return np.int64(address.memory[(address + at).slice(1)][0])
+
+
+def _word_at(address: Address, at: int) -> np.uint64:
+    return np.uint64(int.from_bytes(address.memory[(address + at).slice(8)].tobytes(), "little"))
+
+
+def _copy_bytes(target: Address, source: Address, size: int) -> None:
+    target.memory[target.slice(int(size))] = source.memory[source.slice(int(size))]
+
+
+def _address_of(array: Any) -> Address:
+    return Address(array)
+
+
+def _checksum(address: Address, start: int, stop: int) -> np.int64:
+    # The real one has tests of its own, and as plain Python it would take most of the time.
+    return np.int64(plain_crc32c(address.memory[(address + start).slice(int(stop - start))].tobytes()))
+
+
+native.address_of, native.byte_at, native.word_at, native.copy_bytes = _address_of, _byte_at, _word_at, _copy_bytes
+# The processor's instruction has no Python.
+native.HAS_CRC32C = False
+importlib.import_module("pyspark_aligned_kafka.crc32c").checksum = _checksum  # type: ignore[attr-defined]
