@@ -55,7 +55,6 @@ REFUSED_AT_LOAD: dict[str, tuple[dict[str, str], str]] = {
         {"alignmentMaxDrift": "1 minute"},
         "alignmentGroup.*is needed because alignmentMaxDrift",
     ),
-    "an end for a stream": ({"endingOffsets": "latest"}, "endingOffsets.*AvailableNow"),
     "an option of Spark's that is not honoured": ({"minOffsetsPerTrigger": "5"}, "minOffsetsPerTrigger.*not supported"),
     "a column that does not exist": ({"columns": "value,wert"}, 'columns = "value,wert".*"wert" is none of them'),
     "a setting that would break reading": ({"kafka.enable.auto.commit": "true"}, "enable.auto.commit"),
@@ -121,6 +120,13 @@ def test_a_user_schema_is_refused_at_start_with_both_schemas(streams: KafkaStrea
         streams.run(source, "q")
 
 
+def test_an_end_is_refused_when_a_stream_starts(streams: KafkaStreams) -> None:
+    # Only then Spark says whether it is a batch.
+    source = streams.source(subscribe="t", endingOffsets="latest")
+    with pytest.raises(PySparkException, match=r"(?s)OptionError: option endingOffsets = .latest.: .*AvailableNow"):
+        streams.run(source, "q")
+
+
 START_CASES: dict[str, tuple[dict[str, str], str]] = {
     "a topic that does not exist": ({"subscribe": "TOPIC,nowhere"}, "UnknownSplitError: topic nowhere does not exist"),
     "partitions that do not exist": (
@@ -129,7 +135,7 @@ START_CASES: dict[str, tuple[dict[str, str], str]] = {
     ),
     "offsets that miss a partition": (
         {"subscribe": "TOPIC", "startingOffsets": '{"TOPIC":{"0":0,"5":0}}'},
-        "OptionError: option startingOffsets = .*does not list TOPIC-1 and lists TOPIC-5; the partitions are",
+        r"OptionError: \[KAFKA_\w+_MATCH_ASSIGNED\] option startingOffsets = .*does not list TOPIC-1 and lists TOPIC-5",
     ),
     "a time no record has": (
         {"subscribe": "TOPIC", "startingTimestamp": "9999999999999"},
