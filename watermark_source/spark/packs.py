@@ -61,5 +61,7 @@ def pack(ranges: Sequence[SplitRange], *, at_least: int | None = None) -> list[t
 
 def _cut(whole: SplitRange, big: int) -> list[SplitRange]:
     pieces = -(-whole.size // big)
+    if pieces == 1:
+        return [whole]
     edges = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
     return [SplitRange(whole.split, a, b) for a, b in pairwise(edges)]
