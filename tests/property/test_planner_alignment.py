@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulation.driver import Batch, Driver
 from tests.simulation.log import SimulatedLog
-from tests.simulation.scenarios import FAR_FUTURE, Action, actions, budgets, logs, perform
+from tests.simulation.scenarios import FAR_FUTURE, Action, Step, actions, budgets, logs, perform
 from watermark_source.planning.ends import event_time_of
 from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.planner import plan
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
 
@@ -130,6 +132,26 @@ def test_without_a_time_index_a_split_passes_the_limit_within_one_range_only(
             known = batch.after.splits[split].watermark
             limit = batch.after.limit
             assert not rows or limit is None or known is None or known <= limit
+
+
+@given(
+    st.booleans().flatmap(lambda noise: logs(disorder=800, noise=noise)),
+    st.none() | drifts,
+    bounds,
+    budgets,
+    st.none() | st.integers(1, 10_000),
+    actions(disorder=800),
+)
+def test_what_need_not_be_looked_up_changes_no_plan(
+    log: SimulatedLog, drift: int | None, bound: int, max_rows: int | None, skew: int | None, script: Sequence[Action]
+) -> None:
+    policy = PlanPolicy(out_of_orderness=bound, max_drift=drift, max_future_skew=skew)
+    driver = Driver(log, policy, max_rows=max_rows)
+    for action in [*script, Step()]:
+        state, seen = driver.state(), driver.observe()
+        everything, nothing = (replace(seen, settled=s) for s in (frozenset(log.splits), frozenset[Split]()))
+        assert plan(state, everything, policy, log) == plan(state, nothing, policy, log)
+        perform(driver, action)
 
 
 def _slowest(batch: Batch, policy: PlanPolicy) -> int | None:

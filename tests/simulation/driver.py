@@ -103,6 +103,8 @@ class Driver:
             added={s: self.log.splits[s].earliest for s in added if s in self.log.splits},
             observed={r.split: self._reported(r, state.future_cap) for r in ranges_of(state)},
             newest=({} if not self.index else self.log.newest(known) if frozen is None else frozen.newest),
+            # As if rows had come to the others since.
+            settled={s for s in known if s.number % 2} if frozen is None else frozenset(),
             max_rows=None if one_batch else self.max_rows,
             ends_are_final=frozen is not None,
             since_rows=None if self._rows_at is None else Millis(self.now - self._rows_at),

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from watermark_source.alignment.group import view
 from watermark_source.eventtime.strategy import candidate
-from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
+from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
@@ -46,6 +46,8 @@ class Backlog:
     ends: Mapping[Split, int]
     newest: Mapping[Split, Millis]
     """Highest event time in the log, where it is known; no later than the future cap."""
+    latest: Mapping[Split, Millis]
+    """Event time that no row is later than, where that is known: there is nothing to look up beyond it."""
     policy: PlanPolicy
     index: TimeIndex | None
     future_cap: Millis | None
@@ -80,9 +82,11 @@ class Backlog:
         return Reach(ends, frozenset(blind))
 
     def _first_after(self, splits: Set[Split], event_time: Millis) -> Mapping[Split, IndexEntry | None]:
-        if self.index is None or not splits:
+        if self.index is None:
             return {}
-        return self.index.first_after(dict.fromkeys(splits, event_time))
+        asked = {s for s in splits if self.latest.get(s, MAX) > event_time}
+        found = self.index.first_after(dict.fromkeys(asked, event_time)) if asked else {}
+        return {**dict.fromkeys(splits - asked), **found}
 
     def _in_a_gap(self, cut: Mapping[Split, IndexEntry], watermark: Millis) -> Set[Split]:
         if self.policy.max_drift is None:
@@ -115,11 +119,14 @@ def backlog_of(
     """Return the splits that have rows to read."""
     ends = {s: end for s, t in splits.items() if (end := observation.ends.get(s, 0)) > t.position}
     cap = future_cap(observation, policy)
-    newest = {s: n if cap is None else min(n, cap) for s in ends if (n := observation.newest.get(s)) is not None}
+    newest = {s: n for s in ends if (n := observation.newest.get(s)) is not None}
+    latest = {s: n for s, n in newest.items() if s in observation.settled}
+    if cap is not None:
+        newest = {s: min(n, cap) for s, n in newest.items()}
     step = BLIND_STEP
     if observation.max_rows is not None and ends:
         step = max(1, min(step, observation.max_rows // len(ends)))
-    return Backlog({s: splits[s] for s in ends}, ends, newest, policy, index, cap, step)
+    return Backlog({s: splits[s] for s in ends}, ends, newest, latest, policy, index, cap, step)
 
 
 def group_limit(

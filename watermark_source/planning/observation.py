@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from watermark_source.eventtime.watermark import Millis
@@ -30,6 +30,8 @@ class Observation:
     """Highest event time of each split's last planned range, ``None`` if it held no row that counts."""
     newest: Mapping[Split, Millis | None] = field(default_factory=dict)
     """Highest event time in the log, asked for *before* the ends; empty without a time index."""
+    settled: Set[Split] = frozenset()
+    """Splits that had the same end before ``newest`` was asked for: no row of theirs is later than it."""
     max_rows: int | None = None
     """At most so many positions in the batch."""
     since_rows: Millis | None = None

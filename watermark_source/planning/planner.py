@@ -105,7 +105,7 @@ def plan(
 
 def ranges_of(state: SourceState) -> list[SplitRange]:
     """Return the ranges the batch that ends in ``state`` reads, in split order."""
-    return [SplitRange(s, t.observed, t.position) for s, t in sorted(state.splits.items()) if t.position > t.observed]
+    return sorted(SplitRange(s, t.observed, t.position) for s, t in state.splits.items() if t.position > t.observed)
 
 
 def _fold(state: SplitState, split: Split, observation: Observation, policy: PlanPolicy) -> SplitState:

@@ -72,5 +72,7 @@ def pack(
 def _cut(whole: SplitRange, big: int) -> list[SplitRange]:
     # An empty range is one piece: a log without rows may have some when it is read.
     pieces = max(1, -(-whole.size // big))
+    if pieces == 1:
+        return [whole]
     edges = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
     return [SplitRange(whole.split, a, b) for a, b in pairwise(edges)]

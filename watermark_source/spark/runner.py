@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
@@ -38,17 +39,18 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Frozen:
-    """The ends of a ``Trigger.AvailableNow`` run."""
+class _Logs:
+    """The logs as they were when they were asked about; see ``Observation``."""
 
+    asked_at: Millis
     ends: Mapping[Split, int]
-    newest: Mapping[Split, Millis | None]
-    at: Millis
-    """When they were asked for: what happens while the run reads is not part of it."""
+    newest: Mapping[Split, Millis | None] = field(default_factory=dict)
+    settled: Set[Split] = frozenset()
 
 
 _STATUS_INTERVAL = 1.0
 """Seconds a status is kept while there is no batch."""
+_OFFSETS_OF_A_BATCH = 2
 
 
 class SourceRunner:
@@ -84,8 +86,10 @@ class SourceRunner:
         self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
         self._initial: dict[str, Any] | None = None
         self._offset: dict[str, Any] | None = None
+        self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
         self._state = SourceState()
-        self._frozen: _Frozen | None = None
+        self._frozen: _Logs | None = None
+        """Set in a run of ``Trigger.AvailableNow``: what comes while it reads is not part of it."""
         self._announced = False
         self._rows_at: Millis | None = None
         self._shown = False
@@ -115,23 +119,24 @@ class SourceRunner:
                 # Rows and splits may have come since the ends were fixed; the run reads none of them.
                 ends = {s: max(start, self._frozen.ends.get(s, start)) for s, start in starts.items()}
                 self._frozen = replace(self._frozen, ends=ends)
-            self._initial = self._codec.encode(
+            self._initial = self._encode(
                 SourceState(splits={s: SplitState(position=p, observed=p) for s, p in starts.items()})
             )
         return self._initial
 
     def freeze(self) -> None:
         """Fix the ends of this run (``Trigger.AvailableNow``)."""
-        splits = self._connector.discovery.discover()
-        at, newest = self._clock.elapsed(), self._newest(splits)
-        self._frozen = _Frozen(self._connector.bounds.end_positions(splits), newest, at)
+        logs = self._ends()
+        self._frozen = self._dated(logs, logs.ends.keys())
 
     @collect_later()
     def latest_offset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:
         """Return the end of the next batch, or ``start`` if there is none."""
         if start == self._offset:
             self._pace.wait()
-        state = self._state_at(start)
+            state = self._state
+        else:
+            state = self._decode(start)
         self._show_progress(state)
         observation = self._observe(state, limit)
         planned = plan(state, observation, self._policy, self._connector.time_index, announce=not self._announced)
@@ -150,7 +155,7 @@ class SourceRunner:
             return start
         self._status = None
         self._shown = False
-        self._offset = self._codec.encode(planned.state)
+        self._offset = self._encode(planned.state)
         return self._offset
 
     @collect_later()
@@ -199,11 +204,15 @@ class SourceRunner:
             self._connector.progress.processed({s: t.position for s, t in state.splits.items()})
             self._shown = True
 
-    def _state_at(self, start: Mapping[str, Any]) -> SourceState:
-        """Return the state that goes with an offset; what this process knows beyond it included."""
-        return self._state if start == self._offset else self._decode(start)
+    def _encode(self, state: SourceState) -> dict[str, Any]:
+        offset = self._codec.encode(state)
+        self._decoded.append((offset, state))
+        return offset
 
     def _decode(self, offset: Mapping[str, Any]) -> SourceState:
+        for known, state in self._decoded:
+            if known == offset:
+                return state
         foreign = self._definition.foreign_positions(offset)
         if foreign is not None:
             return SourceState(splits={s: SplitState(position=p, observed=p) for s, p in foreign.items()})
@@ -215,65 +224,61 @@ class SourceRunner:
         The last planned ranges may be only the end of the batch: an offset of Spark's own source plans none, and
         with asynchronous progress tracking Spark leaves offsets out of its log and does several batches again as one.
         """
-        added = after.splits.keys() - before.splits.keys()
-        first = {
-            **(self._connector.starts.added_positions(added) if added else {}),
-            **{s: t.position for s, t in before.splits.items()},
+        first = {s: t.position for s, t in before.splits.items()}
+        added = after.splits.keys() - first.keys()
+        if added:
+            first.update(self._connector.starts.added_positions(added))
+        # Only to a lower one: a log that was created anew begins before the position its predecessor had.
+        longer = {
+            s: replace(t, observed=first[s]) for s, t in after.splits.items() if first.get(s, t.observed) < t.observed
         }
-        # The lower one: a log that was created anew begins before the position its predecessor had.
-        return replace(
-            after,
-            splits={s: replace(t, observed=min(t.observed, first.get(s, t.observed))) for s, t in after.splits.items()},
-        )
+        return replace(after, splits={**after.splits, **longer}) if longer else after
 
     def _observe(self, state: SourceState, limit: ReadLimit) -> Observation:
-        frozen = self._frozen
-        if frozen is not None:
-            splits: Set[Split] = frozen.ends.keys()
-            at, ends, newest = frozen.at, frozen.ends, frozen.newest
-        else:
-            splits = self._connector.discovery.discover()
-            at = self._clock.elapsed()
-            ends, newest = self._ends(state, splits, limit)
-        added = splits - state.splits.keys()
+        logs = self._frozen
+        if logs is None:
+            logs = self._ends()
+            if self._policy.max_drift is not None or _exceeds(state, logs.ends, limit):
+                logs = self._dated(logs, _behind(state, logs.ends))
+        added = logs.ends.keys() - state.splits.keys()
         return Observation(
             now=self._clock.now(),
-            asked_at=at,
-            ends=ends,
-            earliest=self._earliest(state, ends, limit),
+            asked_at=logs.asked_at,
+            ends=logs.ends,
+            earliest=self._earliest(state, logs.ends, limit),
             added=self._connector.starts.added_positions(added) if added else {},
-            observed=self._last_ranges(state, ends),
-            newest=newest,
+            observed=self._last_ranges(state, logs.ends),
+            newest=logs.newest,
+            settled=logs.settled,
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-            ends_are_final=frozen is not None,
-            since_rows=None if self._rows_at is None else Millis(at - self._rows_at),
+            ends_are_final=self._frozen is not None,
+            since_rows=None if self._rows_at is None else Millis(logs.asked_at - self._rows_at),
             one_batch=isinstance(limit, ReadAllAvailable),
         )
 
-    def _ends(
-        self, state: SourceState, splits: Set[Split], limit: ReadLimit
-    ) -> tuple[Mapping[Split, int], Mapping[Split, Millis | None]]:
-        ends = self._connector.bounds.end_positions(splits)
-        behind = _behind(state, ends)
-        # Nothing behind comes first: an idle query asks this ten times a second.
-        if not behind or self._connector.time_index is None:
-            return ends, {}
-        if self._policy.max_drift is None and not _exceeds(state, ends, limit):
-            return ends, {}
-        newest = self._newest(behind)
+    def _ends(self) -> _Logs:
+        splits = self._connector.discovery.discover()
+        asked_at = self._clock.elapsed()
+        return _Logs(asked_at, self._connector.bounds.end_positions(splits))
+
+    def _dated(self, logs: _Logs, splits: Set[Split]) -> _Logs:
+        """Add the newest event times of some splits, as far as there is a time index."""
+        index = self._connector.time_index
+        if index is None or not splits:
+            return logs
+        newest = index.newest(splits)
         # Asked again: a log whose newest row came just now should be read up to it, not up to a moment before.
-        return self._connector.bounds.end_positions(splits), newest
+        ends = self._connector.bounds.end_positions(splits)
+        settled = {s for s, end in ends.items() if end == logs.ends[s]}
+        others = {s: end for s, end in logs.ends.items() if s not in splits}
+        return _Logs(logs.asked_at, {**others, **ends}, newest, settled)
 
     def _earliest(self, state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> Mapping[Split, int]:
         """Ask where the logs begin when retention may have passed us: after a time away, and with a long backlog."""
-        behind = _behind(state, ends) & state.splits.keys()
-        if not behind or (self._announced and not _exceeds(state, ends, limit)):
+        if self._announced and not _exceeds(state, ends, limit):
             return {}
-        return self._connector.bounds.earliest_positions(behind)
-
-    def _newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
-        index = self._connector.time_index
-        return {} if index is None else index.newest(splits)
+        behind = _behind(state, ends) & state.splits.keys()
+        return self._connector.bounds.earliest_positions(behind) if behind else {}
 
     def _last_ranges(self, state: SourceState, ends: Mapping[Split, int]) -> dict[Split, Millis | None]:
         """Return the highest event time of each split's last range, looking again at what no task reported."""

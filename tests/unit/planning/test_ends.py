@@ -6,6 +6,7 @@ from watermark_source.planning.ends import (
     BLIND_STEP,
     Limit,
     aligned_ends,
+    backlog_of,
     event_time_of,
     future_cap,
     group_limit,
@@ -100,6 +101,26 @@ def test_ranges_end_exactly_at_the_limit() -> None:
 def test_the_bound_moves_limit_and_ends_alike() -> None:
     log = log_of([100, 200], [100, 150, 210, 211, 900])
     assert ends({A: at(0), B: at(0)}, log, PlanPolicy(max_drift=10, out_of_orderness=77)) == {A: 2, B: 3}
+
+
+def test_a_log_that_is_known_to_end_within_the_limit_is_not_looked_up() -> None:
+    log = log_of([100, 200], [100, 150, 210], [205, 211])
+    splits = {A: at(0), B: at(1, 99), C: at(1, 204)}
+    asked: list[dict[Split, Millis]] = []
+
+    class Index:
+        def first_after(self, limits: dict[Split, Millis]) -> object:
+            asked.append(limits)
+            return log.first_after(limits)
+
+    seen = observation(log, settled={A, B, C})
+    whole = backlog_of(splits, seen, DRIFT_10, Index())  # type: ignore[arg-type]
+    assert aligned_ends(splits, seen, whole) == (Limit(Millis(209), A), {A: 2, B: 3, C: 1})
+    assert asked == [{C: 210}]
+    # A row may have come to B after its newest one was asked for.
+    seen = observation(log, settled={A, C})
+    assert aligned_ends(splits, seen, backlog_of(splits, seen, DRIFT_10, Index()))[1][B] == 3  # type: ignore[arg-type]
+    assert asked[1:] == [{B: 210, C: 210}]
 
 
 def test_drift_zero_lets_the_slowest_read_to_its_end() -> None:
