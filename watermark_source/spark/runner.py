@@ -75,7 +75,7 @@ class SourceRunner:
         self._state = SourceState()
         self._frozen: _Frozen | None = None
         self._announced = False
-        self._shown = False
+        self._progress_shown = False
         self._pace = Pace()
         self._rows = 0
         self._future_rows = 0
@@ -131,7 +131,7 @@ class SourceRunner:
             self._offset = dict(start)
             return start
         self._status = None
-        self._shown = False
+        self._progress_shown = False
         self._offset = self._codec.encode(planned.state)
         return self._offset
 
@@ -171,9 +171,9 @@ class SourceRunner:
         Spark's own word for it, ``commit``, comes when the next batch is logged: for the last one of a run never, and
         while nothing new comes not either.
         """
-        if self._connector.progress is not None and not self._shown:
+        if self._connector.progress is not None and not self._progress_shown:
             self._connector.progress.processed({s: t.position for s, t in state.splits.items()})
-            self._shown = True
+            self._progress_shown = True
 
     def _state_at(self, start: Mapping[str, Any]) -> SourceState:
         """Return the state that goes with an offset; what this process knows beyond it included."""
