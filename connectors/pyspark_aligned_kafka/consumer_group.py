@@ -9,13 +9,9 @@ from itertools import islice
 from typing import Any, Final
 
 from kafka.errors import (
-    FencedMemberEpochError,
-    IllegalGenerationError,
     KafkaError,
     NoError,
-    RebalanceInProgressError,
     RetriableError,
-    StaleMemberEpochError,
     UnknownBrokerIdError,
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
@@ -38,13 +34,6 @@ _REQUEST_BYTES: Final = 500_000
 """A broker writes the offsets of one request as one record batch, which may have 1 MB by default."""
 _RECORD_BYTES: Final = 400
 """Of one partition's record, without the group's name and the note: the longest topic name and some fields."""
-_HAS_MEMBERS = (
-    UnknownMemberIdError,
-    IllegalGenerationError,
-    RebalanceInProgressError,
-    FencedMemberEpochError,
-    StaleMemberEpochError,
-)
 
 
 class ConsumerGroup:
@@ -147,7 +136,7 @@ class ConsumerGroup:
                     raise kind(self._explained(kind))
 
     def _explained(self, kind: type[KafkaError]) -> str:
-        if issubclass(kind, _HAS_MEMBERS):
+        if kind is UnknownMemberIdError:
             return (
                 f"consumer group {self.name} has active members, and takes commits from them alone; "
                 "let commitGroupId name a group that nobody joins"

@@ -102,4 +102,5 @@ class GroupProgress:
                 "the query goes on: %s",
                 self._group.name,
                 error,
+                exc_info=None if isinstance(error, SourceError) else error,
             )

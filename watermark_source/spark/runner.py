@@ -92,7 +92,7 @@ class SourceRunner:
         """Set in a run of ``Trigger.AvailableNow``: what comes while it reads is not part of it."""
         self._announced = False
         self._rows_at: Millis | None = None
-        self._shown = False
+        self._progress_shown = False
         self._told_of_missing_reports = False
         self._pace = Pace()
         self._rows = 0
@@ -154,7 +154,7 @@ class SourceRunner:
             self._offset = dict(start)
             return start
         self._status = None
-        self._shown = False
+        self._progress_shown = False
         self._offset = self._encode(planned.state)
         return self._offset
 
@@ -200,9 +200,9 @@ class SourceRunner:
         Spark's own word for it, ``commit``, comes when the next batch is logged: for the last one of a run never, and
         while nothing new comes not either.
         """
-        if self._connector.progress is not None and not self._shown:
+        if self._connector.progress is not None and not self._progress_shown:
             self._connector.progress.processed({s: t.position for s, t in state.splits.items()})
-            self._shown = True
+            self._progress_shown = True
 
     def _encode(self, state: SourceState) -> dict[str, Any]:
         offset = self._codec.encode(state)

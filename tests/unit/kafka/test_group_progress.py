@@ -188,7 +188,7 @@ def test_an_error_nobody_foresaw_is_told_and_the_next_commit_begins_with_new_con
 ) -> None:
     group.act = raising(RuntimeError("a bug of the client's"))
     progress.processed(at(1))
-    wait_for(lambda: "a bug of the client's" in caplog.text)
+    wait_for(lambda: "RuntimeError: a bug of the client's" in caplog.text)
     wait_for(lambda: group.closed)
     group.act = lambda: None
     progress.processed(at(2))
