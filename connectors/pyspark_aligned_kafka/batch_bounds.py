@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from dataclasses import dataclass
 
 from pyspark_aligned_kafka import conditions
@@ -64,7 +64,11 @@ class BatchBounds:
             )
 
     def _check_order(self) -> None:
-        for where, start, end in self._pairs():
+        rules = self.start.rule, self.end.rule
+        named = {split for rule in rules if isinstance(rule, PerSplit) for split in rule.positions}
+        places: list[Split | None] = [*sorted(named)] or [None]
+        for split in places:
+            start, end = (_position(rule, split) for rule in rules)
             after = ""
             if isinstance(start, At) and isinstance(end, At) and start.offset > end.offset:
                 after = f"ends at offset {end.offset}, before its start offset {start.offset}"
@@ -72,22 +76,11 @@ class BatchBounds:
                 after = f"ends at time {end.millis}, before its start time {start.millis}"
             if after:
                 raise OptionError(
-                    self.end.option, self.end.text, f"{where} {after}", condition=conditions.START_GIVEN_AFTER_END
+                    self.end.option,
+                    self.end.text,
+                    f"{split or 'every partition'} {after}",
+                    condition=conditions.START_GIVEN_AFTER_END,
                 )
-
-    def _pairs(self) -> Iterator[tuple[Split | str, Position, Position]]:
-        start, end = self.start.rule, self.end.rule
-        if isinstance(start, Everywhere):
-            if isinstance(end, Everywhere):
-                yield "every partition", start.position, end.position
-            else:
-                yield from ((split, start.position, position) for split, position in end.positions.items())
-        else:
-            for split, position in start.positions.items():
-                if isinstance(end, Everywhere):
-                    yield split, position, end.position
-                elif split in end.positions:
-                    yield split, position, end.positions[split]
 
     def late_ranges(self, splits: Set[Split], lookup: OffsetLookup) -> list[LateRange]:
         """Resolve both bounds of each split; earliest and latest stay late.
@@ -131,6 +124,13 @@ def _refuse(policy: PositionPolicy, refused: Position, says: str, example: str) 
         where = [f"; {name} does" for name, position in named.items() if position == refused]
     if where:
         raise OptionError(policy.option, policy.text, says + where[0], example=example)
+
+
+def _position(rule: Everywhere | PerSplit, split: Split | None) -> Position | None:
+    """Return the position named for a split; for ``None`` the one for all of them."""
+    if isinstance(rule, Everywhere):
+        return rule.position
+    return None if split is None else rule.positions.get(split)
 
 
 def _topics(rule: PerSplit) -> set[str]:

@@ -200,12 +200,19 @@ def test_late_binding_start_offsets(reads: BatchReads, topic: str) -> None:
 
 
 @pytest.mark.spark_case(SUITE, "read Kafka transactional messages: read_committed")
+def test_read_kafka_transactional_messages_read_committed(reads: BatchReads, new_topic: NewTopic) -> None:
+    read_transactions(reads, new_topic(1), committed=True)
+
+
 @pytest.mark.spark_case(SUITE, "read Kafka transactional messages: read_uncommitted")
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-def test_read_kafka_transactional_messages(reads: BatchReads, new_topic: NewTopic, level: str) -> None:
-    topic = new_topic(1)
+def test_read_kafka_transactional_messages_read_uncommitted(reads: BatchReads, new_topic: NewTopic) -> None:
+    read_transactions(reads, new_topic(1), committed=False)
+
+
+def read_transactions(reads: BatchReads, topic: str, *, committed: bool) -> None:
+    """Read before and after each of three transactions, the second of which is aborted."""
+    level = "read_committed" if committed else "read_uncommitted"
     pair = reads.pair(subscribe=topic, **{"kafka.isolation.level": level})
-    committed = level == "read_committed"
     producer = KafkaProducer(bootstrap_servers=reads.bootstrap, transactional_id=topic)
     producer.init_transactions()
 
