@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from tests.integration.kafka_streams import KafkaStreams, wait_for
-from tests.spark.queries import at
+from tests.spark.queries import START, at
 from watermark_source import follow_watermark
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
@@ -46,8 +46,10 @@ def day_of(chance: np.random.Generator, records: int) -> Times:
 
 def windows_of(*days: Times) -> list[tuple[object, ...]]:
     """Return what every window must hold."""
+    # Spark's windows are whole since the epoch.
+    epoch = START / 1_000
     counts = Counter(
-        (float(second // WINDOW * WINDOW), partition)
+        (float((epoch + second) // WINDOW * WINDOW - epoch), partition)
         for day in days
         for partition, times in day.items()
         for second in times
