@@ -2,95 +2,23 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import replace
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark import cloudpickle
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from tests.spark.file_log import TABLE, FileLog, FileLogReader, FileLogSource
-from tests.spark.queries import START, Rows, write
+from tests.spark.file_log import FileLog, FileLogSource
+from tests.spark.queries import write
+from tests.unit.spark.runner_process import SYSTEM, TWO, wm
 from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector import Connector
-from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import Pack
 from watermark_source.spark.reading import read_pack
-from watermark_source.spark.runner import SourceRunner
 from watermark_source.spark.source import AlignedStreamReader, stream_schema
-
-ALL = ReadMaxRows(2**63 - 1)
-SYSTEM = StructType([StructField("split", LongType()), StructField("value", LongType())])
-
-
-class Process:
-    """One life of a source's runner process, driven as Spark drives it."""
-
-    def __init__(self, directory: Path, **given: str) -> None:
-        values = TABLE.parse(given)
-        self.options = EngineOptions.of(values, format_name="file-log", given=given)
-        self.source = FileLogSource(FileLogReader(str(directory)), values["startAtEnd"])
-        self.runner = SourceRunner(self.source, self.options, fail_on_data_loss=values["failOnDataLoss"])
-
-    def plan(self, start: Mapping[str, Any], limit: ReadLimit = ALL) -> Mapping[str, Any]:
-        return self.runner.latest_offset(start, limit)
-
-    def read(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[list[int], list[str | None]]:
-        """Run the tasks of a batch; return the values of its rows, and its markers' splits or types."""
-        values: list[int] = []
-        markers: list[str | None] = []
-        for pack in self.runner.packs(start, end):
-            for batch in read_pack(self.source.range_reader, pack, stream_schema(SYSTEM, self.options)):
-                for row in batch.to_pylist():
-                    if row["marker"] is None:
-                        values.append(row["value"])
-                    else:
-                        markers.append(row["marker"]["status"] or str(_ms(row["marker"]["watermark"])))
-        return values, markers
-
-    def run(self, start: Mapping[str, Any], limit: ReadLimit = ALL) -> Mapping[str, Any]:
-        """Go on until there is nothing new."""
-        while (end := self.plan(start, limit)) != start:
-            self.read(start, end)
-            start = end
-        return start
-
-
-def _ms(moment: Any) -> int:
-    return round(moment.timestamp() * 1_000) - START
-
-
-def wm(offset: Mapping[str, Any]) -> int | None:
-    """Return an offset's combined watermark, in milliseconds after ``START``."""
-    return None if offset.get("wm") is None else offset["wm"] - START
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def live(log: Path) -> Iterator[Any]:
-    """``live(**options)`` starts a runner process's life."""
-    made: list[Process] = []
-
-    def start(**given: str) -> Process:
-        made.append(Process(log, **given))
-        return made[-1]
-
-    yield start
-    for process in made:
-        process.runner.close()
-
-
-TWO: Rows = {0: [(100, 1), (101, 2)], 1: [(7, 3)]}
 
 
 def test_watermark_is_the_lowest_of_the_splits_one_batch_after_their_rows(log: Path, live: Any) -> None:
@@ -409,89 +337,3 @@ def test_a_reader_that_is_in_use_survives_the_pickle(log: Path, live: Any) -> No
     assert again.initialOffset() == start
     reader.stop()
     again.stop()
-
-
-class Shown:
-    """A ``ProgressSink`` that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.positions: list[dict[int, int]] = []
-        self.closed = False
-
-    def processed(self, positions: Mapping[Split, int]) -> None:
-        self.positions.append({split.number: position for split, position in positions.items()})
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shown]:
-    """What sources opened from now on show of their progress."""
-    sink, open_log = Shown(), FileLogSource.open
-
-    def with_sink(self: FileLogSource) -> Connector:
-        return replace(open_log(self), progress=sink)
-
-    monkeypatch.setattr(FileLogSource, "open", with_sink)
-    former = signal.getsignal(signal.SIGTERM)
-    yield sink
-    signal.signal(signal.SIGTERM, former)
-
-
-def test_a_batch_is_shown_as_done_when_the_next_one_is_asked_for_and_once(log: Path, live: Any, shown: Shown) -> None:
-    write(log, TWO)
-    process = live()
-    start = process.runner.initial_offset()
-    assert shown.positions == []
-    end = process.plan(start)
-    process.read(start, end)
-    assert shown.positions == [{0: 0, 1: 0}]
-    marker = process.plan(end)
-    assert shown.positions[1:] == [{0: 2, 1: 1}]
-    for _ in range(5):
-        assert process.plan(marker) == marker
-    assert shown.positions[2:] == [{0: 2, 1: 1}]
-    write(log, {1: [(8, 4)]})
-    end = process.plan(marker)
-    process.plan(end)
-    assert shown.positions[3:] == [{0: 2, 1: 2}]
-
-
-def test_a_batch_done_again_after_a_restart_is_shown_when_it_is_done(log: Path, live: Any, shown: Shown) -> None:
-    write(log, TWO)
-    process = live()
-    start = process.runner.initial_offset()
-    end = process.plan(start)
-    del shown.positions[:]
-    process = live()
-    process.read(start, end)
-    assert shown.positions == []
-    process.plan(end)
-    assert shown.positions == [{0: 2, 1: 1}]
-
-
-def test_a_split_that_is_gone_is_not_shown(log: Path, live: Any, shown: Shown) -> None:
-    write(log, TWO)
-    process = live()
-    end = process.run(process.runner.initial_offset())
-    (log / "log-0").unlink()
-    process = live(failOnDataLoss="false")
-    process.run(end)
-    assert shown.positions[-1] == {1: 1}
-
-
-def test_the_end_of_the_runner_is_the_end_of_what_shows_its_progress(log: Path, live: Any, shown: Shown) -> None:
-    write(log, TWO)
-    process = live()
-    process.runner.close()
-    assert shown.closed
-
-
-def test_a_signal_to_end_shows_the_last_progress(log: Path, live: Any, shown: Shown) -> None:
-    write(log, TWO)
-    former = signal.signal(signal.SIGTERM, lambda *_: None)
-    live()
-    signal.raise_signal(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, former)
-    assert shown.closed

@@ -1,0 +1,83 @@
+"""A source's runner process, driven as Spark drives it, over a log in files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.types import LongType, StructField, StructType
+
+from tests.spark.file_log import TABLE, FileLogReader, FileLogSource
+from tests.spark.queries import START, Rows
+from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.reading import read_pack
+from watermark_source.spark.runner import SourceRunner
+from watermark_source.spark.source import stream_schema
+
+ALL = ReadMaxRows(2**63 - 1)
+SYSTEM = StructType([StructField("split", LongType()), StructField("value", LongType())])
+TWO: Rows = {0: [(100, 1), (101, 2)], 1: [(7, 3)]}
+
+
+class Process:
+    """One life of a source's runner process, driven as Spark drives it."""
+
+    def __init__(self, directory: Path, **given: str) -> None:
+        values = TABLE.parse(given)
+        self.options = EngineOptions.of(values, format_name="file-log", given=given)
+        self.source = FileLogSource(FileLogReader(str(directory)), values["startAtEnd"])
+        self.runner = SourceRunner(self.source, self.options, fail_on_data_loss=values["failOnDataLoss"])
+
+    def plan(self, start: Mapping[str, Any], limit: ReadLimit = ALL) -> Mapping[str, Any]:
+        return self.runner.latest_offset(start, limit)
+
+    def read(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[list[int], list[str | None]]:
+        """Run the tasks of a batch; return the values of its rows, and its markers' splits or types."""
+        values: list[int] = []
+        markers: list[str | None] = []
+        for pack in self.runner.packs(start, end):
+            for batch in read_pack(self.source.range_reader, pack, stream_schema(SYSTEM, self.options)):
+                for row in batch.to_pylist():
+                    if row["marker"] is None:
+                        values.append(row["value"])
+                    else:
+                        markers.append(row["marker"]["status"] or str(_ms(row["marker"]["watermark"])))
+        return values, markers
+
+    def run(self, start: Mapping[str, Any], limit: ReadLimit = ALL) -> Mapping[str, Any]:
+        """Go on until there is nothing new."""
+        while (end := self.plan(start, limit)) != start:
+            self.read(start, end)
+            start = end
+        return start
+
+
+def _ms(moment: Any) -> int:
+    return round(moment.timestamp() * 1_000) - START
+
+
+def wm(offset: Mapping[str, Any]) -> int | None:
+    """Return an offset's combined watermark, in milliseconds after ``START``."""
+    return None if offset.get("wm") is None else offset["wm"] - START
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def live(log: Path) -> Iterator[Any]:
+    """``live(**options)`` starts a runner process's life."""
+    made: list[Process] = []
+
+    def start(**given: str) -> Process:
+        made.append(Process(log, **given))
+        return made[-1]
+
+    yield start
+    for process in made:
+        process.runner.close()
