@@ -29,6 +29,9 @@ def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
+        if dispatcher is function:
+            # NUMBA_DISABLE_JIT is set, to look into the code: it runs as it is written.
+            return function
         if code_cache.folder() is not None:
             # As numba does for cache=True, but with our place.
             dispatcher._cache = code_cache.KeptCode(function)  # noqa: SLF001

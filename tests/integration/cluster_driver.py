@@ -81,14 +81,13 @@ class Job:
             }
         )
         followed = follow_watermark(source.load())
-        match query:
-            case "trapped":
-                frame = _through(followed, _trap(str(self.trap)))
-            case "speculated":
-                frame = _through(followed, _slow)
-            case _:
-                window = F.window("event_time", f"{WINDOW_MS} milliseconds").alias("window")
-                frame = followed.groupBy(window).count().select("window.start", "count")
+        if query == TRAPPED:
+            frame = _through(followed, _trap(str(self.trap)))
+        elif query == SPECULATED:
+            frame = _through(followed, _slow)
+        else:
+            window = F.window("event_time", f"{WINDOW_MS} milliseconds").alias("window")
+            frame = followed.groupBy(window).count().select("window.start", "count")
         writer = frame.writeStream.format("parquet").outputMode("append").trigger(availableNow=True)
         started = writer.option("checkpointLocation", str(self.checkpoint(query))).start(str(self.sink(query)))
         started.awaitTermination()

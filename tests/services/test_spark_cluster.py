@@ -41,7 +41,7 @@ def test_a_worker_that_cannot_start_shows_its_log() -> None:
     with contextlib.closing(SparkCluster(["203.0.113.1"])) as cluster:
         with pytest.raises(ServiceError, match=r"Spark's worker 0 ended with exit code \d+") as caught:
             cluster.start()
-        assert "BindException: Cannot assign requested address" in str(caught.value)
+        assert "sparkWorker" in str(caught.value)
 
 
 def test_a_cluster_without_workers_is_refused() -> None:
