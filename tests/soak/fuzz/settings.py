@@ -10,7 +10,7 @@ import ssl
 from pathlib import Path
 
 from pyspark_aligned_kafka import setting_table
-from pyspark_aligned_kafka.options import OPTION_TABLE, REFUSED_OPTIONS, parse
+from pyspark_aligned_kafka.options import OPTION_TABLE, parse
 from tests.soak.fuzz.bits import Bits
 from watermark_source.errors import OptionError
 
@@ -20,7 +20,7 @@ _SECRETS = (
     "kafka.ssl.keystore.password", "kafka.sasl.password", "kafka.sasl.jaas.confg", "kafka.ssl.key.pasword",
 )  # fmt: skip
 """Real names, refused ones and misspelled ones."""
-_NAMES = (*(row.name for row in _ROWS), *REFUSED_OPTIONS, *_SECRETS, "path")
+_NAMES = (*(row.name for row in _ROWS), *_SECRETS, "path")
 _MARK = "p4ssw0rd"
 _PEM = Path(__file__).parents[2] / "pem"
 _BASES: tuple[dict[str, str], ...] = (
