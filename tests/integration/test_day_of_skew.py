@@ -57,7 +57,7 @@ def windows_of(*days: Times) -> list[tuple[object, ...]]:
     return sorted((at(start), partition, count) for (start, partition), count in counts.items())
 
 
-@pytest.mark.parametrize("options", [{}, {"alignmentGroup": "day", "alignmentMaxDrift": "10 minutes"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"alignmentGroup": "day", "alignmentMaxDrift": "2 hours"}], ids=str)
 def test_a_day_replayed(
     streams: KafkaStreams, new_topic: NewTopic, pytestconfig: pytest.Config, options: dict[str, str]
 ) -> None:
