@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from pyspark_aligned_kafka.stream import schema_of, stream_reader
 
 from benchmarks.figures import Figure, spread
+from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import kafka_service
 from services.topics import create_topics

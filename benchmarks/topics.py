@@ -30,6 +30,12 @@ def even_topic(bootstrap: str, name: str, *, records: int = RECORDS, codec: str 
         bulk_produce(bootstrap, name, partition, times, codec=codec, batch_records=BATCH_RECORDS)
 
 
+def long_topic(bootstrap: str, name: str, *, records: int) -> None:
+    """Produce records into one partition."""
+    create_topic(bootstrap, name, partitions=1)
+    bulk_produce(bootstrap, name, 0, START + np.arange(records, dtype=np.int64), batch_records=BATCH_RECORDS)
+
+
 def skewed_times(partition: int) -> np.ndarray:
     """Return the event times of one partition of the skewed topic."""
     return START + np.arange(SKEWED_RECORDS, dtype=np.int64) * (FAST_STEP if partition == 0 else STEP)

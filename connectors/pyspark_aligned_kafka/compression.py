@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import cramjam
 import numpy as np
+import zstandard
 
+from pyspark_aligned_kafka import lz4_frame
 from pyspark_aligned_kafka.records import Bytes
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.planning.split import Split
 
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
-
-_STREAMS: Final[dict[int, Callable[[Any, Any], int]]] = {
-    _GZIP: cramjam.gzip.decompress_into,
-    _LZ4: cramjam.lz4.decompress_into,
-    _ZSTD: cramjam.zstd.decompress_into,
-}
 
 # snappy-java's framing, which Kafka's own producers write: magic, version, compatible version, then blocks of
 # a four-byte length and raw snappy.
@@ -32,13 +28,24 @@ class _TooLargeError(Exception):
     """The batch needs more room than there is."""
 
 
+class _RoomUsedUpError(Exception):
+    """There is more than the room held."""
+
+
 class Arena:
     """Memory that decompressed batches are put into one after another; a batch may take ``limit`` bytes at most."""
 
-    __slots__ = ("_limit", "memory", "used")
+    __slots__ = ("_codecs", "_limit", "_zstd_context", "memory", "used")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._zstd_context = zstandard.ZstdDecompressor()
+        self._codecs: dict[int, Callable[[Bytes], int]] = {
+            _GZIP: self._gzip,
+            _SNAPPY: self._snappy,
+            _LZ4: self._lz4,
+            _ZSTD: self._zstd,
+        }
         self.memory: Bytes = np.empty(0, np.uint8)
         self.used = 0
 
@@ -54,7 +61,7 @@ class Arena:
             UnsupportedFormatError: a codec that does not exist.
         """
         try:
-            size = self._snappy(packed) if codec == _SNAPPY else self._stream(codec, packed)
+            size = self._codecs[codec](packed)
         except KeyError:
             raise UnsupportedFormatError(
                 f"topic {split.log} partition {split.number} offset {offset}: compression codec {codec}; "
@@ -65,7 +72,7 @@ class Arena:
                 f"topic {split.log} partition {split.number} offset {offset}: "
                 f"a compressed batch of {packed.size} bytes becomes more than {self._limit} bytes, which is the limit"
             ) from None
-        except cramjam.DecompressionError as problem:
+        except (cramjam.DecompressionError, zstandard.ZstdError) as problem:
             raise CorruptDataError(
                 f"topic {split.log} partition {split.number} offset {offset}: "
                 f"a compressed batch that cannot be decompressed ({problem}); the producer wrote it that way"
@@ -84,20 +91,47 @@ class Arena:
             self.memory = grown
         return self.memory[self.used : self.used + self._limit]
 
-    def _stream(self, codec: int, packed: Bytes) -> int:
-        decompress_into = _STREAMS[codec]
+    def _gzip(self, packed: Bytes) -> int:
+        return self._stream(cramjam.gzip.decompress_into, packed)
+
+    def _zstd(self, packed: Bytes) -> int:
+        def decompress_into(packed: Bytes, room: Bytes) -> int:
+            # One decoder for all batches: making one takes as long as decompressing 16 KiB.
+            reader = self._zstd_context.stream_reader(packed.data, read_across_frames=True)
+            size = reader.readinto(room.data)
+            if size == room.size and reader.read(1):
+                raise _RoomUsedUpError
+            return size
+
+        return self._stream(decompress_into, packed)
+
+    def _stream(self, decompress_into: Callable[[Any, Any], int], packed: Bytes) -> int:
+        """Try with more and more room: codecs do not say beforehand how much they need, or are not to be believed."""
         wanted = min(self._limit, max(_SMALLEST_GUESS, _FIRST_GUESS * packed.size))
         while True:
             room = self._room(wanted)
             try:
                 return decompress_into(packed, room)
+            except _RoomUsedUpError:
+                pass
             except cramjam.DecompressionError as problem:
-                # The codecs do not say beforehand how much they need (or are not to be believed).
                 if "whole buffer" not in str(problem):
                     raise
             if room.size >= self._limit:
                 raise _TooLargeError
             wanted = min(self._limit, 2 * room.size)
+
+    def _lz4(self, packed: Bytes) -> int:
+        longest = lz4_frame.longest_block(packed)
+        if longest is None:
+            return self._stream(cramjam.lz4.decompress_into, packed)
+        total = 0
+        for block in lz4_frame.blocks(packed):
+            if total + longest > self._limit:
+                # Too large, or just not: for the decoder that needs no room to spare.
+                return self._stream(cramjam.lz4.decompress_into, packed)
+            total += lz4_frame.decompress(block, self._room(total + longest)[total : total + longest])
+        return total
 
     def _snappy(self, packed: Bytes) -> int:
         if packed[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:

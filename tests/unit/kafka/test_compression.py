@@ -8,11 +8,14 @@ import struct
 from collections.abc import Callable
 
 import cramjam
+import lz4.frame
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_aligned_kafka import lz4_frame
 from pyspark_aligned_kafka.compression import Arena
 from pyspark_aligned_kafka.decoding import RecordDecoder
 from pyspark_aligned_kafka.records import survey
@@ -32,12 +35,30 @@ def xerial(data: bytes, block: int = 1000) -> bytes:
     return header + b"".join(struct.pack(">i", len(part)) + part for part in packed)
 
 
+def lz4_of_a_producer(data: bytes, **features: bool) -> bytes:
+    """Blocks that do not refer to each other, no content size, with or without checksums."""
+    packed: bytes = lz4.frame.compress(data, block_linked=False, store_size=False, **features)
+    assert lz4_frame.longest_block(np.frombuffer(packed, np.uint8)) == 1 << 16
+    return packed
+
+
+def zstd_of_a_stream(data: bytes) -> bytes:
+    """One frame, without a content size, as a Java producer makes it."""
+    stream = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    return stream.compress(data) + stream.flush()
+
+
 CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "gzip": (1, gzip.compress),
     "snappy-raw": (2, lambda data: bytes(cramjam.snappy.compress_raw(data))),
     "snappy-xerial": (2, xerial),
-    "lz4": (3, lambda data: bytes(cramjam.lz4.compress(data))),
-    "zstd": (4, lambda data: bytes(cramjam.zstd.compress(data))),
+    "lz4": (3, lz4_of_a_producer),
+    "lz4-checksums": (3, lambda data: lz4_of_a_producer(data, content_checksum=True, block_checksum=True)),
+    "lz4-linked": (3, lambda data: bytes(cramjam.lz4.compress(data))),
+    "lz4-sized": (3, lambda data: bytes(lz4.frame.compress(data, block_linked=False, store_size=True))),
+    "zstd": (4, zstd_of_a_stream),
+    "zstd-sized": (4, lambda data: bytes(cramjam.zstd.compress(data))),
+    "zstd-two-frames": (4, lambda data: zstd_of_a_stream(data[:40]) + zstd_of_a_stream(data[40:])),
 }
 
 
