@@ -183,6 +183,7 @@ def _shown(value: object) -> str:
 
 def _broken(seen: str, expected: str) -> OffsetError:
     return OffsetError(
-        f"the checkpoint's offset cannot be read: {seen}, expected {expected}. "
+        # As a whole: the name of a log may be as long as it likes in there.
+        f"the checkpoint's offset cannot be read: {shortened(seen)}, expected {expected}. "
         "Restore the checkpoint, or start with a new checkpoint location."
     )

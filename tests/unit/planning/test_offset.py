@@ -85,6 +85,7 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         ({"splits": {"t": {"0": [3, 3, "x"]}}}, "watermark of t-0 is 'x'"),
         ({"wm": MAX, "splits": {"t": {"0": [3, 3, 1]}}}, "watermark of t-0 is 1"),
         ({"splits": {"t": {"0": [3, 3, 1, "i", {}]}}}, "moment of t-0"),
+        ({"splits": {"t" * 5_000: {"0": [-1, 0]}}}, "position of ttt"),
     ],
 )
 def test_what_is_wrong_is_named(changes: dict[str, Any], said: str) -> None:
