@@ -125,6 +125,18 @@ def _bytes(java: str, default_text: str, doc: str) -> Setting:
     return _row(java, None, _int32(1), accepted, "1048576", doc, default_text=default_text)
 
 
+def _pem_file(java: str, example: str, doc: str, *, default_text: str, for_text: str) -> Setting:
+    """Return a row for a file; text in its place, which may hold a private key, is refused without being shown."""
+    accepted = "must be the path of a PEM file"
+
+    def parse(text: str) -> str:
+        if "-----BEGIN " in text:
+            raise OptionError(f"kafka.{java}", "(PEM text)", f"{accepted}; text goes to {for_text}", example=example)
+        return non_empty(text)
+
+    return _row(java, None, parse, accepted, example, doc, default_text=default_text)
+
+
 SETTINGS: tuple[Setting, ...] = (
     _row("bootstrap.servers", None, _servers, "must be a comma list of host:port", "broker1:9092,broker2:9092",
          "The brokers asked first; they name the others.", default_text="needed"),
@@ -147,16 +159,17 @@ SETTINGS: tuple[Setting, ...] = (
     _row("ssl.truststore.type", None, word(("PEM",)),
          "must be PEM; convert a JKS or PKCS12 store with keytool -list -rfc -keystore store.jks > store.pem", "PEM",
          "Form of the trusted certificates.", default="PEM"),
-    _row("ssl.truststore.location", None, non_empty, "must be the path of a PEM file", "/etc/kafka/ca.pem",
-         "File of trusted certificates, on the driver and on every executor.", default_text="the system's"),
+    _pem_file("ssl.truststore.location", "/etc/kafka/ca.pem",
+              "File of trusted certificates, on the driver and on every executor.",
+              default_text="the system's", for_text="kafka.ssl.truststore.certificates"),
     _row("ssl.truststore.certificates", None, _pem, _PEM_ACCEPTED, "-----BEGIN CERTIFICATE----- ...",
          "Trusted certificates as text.", default_text="the system's"),
     _row("ssl.keystore.type", None, word(("PEM",)),
          "must be PEM; convert a PKCS12 store with openssl pkcs12 -in store.p12 -out store.pem", "PEM",
          "Form of the client's identity.", default="PEM"),
-    _row("ssl.keystore.location", None, non_empty, "must be the path of a PEM file", "/etc/kafka/client.pem",
-         "File with the client's private key and certificate chain, on the driver and on every executor.",
-         default_text="none"),
+    _pem_file("ssl.keystore.location", "/etc/kafka/client.pem",
+              "File with the client's private key and certificate chain, on the driver and on every executor.",
+              default_text="none", for_text="kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain"),
     _row("ssl.keystore.certificate.chain", None, _pem, _PEM_ACCEPTED, "-----BEGIN CERTIFICATE----- ...",
          "The client's certificate chain as text. Needs `kafka.ssl.keystore.key`.", default_text="none"),
     _row("ssl.keystore.key", None, _pem, _PEM_ACCEPTED, "-----BEGIN PRIVATE KEY----- ...",

@@ -104,6 +104,17 @@ def test_a_refused_secret_is_not_shown(name: str) -> None:
     assert "geheim" not in str(refusal({f"kafka.{name}": "geheim"}))
 
 
+@pytest.mark.parametrize(("name", "instead"), [
+    ("ssl.keystore.location", "kafka.ssl.keystore.key"),
+    ("ssl.truststore.location", "kafka.ssl.truststore.certificates"),
+])  # fmt: skip
+def test_a_key_given_where_a_path_belongs_is_refused_without_showing_it(name: str, instead: str) -> None:
+    key = "-----BEGIN PRIVATE KEY-----\ngeheim\n-----END PRIVATE KEY-----"
+    error = refusal({"kafka.security.protocol": "SSL", f"kafka.{name}": key})
+    assert (error.option, error.seen) == (f"kafka.{name}", "(PEM text)")
+    assert instead in str(error)
+
+
 @pytest.mark.parametrize("name", ["sasl.kerberos.service.name", "sasl.login.callback.handler.class"])
 def test_other_logins_are_refused_and_the_possible_ones_named(name: str) -> None:
     assert "PLAIN and SCRAM" in str(refusal({f"kafka.{name}": "x"}))
