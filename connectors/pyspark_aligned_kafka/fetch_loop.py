@@ -18,8 +18,6 @@ from watermark_source.errors import ResponseTimeoutError, UnreachableError
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector import ReadBatch
 
-_CONNECT_MS = 10_000
-
 
 class RangeRead:
     """One read of some ranges over one session."""
@@ -34,6 +32,7 @@ class RangeRead:
         *,
         client_id: str,
         partition_bytes: int,
+        connect_ms: int,
         answer_ms: int,
     ) -> None:
         self._session = session
@@ -43,6 +42,7 @@ class RangeRead:
         self._recovery = recovery
         self._client_id = client_id
         self._partition_bytes = partition_bytes
+        self._connect_ms = connect_ms
         self._answer_s = answer_ms / 1000
 
     def run(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
@@ -63,7 +63,7 @@ class RangeRead:
         """Fetch a group from its broker until it is done or something else has to happen first; return what is left."""
         begun = time.monotonic()
         try:
-            connection = self._session.connection(node, min(self._patience.left_ms, _CONNECT_MS))
+            connection = self._session.connection(node, min(self._patience.left_ms, self._connect_ms))
         except (UnreachableError, ResponseTimeoutError) as problem:
             self._patience.spend(begun)
             return self._recovery.look_elsewhere(group, problem)

@@ -82,6 +82,7 @@ class KafkaRangeReader:
                 recovery,
                 client_id=values["client.id"],
                 partition_bytes=values["max.partition.fetch.bytes"] or self.partition_max_bytes,
+                connect_ms=self.client.millis("socket.connection.setup.timeout.ms"),
                 answer_ms=self.client.millis("request.timeout.ms"),
             )
             yield from read.run(ranges)

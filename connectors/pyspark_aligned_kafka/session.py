@@ -20,7 +20,7 @@ from watermark_source.planning.split import Split, SplitRange
 
 _KEPT_AT_MOST: Final = 8
 _IDLE_LIMIT_S: Final = 240.0
-"""Under the ten minutes after which a broker closes a connection by default (connections.max.idle.ms)."""
+"""At most, whatever ``connections.max.idle.ms`` is: a broker closes connections after ten minutes by default."""
 
 
 class Session:
@@ -30,12 +30,13 @@ class Session:
         self._brokers = Brokers(settings)
         self._bounds = KafkaLogBounds(KafkaAdmin(settings, self._brokers))
         self._connections: dict[int, BrokerConnection] = {}
+        self._idle_limit_s = min(_IDLE_LIMIT_S, settings.millis("connections.max.idle.ms") / 1000)
         self.leaders: dict[Split, Leader] = {}
         self._partitions: dict[str, int] = {}
         self.replicas: dict[Split, int] = {}
         """Replicas that leaders have told us to read from instead (KIP-392)."""
         self.densities: dict[str, float] = {}
-        self.left_at = time.monotonic()
+        self._left_at = time.monotonic()
 
     def node_of(self, split: Split) -> int | None:
         """Return the broker to read a split from, if one is known."""
@@ -77,13 +78,18 @@ class Session:
         starts, ends = self._bounds.earliest_positions(splits), self._bounds.end_positions(splits)
         return {split: SplitRange(split, start, ends[split]) for split, start in starts.items() if split in ends}
 
+    @property
+    def stale(self) -> bool:
+        """Whether nobody has used it for so long that the connections may be cut off on the way."""
+        return time.monotonic() - self._left_at > self._idle_limit_s
+
     def settle(self) -> None:
         """Get ready for the next read: a connection that still owes a response is closed."""
         for node in [node for node, connection in self._connections.items() if connection.awaiting]:
             self.drop(node)
         for connection in self._connections.values():
             connection.trim()
-        self.left_at = time.monotonic()
+        self._left_at = time.monotonic()
 
     def close(self) -> None:
         """Close all connections."""
@@ -133,8 +139,7 @@ class _Kept:
                 self._sessions.pop()[1].close()
 
     def _expire(self) -> None:
-        oldest = time.monotonic() - _IDLE_LIMIT_S
-        for entry in [entry for entry in self._sessions if entry[1].left_at < oldest]:
+        for entry in [entry for entry in self._sessions if entry[1].stale]:
             self._sessions.remove(entry)
             entry[1].close()
 
