@@ -79,7 +79,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         accepted="must be a regular expression in Python's syntax",
         example="orders-.*",
         doc="Read every topic in whose name this regular expression is found anywhere, new topics included; internal "
-        "topics are left out. The syntax is Python's.",
+        "topics are left out.",
     ),
     Option(
         name="assign",
@@ -113,8 +113,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="none",
         accepted="must be a JSON object of milliseconds since the epoch by partition",
         example='{"orders":{"0":1735689600000,"1":1735689600000}}',
-        doc="The same with a timestamp for each partition; lists exactly the partitions that are read. Wins over "
-        "`startingOffsets`.",
+        doc="`startingTimestamp` with a timestamp for each partition; lists exactly the partitions that are read. Wins "
+        "over `startingOffsets`.",
     ),
     Option(
         name="startingOffsetsByTimestampStrategy",
@@ -123,7 +123,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="error",
         accepted="must be error or latest",
         example="latest",
-        doc="What to do when a partition has no record that new: fail, or begin at its end.",
+        doc="What to do when a partition has no record as new as `startingTimestamp` or "
+        "`startingOffsetsByTimestamp` says: fail, or begin at its end.",
     ),
     Option(
         name="endingOffsets",
@@ -148,7 +149,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="none",
         accepted="must be a JSON object of milliseconds since the epoch by partition",
         example='{"orders":{"0":1735776000000,"1":1735776000000}}',
-        doc="Batch only. The same with a timestamp for each partition. Wins over `endingOffsets`.",
+        doc="Batch only. `endingTimestamp` with a timestamp for each partition; lists exactly the partitions that are "
+        "read. Wins over `endingOffsets`.",
     ),
     Option(
         name="maxOffsetsPerTrigger",
@@ -156,7 +158,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="no limit",
         accepted="must be a whole number of at least 1",
         example="1000000",
-        doc="Most offsets of all partitions together in one batch.",
+        doc="Most offsets of all partitions together in one batch; the oldest event time is read first. The trigger "
+        "Once reads everything in one batch all the same.",
     ),
     Option(
         name="minOffsetsPerTrigger",
@@ -237,7 +240,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default=1_000,
         accepted="must be a whole number of milliseconds, at least 0",
         example="1000",
-        doc="The pause before each of these.",
+        doc="The pause before each retry of `fetchOffset.numRetries`.",
     ),
     Option(
         name="groupIdPrefix",
@@ -245,7 +248,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="none",
         accepted="must be a name that is not empty",
         example="checkout",
-        doc="No effect: the source joins no consumer group.",
+        doc="No effect: the source joins no consumer group. To show a query in Kafka's tools use `commitGroupId`.",
     ),
     Option(
         name="commitGroupId",

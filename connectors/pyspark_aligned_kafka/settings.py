@@ -115,7 +115,10 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
     if values["bootstrap.servers"] is None:
         raise OptionError("kafka.bootstrap.servers", None, "is needed", example="broker1:9092,broker2:9092")
     if "group.id" in texts:
-        _log.warning("kafka.group.id has no effect: the source joins no consumer group and commits no offsets")
+        _log.warning(
+            "kafka.group.id has no effect: the source joins no consumer group; one that shows the query's lag is named "
+            "in commitGroupId"
+        )
     settings = ClientSettings(values, frozenset(texts))
     _check_login(settings)
     if "fetch.max.wait.ms" in texts and values["fetch.max.wait.ms"] >= values["request.timeout.ms"]:

@@ -32,7 +32,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="0 seconds",
         accepted=f"must be {durations.ACCEPTED}",
         example="5 seconds",
-        doc="How far an event may be behind the highest event time of its own split and still be on time.",
+        doc="How far an event may be behind the highest event time of its own split and still be on time. Only with "
+        "`watermarkStrategy` `bounded`.",
     ),
     Option(
         name="idleTimeout",
@@ -78,7 +79,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="1 second",
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="1 second",
-        doc="With processing-time watermarks: at most one batch without data in this time.",
+        doc="While no rows come, the clock moves on once in this time, with a batch without rows. Only with "
+        "`watermarkStrategy` `none`; without effect otherwise.",
     ),
     Option(
         name="includeMarkers",
