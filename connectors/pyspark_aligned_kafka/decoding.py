@@ -56,7 +56,7 @@ class RecordDecoder:
 
         Raises:
             CorruptDataError: bytes that fail their own checks.
-            UnsupportedFormatError: a codec that does not exist.
+            UnsupportedFormatError: a codec that does not exist, or a timestamp too large for microseconds in 64 bits.
         """
         frames = visible_frames(wanted, data, start, batches, aborted, check_crcs=self._check_crcs)
         for run in _runs(frames):

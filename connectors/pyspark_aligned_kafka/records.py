@@ -297,6 +297,9 @@ def visible_frames(
 
     ``aborted`` (2, n) has producer ids and first offsets, as a broker lists them for a reader of committed data;
     ``None`` delivers aborted rows as well. Control batches are never delivered.
+
+    Raises:
+        CorruptDataError: a batch with a wrong checksum, an impossible record count or an unreadable transaction marker.
     """
     frames = np.empty((batches, FRAME_FIELDS), np.int64)
     _tabulate(data, start, frames)

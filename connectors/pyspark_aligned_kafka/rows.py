@@ -227,6 +227,7 @@ class RowLocator:
 
         Raises:
             CorruptDataError: a record that cannot be.
+            UnsupportedFormatError: a timestamp too large for microseconds in 64 bits.
         """
         fault = _locate(
             data,
