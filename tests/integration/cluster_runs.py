@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 
 from services.deadline import wait_until
 from services.process import ChildProcess
-from services.spark_cluster import SparkCluster, pyspark_home
+from services.pyspark_home import pyspark_home
+from services.spark_cluster import SparkCluster
 from tests.integration.cluster_driver import Job, command
 
 DRIVER_HOST = "127.0.0.4"
