@@ -12,7 +12,14 @@ from watermark_source.planning.late_binding import LateRange
 from watermark_source.spark.connector import BatchRangeReader
 from watermark_source.spark.options import ENGINE_OPTIONS, IN_A_BATCH
 
-_STREAMS_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_STREAMS_ONLY = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "commitGroupId",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,7 @@ def test_a_batch_with_nothing_to_ignore_warns_of_nothing(caplog: pytest.LogCaptu
     assert caplog.records == []
 
 
-def test_sparks_rate_limits_are_among_what_a_batch_ignores() -> None:
+def test_what_only_a_stream_does_is_among_what_a_batch_ignores() -> None:
     limits = ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"]
-    assert ignored([name.upper() for name in limits]) == limits
+    others = ["fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "commitGroupId"]
+    assert ignored([name.upper() for name in (*limits, *others)]) == [*limits, *others]
