@@ -163,6 +163,7 @@ def _check_login(settings: ClientSettings) -> None:
             "kafka.sasl.mechanism",
             mechanism,
             f"must be {' or '.join(login.mechanisms)}, which the module in kafka.sasl.jaas.config is for",
+            example=login.mechanisms[-1],
         )
 
 

@@ -176,7 +176,10 @@ class EngineOptions:
                 f"belongs to watermarkStrategy bounded, and the strategy is {strategy}", example="leave it out",
             )  # fmt: skip
         if strategy == NONE and group is not None:
-            raise OptionError("alignmentGroup", group, "needs event-time watermarks, and watermarkStrategy is none")
+            raise OptionError(
+                "alignmentGroup", group, "needs event-time watermarks, and watermarkStrategy is none",
+                example="leave it out",
+            )  # fmt: skip
         if strategy == NONE and values["idleTimeout"] is not None:
             raise OptionError(
                 "idleTimeout", given_text(given, "idleTimeout"),
