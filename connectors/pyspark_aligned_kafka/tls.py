@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 from watermark_source.errors import OptionError
 
+_HAS_FILES_IN_MEMORY = hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
@@ -85,11 +87,18 @@ def _naming(option: str, seen: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    # OpenSSL's Python interface loads an identity from a file only; mkstemp makes it readable by this user alone.
-    handle, path = tempfile.mkstemp(suffix=".pem")
+    # OpenSSL's Python interface loads an identity from a file only. One in memory leaves nothing on a disk if this
+    # process is killed now; mkstemp at least makes one that only this user may read.
+    if _HAS_FILES_IN_MEMORY:
+        handle = os.memfd_create("identity")
+        path = f"/proc/self/fd/{handle}"
+    else:
+        handle, path = tempfile.mkstemp(suffix=".pem")
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(text)
-        yield path
+            file.flush()
+            yield path
     finally:
-        os.unlink(path)
+        if not _HAS_FILES_IN_MEMORY:
+            os.unlink(path)

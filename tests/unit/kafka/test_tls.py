@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pickle
 import ssl
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from pyspark_aligned_kafka import tls
 from pyspark_aligned_kafka.settings import parse_settings
 from pyspark_aligned_kafka.tls import Tls, tls_context
 from watermark_source.errors import OptionError
@@ -98,11 +100,24 @@ def test_pem_texts_may_be_on_one_line_as_in_a_property_file(written: type[str]) 
     assert key.splitlines()[1] not in repr(settings)
 
 
-def test_the_private_key_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_where_files_can_lie_in_memory_the_private_key_never_lies_on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     key, chain = parts_of_the_client()
+    on_disk: list[str] = []
+    mkstemp = tempfile.mkstemp
+
+    def noted(suffix: str) -> tuple[int, str]:
+        made = mkstemp(suffix)
+        on_disk.append(made[1])
+        return made
+
+    monkeypatch.setattr(tempfile, "mkstemp", noted)
     tls_context(Tls(identity_key=key, identity_chain=chain))
-    assert list(tmp_path.iterdir()) == []
+    assert len(on_disk) == (0 if tls._HAS_FILES_IN_MEMORY else 1)
+    monkeypatch.setattr(tls, "_HAS_FILES_IN_MEMORY", False)
+    on_disk.clear()
+    tls_context(Tls(identity_key=key, identity_chain=chain))
+    (path,) = on_disk
+    assert not Path(path).exists()
 
 
 @pytest.mark.parametrize(
