@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+import time
 
 import numpy as np
 
@@ -56,22 +57,24 @@ class BrokerConnection:
         except OSError:
             self.close()
 
-    def receive(self, limit_s: float) -> tuple[Bytes, int]:
+    def receive(self, silence_s: float, total_s: float) -> tuple[Bytes, int]:
         """Return the response and its size; the memory is valid until the next ``receive``.
 
         Raises:
-            ConnectionLostError: closed, broken, silent for ``limit_s``, or not speaking Kafka's protocol.
+            ConnectionLostError: closed, broken, silent for ``silence_s``, not complete after ``total_s``, or not
+                speaking Kafka's protocol.
         """
         if self._socket is None:
             raise ConnectionLostError("the connection is closed")
-        self._socket.settimeout(max(limit_s, 0.001))
+        self._socket.settimeout(max(silence_s, 0.001))
+        end = time.monotonic() + total_s
         try:
-            size = self._fill(0, _LENGTH.size)
+            size = self._fill(0, _LENGTH.size, end)
             (length,) = _LENGTH.unpack_from(self._memory.data, 0)
             if not 0 < length <= _LARGEST_RESPONSE:
                 raise ConnectionLostError(f"a response of {length} bytes")
             self._grow(_LENGTH.size + length, size)
-            size = self._fill(size, _LENGTH.size + length)
+            size = self._fill(size, _LENGTH.size + length, end)
         except OSError as problem:
             self.close()
             raise ConnectionLostError(str(problem) or type(problem).__name__) from problem
@@ -80,7 +83,7 @@ class BrokerConnection:
             raise
         if size != _LENGTH.size + length:
             self.close()
-            raise ConnectionLostError(f"{size - length} bytes more than the response")
+            raise ConnectionLostError(f"{size - _LENGTH.size - length} bytes more than the response")
         self.awaiting = False
         return self._memory[_LENGTH.size : size], length
 
@@ -95,7 +98,7 @@ class BrokerConnection:
             self._socket.close()
             self._socket = None
 
-    def _fill(self, have: int, wanted: int) -> int:
+    def _fill(self, have: int, wanted: int, end: float) -> int:
         # Only one response can be on its way, so reading past what is wanted cannot eat another's bytes.
         assert self._socket is not None
         view = self._memory.data
@@ -104,6 +107,8 @@ class BrokerConnection:
             if got == 0:
                 raise ConnectionLostError("the broker closed the connection")
             have += got
+            if have < wanted and time.monotonic() > end:
+                raise ConnectionLostError(f"{wanted - have} bytes of the response did not come in time")
         return have
 
     def _grow(self, wanted: int, have: int) -> None:

@@ -98,7 +98,7 @@ class RangeRead:
     def _receive(self, connection: BrokerConnection) -> tuple[Bytes, FetchResponse]:
         begun = time.monotonic()
         try:
-            data, size = connection.receive(min(self._answer_s, self._patience.left_s))
+            data, size = connection.receive(min(self._answer_s, self._patience.left_s), self._patience.left_s)
         finally:
             self._patience.spend(begun)
         committed = self._limits.read_committed
