@@ -154,6 +154,29 @@ def test_what_need_not_be_looked_up_changes_no_plan(
         perform(driver, action)
 
 
+@given(
+    st.booleans().flatmap(lambda noise: logs(disorder=800, noise=noise)),
+    drifts,
+    bounds,
+    idle_timeouts,
+    st.none() | st.integers(1, 10_000),
+    actions(disorder=800),
+)
+def test_newest_event_times_change_nothing_where_they_do_not_matter(
+    log: SimulatedLog, drift: int, bound: int, timeout: int | None, skew: int | None, script: Sequence[Action]
+) -> None:
+    policy = PlanPolicy(out_of_orderness=bound, max_drift=drift, idle_timeout=timeout, max_future_skew=skew)
+    driver = Driver(log, policy)
+    for action in [*script, Step()]:
+        state, seen = driver.state(), driver.observe()
+        known, unknown = plan(state, seen, policy, log), plan(state, replace(seen, newest={}), policy, log)
+        if not unknown.newest_matters:
+            assert unknown.limit is None or known.limit.watermark >= unknown.limit.watermark
+            lower = replace(known.state, limit=unknown.state.limit)
+            assert replace(known, state=lower, limit=unknown.limit, newest_matters=False) == unknown
+        perform(driver, action)
+
+
 def _slowest(batch: Batch, policy: PlanPolicy) -> int | None:
     """The lowest watermark of the splits the group waits for: neither idle nor, in a final run, finished."""
     observation = batch.observation

@@ -31,6 +31,15 @@ class Limit:
     holder: Split
 
 
+class Aligned(NamedTuple):
+    """What the alignment group allows: its limit, if it has one, and how far each split with rows may be read."""
+
+    limit: Limit | None
+    ends: dict[Split, int]
+    newest_matters: bool = False
+    """Whether the newest event times of the logs would give another limit that lets some split go elsewhere."""
+
+
 class Reach(NamedTuple):
     """How far each split may be read, and which of them only by guess."""
 
@@ -156,20 +165,28 @@ def _reached(
     return state.watermark
 
 
-def aligned_ends(
-    splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog
-) -> tuple[Limit | None, dict[Split, int]]:
-    """Return the group's limit, if it has one, and the planned ends of the splits that have rows, none beyond it."""
+def aligned_ends(splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog) -> Aligned:
+    """Return the group's limit, and the planned ends of the splits that have rows, none beyond it."""
     if backlog.policy.max_drift is None or observation.one_batch:
-        return None, dict(backlog.ends)
+        return Aligned(None, dict(backlog.ends))
     blind: frozenset[Split] = frozenset()
     while True:
         limit = group_limit(splits, observation, backlog, blind)
         if limit is None:
             # Nobody has read a row, and no log's end is known: one step, to see where everybody is.
-            return None, {s: min(end, splits[s].position + backlog.blind_step) for s, end in backlog.ends.items()}
+            step = backlog.blind_step
+            ends = {s: min(end, splits[s].position + step) for s, end in backlog.ends.items()}
+            return Aligned(None, ends, newest_matters=backlog.index is not None and bool(ends))
         reach = backlog.up_to(limit.watermark, limit.holder)
         if reach.blind <= blind:
-            return limit, reach.ends
+            return Aligned(limit, reach.ends, newest_matters=_newest_matters(backlog, reach))
         # What the index cannot tell about a split now, it could not tell about its end either.
         blind |= reach.blind
+
+
+def _newest_matters(backlog: Backlog, reach: Reach) -> bool:
+    if backlog.index is None:
+        return False
+    # A split that has a watermark will count with no lower one: a limit that cuts nothing could only be higher.
+    may_count_lower = any(t.watermark is None for t in backlog.splits.values())
+    return bool(reach.blind) or reach.ends != backlog.ends or may_count_lower

@@ -29,7 +29,8 @@ class Observation:
     observed: Mapping[Split, Millis | None] = field(default_factory=dict)
     """Highest event time of each split's last planned range, ``None`` if it held no row that counts."""
     newest: Mapping[Split, Millis | None] = field(default_factory=dict)
-    """Highest event time in the log, asked for *before* the ends; empty without a time index."""
+    """Highest event time in the log, asked for *before* the ends; empty without a time index, and while nobody needs
+    it."""
     settled: Set[Split] = frozenset()
     """Splits that had the same end before ``newest`` was asked for: no row of theirs is later than it."""
     max_rows: int | None = None

@@ -38,6 +38,8 @@ class Plan:
     """The alignment limit and who sets it."""
     losses: tuple[Loss, ...]
     """What was lost and is skipped; not empty only without ``fail_on_data_loss``."""
+    newest_matters: bool
+    """Whether the newest event times, where the observation leaves them out, could change what is read."""
 
 
 def plan(
@@ -72,7 +74,7 @@ def plan(
         refuse(losses, policy.loss_conditions)
 
     backlog = backlog_of(splits, observation, policy, index)
-    limit, allowed = aligned_ends(splits, observation, backlog)
+    limit, allowed, newest_matters = aligned_ends(splits, observation, backlog)
     held = _is_held(backlog, allowed, observation, policy)
     budget = None if observation.one_batch else observation.max_rows
     ends = {s: splits[s].position for s in allowed} if held else budgeted_ends(backlog, allowed, budget)
@@ -100,6 +102,7 @@ def plan(
         is_held=held,
         limit=limit,
         losses=losses,
+        newest_matters=newest_matters,
     )
 
 

@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
@@ -20,7 +20,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.hold import Hold
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
-from watermark_source.planning.planner import plan, ranges_of
+from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.report import Coverage
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
@@ -36,16 +36,6 @@ from watermark_source.spark.status import Seen, source_status
 from watermark_source.spark.termination import before_termination
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Logs:
-    """The logs as they were when they were asked about; see ``Observation``."""
-
-    asked_at: Millis
-    ends: Mapping[Split, int]
-    newest: Mapping[Split, Millis | None] = field(default_factory=dict)
-    settled: Set[Split] = frozenset()
 
 
 _STATUS_INTERVAL = 1.0
@@ -88,8 +78,8 @@ class SourceRunner:
         self._offset: dict[str, Any] | None = None
         self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
         self._state = SourceState()
-        self._frozen: _Logs | None = None
-        """Set in a run of ``Trigger.AvailableNow``: what comes while it reads is not part of it."""
+        self._frozen: Observation | None = None
+        """The logs as a run of ``Trigger.AvailableNow`` found them: what comes while it reads is not part of it."""
         self._announced = False
         self._rows_at: Millis | None = None
         self._progress_shown = False
@@ -126,7 +116,7 @@ class SourceRunner:
 
     def freeze(self) -> None:
         """Fix the ends of this run (``Trigger.AvailableNow``)."""
-        logs = self._ends()
+        logs = replace(self._logs(), ends_are_final=True)
         self._frozen = self._dated(logs, logs.ends.keys())
 
     @collect_later()
@@ -139,7 +129,10 @@ class SourceRunner:
             state = self._decode(start)
         self._show_progress(state)
         observation = self._observe(state, limit)
-        planned = plan(state, observation, self._policy, self._connector.time_index, announce=not self._announced)
+        planned = self._plan(state, observation)
+        if planned.newest_matters and not observation.newest:
+            observation = self._dated(observation, _behind(state, observation.ends))
+            planned = self._plan(state, observation)
         for loss in planned.losses:
             _log.warning("failOnDataLoss is false, going on: %s", loss.text)
         for split in observation.observed:
@@ -237,31 +230,28 @@ class SourceRunner:
     def _observe(self, state: SourceState, limit: ReadLimit) -> Observation:
         logs = self._frozen
         if logs is None:
-            logs = self._ends()
-            if self._policy.max_drift is not None or _exceeds(state, logs.ends, limit):
+            logs = self._logs()
+            if _exceeds(state, logs.ends, limit):
                 logs = self._dated(logs, _behind(state, logs.ends))
         added = logs.ends.keys() - state.splits.keys()
-        return Observation(
+        return replace(
+            logs,
             now=self._clock.now(),
-            asked_at=logs.asked_at,
-            ends=logs.ends,
             earliest=self._earliest(state, logs.ends, limit),
             added=self._connector.starts.added_positions(added) if added else {},
             observed=self._last_ranges(state, logs.ends),
-            newest=logs.newest,
-            settled=logs.settled,
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-            ends_are_final=self._frozen is not None,
             since_rows=None if self._rows_at is None else Millis(logs.asked_at - self._rows_at),
             one_batch=isinstance(limit, ReadAllAvailable),
         )
 
-    def _ends(self) -> _Logs:
+    def _logs(self) -> Observation:
+        """Ask which splits there are, and where they end."""
         splits = self._connector.discovery.discover()
-        asked_at = self._clock.elapsed()
-        return _Logs(asked_at, self._connector.bounds.end_positions(splits))
+        now, asked_at = self._clock.now(), self._clock.elapsed()
+        return Observation(now=now, asked_at=asked_at, ends=self._connector.bounds.end_positions(splits))
 
-    def _dated(self, logs: _Logs, splits: Set[Split]) -> _Logs:
+    def _dated(self, logs: Observation, splits: Set[Split]) -> Observation:
         """Add the newest event times of some splits, as far as there is a time index."""
         index = self._connector.time_index
         if index is None or not splits:
@@ -271,7 +261,10 @@ class SourceRunner:
         ends = self._connector.bounds.end_positions(splits)
         settled = {s for s, end in ends.items() if end == logs.ends[s]}
         others = {s: end for s, end in logs.ends.items() if s not in splits}
-        return _Logs(logs.asked_at, {**others, **ends}, newest, settled)
+        return replace(logs, ends={**others, **ends}, newest=newest, settled=settled)
+
+    def _plan(self, state: SourceState, observation: Observation) -> Plan:
+        return plan(state, observation, self._policy, self._connector.time_index, announce=not self._announced)
 
     def _earliest(self, state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> Mapping[Split, int]:
         """Ask where the logs begin when retention may have passed us: after a time away, and with a long backlog."""

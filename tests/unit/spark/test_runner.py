@@ -229,6 +229,26 @@ def test_a_split_with_rows_beyond_the_ends_of_the_run_is_not_idle(log: Path, liv
     assert wm(end) == -1
 
 
+def test_newest_event_times_are_asked_for_only_when_a_split_is_ahead(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Set[Split]] = []
+    newest = FileLog.newest
+    monkeypatch.setattr(FileLog, "newest", lambda self, splits: asked.append(splits) or newest(self, splits))
+    write(log, {0: [(0, 1)], 1: [(1, 2)], 2: []})
+    process = live(alignmentGroup="g", alignmentMaxDrift="10 seconds")
+    end = process.run(process.runner.initial_offset())
+    asked.clear()
+    for at in (5, 9):
+        write(log, {0: [(at, 3)], 1: [(at + 1, 4)]})
+        end = process.run(end)
+    assert asked == []
+    write(log, {0: [(9, 5)], 1: [(10, 6), (20, 7)]})
+    end = process.plan(end)
+    assert asked == [{Split("log", 0), Split("log", 1)}]
+    assert [fields[0] for fields in end["splits"]["log"].values()] == [4, 4, 0]
+
+
 def test_trigger_once_reads_everything_whatever_the_limits(log: Path, live: Any) -> None:
     write(log, {0: [(n * 100, n) for n in range(50)], 1: [(0, 99)]})
     process = live(alignmentGroup="g", alignmentMaxDrift="1 second")
