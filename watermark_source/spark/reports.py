@@ -73,7 +73,11 @@ class ReportBook:
     def cover(self, wanted: SplitRange) -> Coverage:
         """Return what the reports tell about a range."""
         with self._lock:
-            return cover(wanted, list(self._reports.get(wanted.split, {}).values()))
+            known = self._reports.get(wanted.split, {})
+            whole = known.get(wanted)
+            if whole is not None:
+                return Coverage(whole.max_event_time, whole.rows, whole.future_rows, missing=())
+            return cover(wanted, list(known.values()))
 
     def forget(self, split: Split) -> None:
         """Drop a split's reports: they are part of its watermark now."""

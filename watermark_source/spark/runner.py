@@ -128,6 +128,7 @@ class SourceRunner:
         else:
             state = self._decode(start)
         self._show_progress(state)
+        cpu = time.thread_time()
         observation = self._observe(state, limit)
         planned = self._plan(state, observation)
         if planned.newest_matters and not observation.newest:
@@ -142,7 +143,7 @@ class SourceRunner:
             self._rows_at = observation.asked_at
         self._state = planned.state
         self._seen = Seen(planned, observation, self._rows, self._future_rows)
-        self._pace = self._pace.after(is_batch=planned.is_batch)
+        self._pace = self._pace.after(is_batch=planned.is_batch, cpu=time.thread_time() - cpu)
         if not planned.is_batch:
             self._offset = dict(start)
             return start
