@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Collection, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.errors import (
     AuthorizationError,
@@ -24,6 +24,7 @@ from pyspark_aligned_kafka.cluster import Cluster, Deadline, reason
 from pyspark_aligned_kafka.json_maps import listed
 from pyspark_aligned_kafka.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.metadata import Topic, metadata_request, read_metadata
+from pyspark_aligned_kafka.open_questions import OpenQuestions
 from pyspark_aligned_kafka.settings import ClientSettings
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, UnsupportedFormatError
 from watermark_source.planning.split import Split
@@ -42,6 +43,15 @@ class _Round:
     again: dict[Split, KafkaError] = field(default_factory=dict)
 
 
+class InTime(NamedTuple):
+    """A look-up that did not wait for every broker."""
+
+    found: Mapping[Split, Found]
+    """As ``list_offsets`` returns it."""
+    unknown: Mapping[Split, Found | None]
+    """Splits without an answer in time; with the answer to an earlier question, if that came since the last call."""
+
+
 class KafkaAdmin:
     """Look-ups with the consumer's isolation level. One thread; each call ends within ``default.api.timeout.ms``.
 
@@ -54,9 +64,11 @@ class KafkaAdmin:
         self._read_committed = settings.read_committed
         self._leaders: dict[Split, int] = {}
         self._missing: set[str | Split] = set()
+        self._open = OpenQuestions(self._cluster, settings.millis("default.api.timeout.ms"))
 
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
+        self._open.forget()
         self._cluster.close()
 
     def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
@@ -84,6 +96,18 @@ class KafkaAdmin:
             return await self._list_offsets(dict(wanted), deadline)
 
         return self._cluster.run(work) if wanted else {}
+
+    def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> InTime:
+        """Look up offsets as ``list_offsets`` does, but wait only a few seconds for a slow or dead broker.
+
+        The question to it stays open; later calls do not wait for it, nor ask again before it is answered. The error
+        comes when a broker has been silent for ``default.api.timeout.ms``.
+        """
+
+        async def work(deadline: Deadline) -> InTime:
+            return await self._list_in_time(wanted, deadline)
+
+        return self._cluster.run(work) if wanted else InTime({}, {})
 
     async def _settled_topics(
         self, names: Collection[str] | None, splits: Set[Split], deadline: Deadline
@@ -147,6 +171,18 @@ class KafkaAdmin:
                 self._leaders.pop(split, None)
             if not await backoff.wait():
                 raise _gave_up(tried.again, deadline)
+
+    async def _list_in_time(self, wanted: Mapping[Split, int], deadline: Deadline) -> InTime:
+        late = self._open.close()
+        asked = wanted.keys() - self._open.splits
+        unknown = asked - self._leaders.keys() - self._missing
+        if unknown:
+            await self._settled_topics({split.log for split in unknown}, unknown, deadline)
+        by_leader: defaultdict[int | None, dict[Split, int]] = defaultdict(dict)
+        for split in asked:
+            by_leader[self._leaders.get(split)][split] = wanted[split]
+        found = await self._open.ask(tuple(by_leader.values()), self._list_offsets)
+        return InTime(found, {split: late.get(split) for split in self._open.splits & wanted.keys()})
 
     async def _ask_leaders(self, wanted: Mapping[Split, int], deadline: Deadline) -> _Round:
         tried = _Round()

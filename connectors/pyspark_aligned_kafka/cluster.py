@@ -181,6 +181,19 @@ class Cluster:
         """Begin to ``ask`` and return what to await, so that several brokers work at the same time."""
         return self._open().call_soon(self.ask, node, request, deadline)  # type: ignore[no-any-return]
 
+    def begin(self, work: Callable[..., Awaitable[_Result]], *args: Any) -> Any:
+        """Begin work that may outlive this ``run``, going on in the next ones, and return its future."""
+        return self._open().call_soon(work, *args)
+
+    async def is_answered(self, answer: Any, deadline: Deadline) -> bool:
+        """Wait for what was begun; false if it is not over in time. Raises its error."""
+        try:
+            await self._open().wait_for(answer, deadline.left_ms)
+        except KafkaTimeoutError:
+            if answer.is_done:
+                raise
+        return bool(answer.is_done)
+
     async def ask_any(self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False) -> Any:
         """Ask brokers in turn, connected ones first and the bootstrap servers last, until one answers.
 

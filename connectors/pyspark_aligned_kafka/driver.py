@@ -1,4 +1,4 @@
-"""The driver side of a query: look-ups that share one connection to the cluster."""
+"""The driver side of a query: look-ups that share their connections, but for those that nobody waits for."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from watermark_source.spark.connector import Connector
 
 
 def open_connector(options: KafkaOptions) -> Connector:
-    """Return what the engine asks; it connects on first use."""
+    """Return what the engine asks; it connects on first use, and once more to look for new partitions."""
     admin = KafkaAdmin(options.client)
     return Connector(
-        discovery=_discovery(admin, options),
+        discovery=_discovery(admin, KafkaAdmin(options.client), options),
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.stale_ends),
         time_index=KafkaTimeIndex(admin),
@@ -40,11 +40,11 @@ def look_up_batch(options: KafkaOptions, bounds: BatchBounds) -> Sequence[LateRa
         UnknownSplitError: a subscribed topic, or every assigned partition, does not exist.
     """
     with closing(KafkaAdmin(options.client)) as admin:
-        return bounds.late_ranges(_discovery(admin, options).discover(), KafkaOffsetLookup(admin))
+        return bounds.late_ranges(_discovery(admin, admin, options).discover(), KafkaOffsetLookup(admin))
 
 
-def _discovery(admin: KafkaAdmin, options: KafkaOptions) -> KafkaDiscovery:
-    return KafkaDiscovery(admin, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms"))
+def _discovery(admin: KafkaAdmin, beside: KafkaAdmin, options: KafkaOptions) -> KafkaDiscovery:
+    return KafkaDiscovery(admin, beside, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms"))
 
 
 def _progress(options: KafkaOptions) -> GroupProgress | None:

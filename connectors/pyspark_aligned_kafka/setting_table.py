@@ -181,7 +181,8 @@ SETTINGS: tuple[Setting, ...] = (
          "Whether a broker's certificate must name its host.", default="https"),
     _limit("request.timeout.ms", "request_timeout_ms", 30_000, "Longest wait for the answer to one request."),
     _limit("default.api.timeout.ms", None, 60_000,
-           "Longest wait of the driver for any look-up, connecting and retries included."),
+           "Longest wait of the driver for any look-up, connecting and retries included. For so long planning goes on "
+           "without a broker that does not answer, while others do."),
     _limit("socket.connection.setup.timeout.ms", "socket_connection_setup_timeout_ms", 10_000,
            "Longest wait for a connection to one broker."),
     _limit("socket.connection.setup.timeout.max.ms", "socket_connection_setup_timeout_max_ms", 30_000,
@@ -194,7 +195,9 @@ SETTINGS: tuple[Setting, ...] = (
     _pause("retry.backoff.ms", "retry_backoff_ms", 100, "Pause before a look-up is tried again."),
     _pause("retry.backoff.max.ms", None, 1_000,
            "Longest such pause after repeated failures, each of which makes it longer."),
-    _pause("metadata.max.age.ms", None, 5_000, "How often the driver looks for new partitions and topics."),
+    _pause("metadata.max.age.ms", None, 5_000,
+           "How often the driver looks for new partitions and topics. Planning does not wait for it; the query fails "
+           "when it has not succeeded for 20 times as long."),
     _row("isolation.level", None, word((READ_UNCOMMITTED, READ_COMMITTED)),
          "must be read_uncommitted or read_committed", READ_COMMITTED,
          "Whether records of open and aborted transactions are read. Ends of the log are looked up the same way.",

@@ -102,7 +102,7 @@ _SENTENCES: dict[Status, Callable[[Facts], str]] = {
         if facts.watermark is None and facts.holds_back and not facts.reading
         else "read to the end this run was given"
     ),
-    Status.UNKNOWN: lambda _: "not looked at yet",
+    Status.UNKNOWN: lambda _: "no answer about its log",
 }
 
 

@@ -48,6 +48,9 @@ def check_loss(
     losses: list[Loss] = []
     for split, state in splits.items():
         end, earliest = observation.ends.get(split), observation.earliest.get(split, 0)
+        if split in observation.unknown:
+            going_on[split] = state
+            continue
         if end is None:
             losses.append(
                 Loss(

@@ -21,7 +21,9 @@ class Observation:
     """Just before the ends were asked for: what came after this moment need not show in them. On a clock that follows
     no correction of the wall clock, which would be time that did not pass."""
     ends: Mapping[Split, int]
-    """End position of every split that exists now."""
+    """End position of every split that exists now, but for the unknown ones."""
+    unknown: Set[Split] = frozenset()
+    """Splits that exist and whose end nobody tells for the moment: they stay as they are."""
     earliest: Mapping[Split, int] = field(default_factory=dict)
     """First retained position, as far as it was asked for."""
     added: Mapping[Split, int] = field(default_factory=dict)

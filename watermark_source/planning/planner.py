@@ -79,7 +79,10 @@ def plan(
     budget = None if observation.one_batch else observation.max_rows
     ends = {s: splits[s].position for s in allowed} if held else budgeted_ends(backlog, allowed, budget)
 
-    planned = {s: _advance(t, allowed.get(s), ends.get(s), observation, policy) for s, t in splits.items()}
+    planned = {
+        s: t if s in observation.unknown else _advance(t, allowed.get(s), ends.get(s), observation, policy)
+        for s, t in splits.items()
+    }
     watermark = _combined(state, planned, observation, policy)
     has_rows = any(t.position > t.observed for t in planned.values())
     tick = policy.use_processing_time and _tick_is_due(state, observation, policy, has_rows=has_rows)

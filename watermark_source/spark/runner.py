@@ -116,8 +116,11 @@ class SourceRunner:
 
     def freeze(self) -> None:
         """Fix the ends of this run (``Trigger.AvailableNow``)."""
-        logs = replace(self._logs(), ends_are_final=True)
-        self._frozen = self._dated(logs, logs.ends.keys())
+        splits = self._connector.discovery.discover()
+        now, asked_at = self._clock.now(), self._clock.elapsed()
+        ends = self._connector.bounds.end_positions(splits)
+        logs = Observation(now=now, asked_at=asked_at, ends=ends, ends_are_final=True)
+        self._frozen = self._dated(logs, ends.keys())
 
     @collect_later()
     def latest_offset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:
@@ -231,7 +234,7 @@ class SourceRunner:
     def _observe(self, state: SourceState, limit: ReadLimit) -> Observation:
         logs = self._frozen
         if logs is None:
-            logs = self._logs()
+            logs = self._logs(state)
             if _exceeds(state, logs.ends, limit):
                 logs = self._dated(logs, _behind(state, logs.ends))
         added = logs.ends.keys() - state.splits.keys()
@@ -240,17 +243,22 @@ class SourceRunner:
             now=self._clock.now(),
             earliest=self._earliest(state, logs.ends, limit),
             added=self._connector.starts.added_positions(added) if added else {},
-            observed=self._last_ranges(state, logs.ends),
+            observed=self._last_ranges(state, logs.ends.keys() | logs.unknown),
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             since_rows=None if self._rows_at is None else Millis(logs.asked_at - self._rows_at),
             one_batch=isinstance(limit, ReadAllAvailable),
         )
 
-    def _logs(self) -> Observation:
+    def _logs(self, state: SourceState) -> Observation:
         """Ask which splits there are, and where they end."""
         splits = self._connector.discovery.discover()
         now, asked_at = self._clock.now(), self._clock.elapsed()
-        return Observation(now=now, asked_at=asked_at, ends=self._connector.bounds.end_positions(splits))
+        ends = self._connector.bounds.current_ends(splits)
+        # An end of a while ago says nothing about idleness, which is judged as of now. That there are rows, it does.
+        known = {s: end for s, end in ends.unknown.items() if end is not None and s in state.splits}
+        late = {s: known[s] for s in _behind(state, known)}
+        unknown = ends.unknown.keys() - late.keys()
+        return Observation(now=now, asked_at=asked_at, ends={**ends.positions, **late}, unknown=unknown)
 
     def _dated(self, logs: Observation, splits: Set[Split]) -> Observation:
         """Add the newest event times of some splits, as far as there is a time index."""
@@ -274,13 +282,13 @@ class SourceRunner:
         behind = _behind(state, ends) & state.splits.keys()
         return self._connector.bounds.earliest_positions(behind) if behind else {}
 
-    def _last_ranges(self, state: SourceState, ends: Mapping[Split, int]) -> dict[Split, Millis | None]:
+    def _last_ranges(self, state: SourceState, known: Set[Split]) -> dict[Split, Millis | None]:
         """Return the highest event time of each split's last range, looking again at what no task reported."""
         seen: dict[Split, Millis | None] = {}
         for wanted in ranges_of(state):
             coverage = self._book.cover(wanted)
             if coverage.missing and not self._policy.use_processing_time:
-                coverage = self._look_again(wanted, coverage, state.future_cap, gone=wanted.split not in ends)
+                coverage = self._look_again(wanted, coverage, state.future_cap, gone=wanted.split not in known)
             seen[wanted.split] = coverage.max_event_time
             self._rows += coverage.rows
             self._future_rows += coverage.future_rows

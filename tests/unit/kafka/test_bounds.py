@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from pyspark_aligned_kafka.admin import InTime
 from pyspark_aligned_kafka.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.list_offsets import Found
 from pyspark_aligned_kafka.stale_ends import StaleEnds
 from watermark_source.planning.split import Split
+from watermark_source.spark.connector import Ends
 
 T0, T1 = Split("t", 0), Split("t", 1)
 
@@ -25,6 +27,10 @@ class Answers:
         self.asked += 1
         ends = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
         return {split: Found(end, None) for split, end in ends.items() if split in wanted}
+
+    def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> InTime:
+        found = self.list_offsets(wanted)
+        return InTime(found, dict.fromkeys(wanted.keys() - found.keys()))
 
 
 def test_an_end_that_goes_back_for_a_moment_is_asked_for_again() -> None:
@@ -53,3 +59,12 @@ def test_a_split_that_is_gone_is_not_waited_for() -> None:
     bounds.end_positions({T0, T1})
     assert bounds.end_positions({T0, T1}) == {T1: 5}
     assert answers.asked == 2
+
+
+def test_an_end_that_is_not_known_for_a_while_may_not_go_back_either() -> None:
+    answers = Answers({T0: 10, T1: 5}, {T1: 6}, {T0: 9, T1: 6}, {T0: 10, T1: 6})
+    bounds = KafkaLogBounds(answers, StaleEnds(retries=3, interval_ms=0))
+    assert bounds.current_ends({T0, T1}) == Ends({T0: 10, T1: 5})
+    assert bounds.current_ends({T0, T1}) == Ends({T1: 6}, {T0: None})
+    assert bounds.current_ends({T0, T1}) == Ends({T0: 10, T1: 6})
+    assert answers.asked == 4

@@ -50,6 +50,22 @@ def test_a_silent_split_holds_the_watermark_until_it_is_idle() -> None:
     assert driver.state().splits[B].status is SplitStatus.IDLE
 
 
+def test_a_split_whose_end_is_not_known_stays_as_it_is_and_holds_the_watermark() -> None:
+    driver = Driver(log_of([100, 200], [100]), PlanPolicy(idle_timeout=1_000))
+    driver.run()
+    driver.now += 1_001
+    driver.log.splits[A].append([300])
+    driver.step(unknown={B})
+    driver.step(unknown={B})
+    assert driver.state().splits[B].status is SplitStatus.ACTIVE
+    assert driver.state().watermark == 99
+    driver.run()
+    assert driver.state().splits[B].status is SplitStatus.IDLE
+    assert driver.state().watermark == 299
+    driver.step(unknown={B})
+    assert driver.state().splits[B].status is SplitStatus.IDLE
+
+
 def test_a_new_split_does_not_take_the_watermark_back_and_holds_it() -> None:
     driver = Driver(log_of([100]), PlanPolicy())
     driver.run()

@@ -11,8 +11,16 @@ from watermark_source.spark.polling import Pace
 
 @pytest.mark.parametrize(
     ("rest", "cpu", "pause"),
-    [(0.0, 0.0, 0.015), (1.0, 0.0, 0.04), (2.0, 0.0, 0.08), (60.0, 0.0, 0.1), (60.0, 0.003, 0.1)]
-    + [(0.0, 0.02, 0.015), (2.0, 0.02, 0.08), (60.0, 0.02, 0.5), (60.0, 9.9, 1.0)],
+    [
+        (0.0, 0.0, 0.015),
+        (1.0, 0.0, 0.04),
+        (2.0, 0.0, 0.08),
+        (60.0, 0.003, 0.1),
+        (0.0, 0.02, 0.015),
+        (2.0, 0.02, 0.08),
+        (60.0, 0.02, 0.5),
+        (60.0, 9.9, 1.0),
+    ],
 )
 def test_looks_become_rarer_while_nothing_comes_and_rarer_still_when_they_cost_much(
     monkeypatch: pytest.MonkeyPatch, rest: float, cpu: float, pause: float
