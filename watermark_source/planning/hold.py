@@ -15,13 +15,13 @@ class Hold:
     max_delay: Millis
 
 
-def is_held(hold: Hold | None, waiting: int, since_rows: Millis | None) -> bool:
+def is_held(hold: Hold, waiting: int, since_rows: Millis | None) -> bool:
     """Return whether rows wait for more to come.
 
     Args:
-        hold: the rule; without one nothing waits.
+        hold: the rule.
         waiting: positions that could be read now.
         since_rows: time since a batch last read rows; ``None`` in a process that has read none, whose first rows never
             wait.
     """
-    return hold is not None and waiting < hold.min_rows and since_rows is not None and since_rows < hold.max_delay
+    return waiting < hold.min_rows and since_rows is not None and since_rows < hold.max_delay

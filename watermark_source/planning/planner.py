@@ -19,7 +19,7 @@ from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.status import TRANSITIONS, SplitEvent, next_since, rest_event
+from watermark_source.planning.status import TRANSITIONS, SplitEvent, changed_status, next_since, rest_event
 from watermark_source.planning.time_index import TimeIndex
 
 
@@ -86,10 +86,9 @@ def plan(
     watermark = _combined(state, planned, observation, policy)
     has_rows = any(t.position > t.observed for t in planned.values())
     tick = policy.use_processing_time and _tick_is_due(state, observation, policy, has_rows=has_rows)
-    changed = any(t.status is not _status_of(state, s) for s, t in planned.items())
     moved = tick if policy.use_processing_time else watermark != state.watermark
-    says_something = moved or changed or (announce and watermark is not None)
-    is_batch = has_rows or bool(losses) or (policy.sends_markers and says_something)
+    says_something = moved or changed_status(state.splits, planned) or (announce and watermark is not None)
+    is_batch = has_rows or bool(losses) or (policy.sends_markers and bool(says_something))
     return Plan(
         state=SourceState(
             splits=planned,
@@ -128,6 +127,8 @@ def _fold(state: SplitState, split: Split, observation: Observation, policy: Pla
 
 
 def _is_held(backlog: Backlog, allowed: Mapping[Split, int], observation: Observation, policy: PlanPolicy) -> bool:
+    if policy.hold is None:
+        return False
     waiting = sum(end - backlog.splits[s].position for s, end in allowed.items())
     # A run that has its end, or is one batch, waits for nothing.
     bounded = observation.one_batch or observation.ends_are_final
@@ -151,11 +152,6 @@ def _advance(
         return state
     position = state.position if end is None else end
     return SplitState(position, state.observed, state.watermark, status, since)
-
-
-def _status_of(state: SourceState, split: Split) -> SplitStatus:
-    known = state.splits.get(split)
-    return SplitStatus.ACTIVE if known is None else known.status
 
 
 def _combined(

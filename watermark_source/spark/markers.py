@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.status import changed_status
 from watermark_source.spark.arrow import column
 
 _MOST_MILLIS = (2**63 - 1) // 1_000
@@ -60,14 +61,13 @@ def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ..
     """
     first: list[Marker] = []
     last: list[Marker] = []
-    for split, state in sorted(after.splits.items()):
-        known = before.splits.get(split)
-        if state.status is not (SplitStatus.ACTIVE if known is None else known.status):
-            row = Marker(
-                "status", split.log, split.number, state.watermark, _STATUS_NAME[state.status],
-                after.use_processing_time, _REASON[state.status],
-            )  # fmt: skip
-            (last if state.status is SplitStatus.IDLE else first).append(row)
+    for split in sorted(changed_status(before.splits, after.splits)):
+        state = after.splits[split]
+        row = Marker(
+            "status", split.log, split.number, state.watermark, _STATUS_NAME[state.status],
+            after.use_processing_time, _REASON[state.status],
+        )  # fmt: skip
+        (last if state.status is SplitStatus.IDLE else first).append(row)
     if after.watermark is not None:
         first.append(Marker("watermark", None, None, after.watermark, None, after.use_processing_time, None))
     return (*first, *last)

@@ -24,7 +24,7 @@ from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.report import Coverage
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.spark.collector import collect_later, spare_imports
+from watermark_source.spark.collector import collect_later, collect_rarely, spare_imports
 from watermark_source.spark.connector import SourceDefinition
 from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
@@ -72,6 +72,7 @@ class SourceRunner:
         self._clock = Clock()
         self._connector = definition.open()
         spare_imports()
+        collect_rarely()
         self._book = ReportBook()
         self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
         self._initial: dict[str, Any] | None = None
@@ -110,7 +111,7 @@ class SourceRunner:
                 ends = {s: max(start, self._frozen.ends.get(s, start)) for s, start in starts.items()}
                 self._frozen = replace(self._frozen, ends=ends)
             self._initial = self._encode(
-                SourceState(splits={s: SplitState(position=p, observed=p) for s, p in starts.items()})
+                SourceState(splits={s: SplitState(position=p, observed=p) for s, p in sorted(starts.items())})
             )
         return self._initial
 
@@ -139,8 +140,7 @@ class SourceRunner:
             planned = self._plan(state, observation)
         for loss in planned.losses:
             _log.warning("failOnDataLoss is false, going on: %s", loss.text)
-        for split in observation.observed:
-            self._book.forget(split)
+        self._book.forget(*observation.observed)
         self._announced = True
         if planned.has_rows:
             self._rows_at = observation.asked_at
@@ -285,8 +285,9 @@ class SourceRunner:
     def _last_ranges(self, state: SourceState, known: Set[Split]) -> dict[Split, Millis | None]:
         """Return the highest event time of each split's last range, looking again at what no task reported."""
         seen: dict[Split, Millis | None] = {}
-        for wanted in ranges_of(state):
-            coverage = self._book.cover(wanted)
+        last = ranges_of(state)
+        for wanted, reported in zip(last, self._book.cover_each(last), strict=True):
+            coverage = reported
             if coverage.missing and not self._policy.use_processing_time:
                 coverage = self._look_again(wanted, coverage, state.future_cap, gone=wanted.split not in known)
             seen[wanted.split] = coverage.max_event_time
