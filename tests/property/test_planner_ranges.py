@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,10 +13,20 @@ from tests.simulation.driver import Batch, Driver
 from tests.simulation.log import Row, SimulatedLog
 from tests.simulation.scenarios import Action, actions, budgets, logs, perform
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning import budget
 from watermark_source.planning.hold import Hold
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.split import Split
+
+
+@pytest.fixture(autouse=True, scope="module", params=[1, budget.SAMPLE])
+def _sample(request: pytest.FixtureRequest) -> object:
+    """A few splits are enough for a sample."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "SAMPLE", request.param)
+        yield
+
 
 policies = st.builds(
     PlanPolicy,

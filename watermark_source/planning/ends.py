@@ -8,7 +8,7 @@ will be at the end of every log, so the limit follows the backlog at full speed 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from watermark_source.alignment.group import view
@@ -45,6 +45,8 @@ class Reach(NamedTuple):
 
     ends: dict[Split, int]
     blind: frozenset[Split]
+    cut: Mapping[Split, IndexEntry]
+    """The first entry that is too late, of the splits that are not read to their end for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,10 @@ class Backlog:
     index: TimeIndex | None
     future_cap: Millis | None
     blind_step: int
+
+    def only(self, splits: Set[Split]) -> Backlog:
+        """Return the backlog of some of the splits."""
+        return replace(self, splits={s: self.splits[s] for s in splits}, ends={s: self.ends[s] for s in splits})
 
     def up_to(self, watermark: Millis, holder: Split | None = None) -> Reach:
         """Return how far each split may be read for its watermark not to go beyond ``watermark``.
@@ -88,7 +94,7 @@ class Backlog:
             ends[split] += 1
         if holder in cut and ends[holder] == self.splits[holder].position:
             ends[holder] += 1
-        return Reach(ends, frozenset(blind))
+        return Reach(ends, frozenset(blind), cut)
 
     def _first_after(self, splits: Set[Split], event_time: Millis) -> Mapping[Split, IndexEntry | None]:
         if self.index is None:

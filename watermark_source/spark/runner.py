@@ -22,7 +22,7 @@ from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.report import Coverage
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import SAMPLE, Split, SplitRange, sample
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.collector import collect_later, collect_rarely, spare_imports
 from watermark_source.spark.connector import SourceDefinition
@@ -236,7 +236,9 @@ class SourceRunner:
         if logs is None:
             logs = self._logs(state)
             if _exceeds(state, logs.ends, limit):
-                logs = self._dated(logs, _behind(state, logs.ends))
+                behind = _behind(state, logs.ends)
+                # Without alignment they only tell how far away the end of a long backlog may be.
+                logs = self._dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
         added = logs.ends.keys() - state.splits.keys()
         return replace(
             logs,
