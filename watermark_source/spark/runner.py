@@ -82,6 +82,8 @@ class SourceRunner:
         self._frozen: Observation | None = None
         """The logs as a run of ``Trigger.AvailableNow`` found them: what comes while it reads is not part of it."""
         self._announced = False
+        self._newest_mattered = False
+        """Then they probably do again, and planning twice would cost more."""
         self._rows_at: Millis | None = None
         self._progress_shown = False
         self._told_of_missing_reports = False
@@ -134,10 +136,13 @@ class SourceRunner:
         self._show_progress(state)
         cpu = time.thread_time()
         observation = self._observe(state, limit)
+        if self._newest_mattered and not observation.newest:
+            observation = self._dated(observation, _behind(state, observation.ends))
         planned = self._plan(state, observation)
         if planned.newest_matters and not observation.newest:
             observation = self._dated(observation, _behind(state, observation.ends))
             planned = self._plan(state, observation)
+        self._newest_mattered = planned.newest_matters
         for loss in planned.losses:
             _log.warning("failOnDataLoss is false, going on: %s", loss.text)
         self._book.forget(*observation.observed)
