@@ -79,7 +79,7 @@ def aftermath(
     folder = tmp_path_factory.mktemp("kills")
     job = Job(kafka.bootstrap, f"kills-{folder.name}", folder)
     create_topic(kafka.bootstrap, job.topic, PARTITIONS)
-    topic = NumberedTopic(kafka.bootstrap, job.topic, np.random.default_rng(seed))
+    topic = NumberedTopic.of(kafka.bootstrap, job.topic, np.random.default_rng(seed))
     # Before the queries begin, at "latest": none of theirs.
     topic.tick()
     killer = Killer(job, random.Random(seed))
