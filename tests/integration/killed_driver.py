@@ -70,7 +70,8 @@ class Job:
                 "subscribe": self.topic,
                 "startingOffsets": "latest",
                 "maxOutOfOrderness": f"{OUT_OF_ORDERNESS_MS} ms",
-                "idleTimeout": "20 seconds",
+                # Longer than any outage.
+                "idleTimeout": "30 seconds",
             }
         )
         rows = reader.options(maxOffsetsPerTrigger="20000").load()

@@ -267,3 +267,9 @@ def test_nothing_outlives_a_killed_driver(aftermath: Aftermath) -> None:
 def test_some_kills_hit_a_batch_under_way(aftermath: Aftermath) -> None:
     assert any(kill.uncommitted for kill in aftermath.killer.kills)
     assert aftermath.killer.kills[0].uncommitted
+
+
+def test_everyone_was_killed(aftermath: Aftermath) -> None:
+    # The first kill and the last are of drivers, whatever the number.
+    kinds, kills = {kill.kind for kill in aftermath.killer.kills}, len(aftermath.killer.kills)
+    assert len(kinds) >= min(len(Kind), kills - 2)
