@@ -137,6 +137,8 @@ class Killer:
                 self._kill_one(self._runners)
             case Kind.WORKER:
                 self._kill_one(self._workers)
+            case Kind.EXECUTOR if moment is Moment.LOGGED:
+                self._kill_executor_in_a_task()
             case Kind.EXECUTOR:
                 self._kill_one(self._executors)
             case Kind.BROKER:
@@ -182,6 +184,18 @@ class Killer:
         below = _pyspark(victim.pid)
         _kill(victim)
         self._expect_gone([victim, *below])
+
+    def _kill_executor_in_a_task(self) -> None:
+        """Kill it while one of its workers reads, which is held so that it does not get done meanwhile."""
+        worker = self.rng.choice(self._wait(self._workers, "a task"))
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.suspend()
+        (executor,) = self._executors()
+        below = _pyspark(executor.pid)
+        _kill(executor)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.resume()
+        self._expect_gone([executor, *below])
 
     def _kill_driver(self, driver: ChildProcess) -> None:
         family = self._family()
