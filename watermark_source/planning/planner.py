@@ -19,7 +19,7 @@ from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.status import TRANSITIONS, SplitEvent, changed_status, next_since, rest_event
+from watermark_source.planning.status import TRANSITIONS, SplitEvent, changed_status, next_since, rest_event, unanswered
 from watermark_source.planning.time_index import TimeIndex
 
 
@@ -80,7 +80,7 @@ def plan(
     ends = {s: splits[s].position for s in allowed} if held else budgeted_ends(backlog, allowed, budget)
 
     planned = {
-        s: t if s in observation.unknown else _advance(t, allowed.get(s), ends.get(s), observation, policy)
+        s: unanswered(t) if s in observation.unknown else _advance(t, allowed.get(s), ends.get(s), observation, policy)
         for s, t in splits.items()
     }
     watermark = _combined(state, planned, observation, policy)

@@ -7,6 +7,7 @@ idle. So a slow reader, a paused split or a long pause of the driver never makes
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 
 from watermark_source.eventtime.watermark import Millis
@@ -67,6 +68,11 @@ def caught_up_since(state: SplitState, asked_at: Millis) -> Millis:
         return asked_at
     # A clock that was set back between two processes must not make a moment in the future.
     return min(state.since, asked_at)
+
+
+def unanswered(state: SplitState) -> SplitState:
+    """Return a split whose log's system did not answer. Nobody could write to it either, so quiet time starts anew."""
+    return replace(state, since=None) if state.status is _ACTIVE and state.since is not None else state
 
 
 def rest_event(state: SplitState, asked_at: Millis, idle_timeout: int | None) -> SplitEvent:

@@ -60,6 +60,10 @@ def test_a_split_whose_end_is_not_known_stays_as_it_is_and_holds_the_watermark()
     assert driver.state().splits[B].status is SplitStatus.ACTIVE
     assert driver.state().watermark == 99
     driver.run()
+    # Nobody could write to it either: it has been quiet only since there was an answer.
+    assert driver.state().splits[B].status is SplitStatus.ACTIVE
+    driver.now += 1_001
+    driver.run()
     assert driver.state().splits[B].status is SplitStatus.IDLE
     assert driver.state().watermark == 299
     driver.step(unknown={B})
