@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pyspark_aligned_kafka.constant_columns import ConstantColumns
 from pyspark_aligned_kafka.headers import headers_array
 from pyspark_aligned_kafka.native import Word, address_of, compiled, copy_bytes
 from pyspark_aligned_kafka.records import Bytes, Longs
 from pyspark_aligned_kafka.rows import HEADERS_AT, KEY_AT, VALUE_AT, Located
 from watermark_source.planning.split import Split
-from watermark_source.spark.arrow import bitmap, repeated
+from watermark_source.spark.arrow import bitmap
 from watermark_source.spark.connector import ReadBatch
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+_STRING, _INT = pa.string(), pa.int32()
+
+_constants = ConstantColumns()
 
 
 @compiled("void(uint8[::1], int64[::1], int64[::1], int64, int32[::1], uint8[::1])")
@@ -43,13 +46,12 @@ def allocated(count: int, kind: type[np.generic]) -> tuple[pa.Buffer, npt.NDArra
 
 
 class ColumnBuilder:
-    """Builds the wanted columns, in the wanted order, of batches of at most ``capacity`` rows."""
+    """Builds the wanted columns, in the wanted order."""
 
-    __slots__ = ("_capacity", "_columns")
+    __slots__ = ("_columns",)
 
-    def __init__(self, columns: Sequence[str], capacity: int) -> None:
+    def __init__(self, columns: Sequence[str]) -> None:
         self._columns = tuple(columns)
-        self._capacity = capacity
 
     def build(
         self, split: Split, data: Bytes, located: Located, offset: pa.Array, timestamp: pa.Array, *, log_append: bool
@@ -65,17 +67,14 @@ class ColumnBuilder:
             "value": lambda: _binary(
                 data, located.fields[VALUE_AT:HEADERS_AT, :rows], located.value_bytes, located.value_nulls
             ),
-            "topic": lambda: _repeated(split.log, pa.string(), self._capacity)[:rows],
-            "partition": lambda: _repeated(split.number, pa.int32(), self._capacity)[:rows],
+            "topic": lambda: _constants.column(split.log, _STRING, rows),
+            "partition": lambda: _constants.column(split.number, _INT, rows),
             "offset": lambda: offset,
             "timestamp": lambda: timestamp,
-            "timestampType": lambda: _repeated(int(log_append), pa.int32(), self._capacity)[:rows],
+            "timestampType": lambda: _constants.column(int(log_append), _INT, rows),
             "headers": lambda: headers_array(split, data, located, offset),
         }
         return ReadBatch(split, rows, tuple(makers[name]() for name in self._columns), timestamp)
-
-
-_repeated = lru_cache(maxsize=256)(repeated)
 
 
 def _binary(data: Bytes, places: Longs, size: int, nulls: int) -> pa.Array:

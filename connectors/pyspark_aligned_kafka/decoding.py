@@ -43,7 +43,7 @@ class RecordDecoder:
         check_crcs: bool = True,
     ) -> None:
         self._locator = RowLocator(columns, capacity=batch_rows, byte_limit=batch_bytes)
-        self._builder = ColumnBuilder(columns, batch_rows)
+        self._builder = ColumnBuilder(columns)
         self._check_crcs = check_crcs
         self._arena = Arena(decompressed_limit)
 
