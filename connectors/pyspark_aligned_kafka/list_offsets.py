@@ -25,6 +25,8 @@ _FLEXIBLE: Final = 6
 """From this version on lengths are compact, and every structure ends with tagged fields (KIP-482)."""
 _KNOWS_NEWEST: Final = 7
 _CONSUMER = -1
+_VARINT_BITS = 70
+"""Ten bytes of seven: more than any number of the protocol takes."""
 
 _HEADER = struct.Struct(">hhi")
 _ISOLATION = struct.Struct(">ib")
@@ -236,6 +238,9 @@ class _Reader:
         self.at += 1
         number, shift = byte & 0x7F, 7
         while byte > 0x7F:
+            if shift == _VARINT_BITS:
+                # Without an end, as many bytes as the response has would make one number, in quadratic time.
+                raise ValueError("a number of more than ten bytes")
             byte = self._data[self.at]
             self.at += 1
             number |= (byte & 0x7F) << shift

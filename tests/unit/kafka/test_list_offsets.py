@@ -112,6 +112,14 @@ def test_bytes_left_over_and_bytes_missing_are_refused(*, flexible: bool) -> Non
             decode_response(data[:size], flexible=flexible)
 
 
+def test_a_number_of_ten_bytes_is_read_and_one_that_goes_on_is_refused() -> None:
+    no_tags, no_topics = b"\x80" * 9 + b"\0", b"\x01"
+    assert decode_response(no_tags + bytes(4) + no_topics + b"\0", flexible=True).found == {}
+    for more in (b"\x80\0", b"\xff" * 1_000):
+        with pytest.raises(ValueError, match="more than ten bytes"):
+            decode_response(b"\x80" * 9 + more + bytes(4) + no_topics + b"\0", flexible=True)
+
+
 @settings(max_examples=300)
 @given(st.data())
 def test_hostile_responses_raise_what_kafka_python_expects_only(data: st.DataObject) -> None:
