@@ -70,7 +70,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}",
         example="10 minutes",
         doc="An event further in the future than this, by the driver's clock when its batch is planned, does not move "
-        "the watermark: one broken clock cannot make every other row late. Such rows are delivered and counted.",
+        "the watermark: one broken clock cannot make every other row late. Such rows are delivered and counted. Not "
+        "with `watermarkStrategy` `none`.",
     ),
     Option(
         name="watermarkInterval",
@@ -80,7 +81,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="1 second",
         doc="While no rows come, the clock moves on once in this time, with a batch without rows. Only with "
-        "`watermarkStrategy` `none`; without effect otherwise.",
+        "`watermarkStrategy` `none`.",
     ),
     Option(
         name="includeMarkers",
@@ -139,6 +140,12 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
 """The engine's options that mean something in a batch read too; it ignores the others."""
 
+_OF_EVENT_TIME = {
+    "idleTimeout": "a clock is never idle",
+    "maxFutureSkew": "a row's event time is the clock's, and never in the future",
+}
+"""Options that need event times, and why."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
@@ -180,11 +187,18 @@ class EngineOptions:
                 "alignmentGroup", group, "needs event-time watermarks, and watermarkStrategy is none",
                 example="leave it out",
             )  # fmt: skip
-        if strategy == NONE and values["idleTimeout"] is not None:
+        if strategy != NONE and "watermarkinterval" in named:
             raise OptionError(
-                "idleTimeout", given_text(given, "idleTimeout"),
-                "has no meaning with watermarkStrategy none: a clock is never idle", example="leave it out",
+                "watermarkInterval", given_text(given, "watermarkInterval"),
+                f"belongs to watermarkStrategy none, and the strategy is {strategy}: its watermark follows rows, not "
+                "the clock", example="leave it out",
             )  # fmt: skip
+        for name, why in _OF_EVENT_TIME.items():
+            if strategy == NONE and values[name] is not None:
+                raise OptionError(
+                    name, given_text(given, name), f"has no meaning with watermarkStrategy none: {why}",
+                    example="leave it out",
+                )  # fmt: skip
         return cls(
             source_name=values["sourceName"] or format_name,
             out_of_orderness=values["maxOutOfOrderness"] if strategy == BOUNDED else 0,
