@@ -222,7 +222,10 @@ def _read_offsets(response: OffsetsResponse, tried: _Round) -> None:
     for split, error in response.errors.items():
         kind = for_code(error)
         if kind is UnsupportedForMessageFormatError:
-            raise UnsupportedFormatError(f"{split} is stored in a record format without timestamps; offsets by time")
+            raise UnsupportedFormatError(
+                f"{split} is stored in a record format without timestamps, so no offset in it can be found by time; "
+                "only records of Kafka 0.11 and later are read. Copy the topic with a current producer"
+            )
         if not issubclass(kind, RetriableError):
             raise kind(f"looking up an offset of {split}")
         tried.again[split] = kind()

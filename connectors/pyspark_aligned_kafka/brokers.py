@@ -11,7 +11,7 @@ from kafka.errors import UnknownBrokerIdError
 from kafka.net.connection import KafkaConnection
 
 from pyspark_aligned_kafka import fetch
-from pyspark_aligned_kafka.cluster import Cluster, Deadline
+from pyspark_aligned_kafka.cluster import OLDEST_KAFKA, Cluster, Deadline
 from pyspark_aligned_kafka.metadata import Leader, Metadata, metadata_request, read_metadata
 from watermark_source.errors import UnreachableError, UnsupportedFormatError
 from watermark_source.planning.split import Split
@@ -54,7 +54,10 @@ class Brokers(Cluster):
             try:
                 connection = await self._connected(node, limit_ms)
             except UnknownBrokerIdError as error:
-                raise UnreachableError(f"the cluster's metadata has no broker {node}") from error
+                raise UnreachableError(
+                    f"broker {node} leads a partition, but the cluster does not say where it listens; check that it "
+                    "runs and has joined the cluster"
+                ) from error
             _check_version(connection)
             return _take_socket(connection)
 
@@ -76,7 +79,7 @@ def _check_version(connection: KafkaConnection) -> None:
     if newest < fetch.API_VERSION:
         raise UnsupportedFormatError(
             f"broker {connection.node_id} speaks Fetch up to version {newest}; "
-            f"version {fetch.API_VERSION} (Kafka 2.3 or later) is needed"
+            f"version {fetch.API_VERSION} ({OLDEST_KAFKA} or later) is needed, so upgrade it"
         )
 
 

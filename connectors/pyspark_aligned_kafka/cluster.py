@@ -40,6 +40,9 @@ _REFUSALS = (
     IllegalSaslStateError,
     AuthorizationError,
 )
+OLDEST_KAFKA = "Kafka 2.3"
+"""The first brokers that speak all we ask for."""
+_CHECK_THE_WAY = "check the addresses, the network and kafka.security.protocol"
 _SILENCE = (KafkaTimeoutError, RequestTimedOutError)
 
 
@@ -248,12 +251,22 @@ class Cluster:
                 "kafka.sasl.mechanism, kafka.sasl.jaas.config, kafka.ssl.* and the user's rights"
             )
         if isinstance(error, _SILENCE):
-            return ResponseTimeoutError(f"the Kafka brokers at {servers} did not answer: {reason(error)}")
+            return ResponseTimeoutError(
+                f"the Kafka brokers at {servers} did not answer: {reason(error)}; check the brokers and the network, "
+                "or allow more time, for example kafka.request.timeout.ms = 60000"
+            )
         if isinstance(error, (KafkaConnectionError, NodeNotReadyError)):
-            return UnreachableError(f"the Kafka brokers at {servers} cannot be reached: {reason(error)}")
+            return UnreachableError(
+                f"the Kafka brokers at {servers} cannot be reached: {reason(error)}; {_CHECK_THE_WAY}"
+            )
         if isinstance(error, IncompatibleBrokerVersion):
-            return SourceError(f"the Kafka brokers at {servers} are too old: {reason(error)}")
-        return SourceError(f"the Kafka brokers at {servers} answered with an error: {reason(error)}")
+            return SourceError(
+                f"the Kafka brokers at {servers} are too old: {reason(error)}; {OLDEST_KAFKA} or later is needed, so "
+                "upgrade them"
+            )
+        return SourceError(
+            f"the Kafka brokers at {servers} answered with an error: {reason(error)}; the brokers' own log says why"
+        )
 
     def _open(self) -> KafkaConnectionManager:
         if self._manager is None:
@@ -281,8 +294,7 @@ class Cluster:
         what = "answered" if silent else "could be reached"
         return kind(
             f"no Kafka broker {what} within {deadline.total_ms / 1000:g} s (kafka.default.api.timeout.ms); "
-            f"kafka.bootstrap.servers is {servers}; tried {tried or 'none'}; check the addresses, the network and "
-            "kafka.security.protocol"
+            f"kafka.bootstrap.servers is {servers}; tried {tried or 'none'}; {_CHECK_THE_WAY}"
         )
 
 

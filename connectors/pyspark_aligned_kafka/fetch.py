@@ -118,13 +118,19 @@ def decode_response(data: Bytes, stop: int, correlation: int, *, read_committed:
     try:
         seen, throttle, error, _session = _RESPONSE_HEADER.unpack_from(data.data, 0)
         if seen != correlation:
-            raise CorruptDataError(f"the broker answered request {seen} when {correlation} was asked")
+            raise _corrupt(f"the broker answered request {seen} when {correlation} was asked")
         partitions, at = _partitions(data, stop, _RESPONSE_HEADER.size, read_committed=read_committed)
     except (struct.error, UnicodeDecodeError) as problem:
-        raise CorruptDataError(f"a fetch response of {stop} bytes that cannot be read: {problem}") from problem
+        raise _corrupt(f"a fetch response of {stop} bytes that cannot be read ({problem})") from problem
     if at != stop:
-        raise CorruptDataError(f"a fetch response of {stop} bytes of which {at} make sense")
+        raise _corrupt(f"a fetch response of {stop} bytes of which {at} make sense")
     return FetchResponse(throttle, error, tuple(partitions))
+
+
+def _corrupt(seen: str) -> CorruptDataError:
+    return CorruptDataError(
+        f"{seen}; if a retry does not help, check the broker and what lies on the way to it, such as a proxy"
+    )
 
 
 def _partitions(data: Bytes, stop: int, at: int, *, read_committed: bool) -> tuple[list[Fetched], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 
 from pyspark_aligned_kafka.connection import BrokerConnection, ConnectionLostError
 from pyspark_aligned_kafka.decoding import RecordDecoder
@@ -14,7 +15,7 @@ from pyspark_aligned_kafka.records import Bytes
 from pyspark_aligned_kafka.recovery import Recovery
 from pyspark_aligned_kafka.responses import Step, examine
 from pyspark_aligned_kafka.session import Session
-from watermark_source.errors import ResponseTimeoutError, UnreachableError
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector import ReadBatch
 
@@ -70,11 +71,13 @@ class RangeRead:
         self._send(connection, group)
         while group:
             try:
-                data, response = self._receive(connection)
+                with _naming(node):
+                    data, response = self._receive(connection)
             except ConnectionLostError as problem:
                 self._session.drop(node)
                 return self._recovery.look_elsewhere(group, ResponseTimeoutError(f"broker {node}: {problem}"))
-            step = examine(group, data, response)
+            with _naming(node):
+                step = examine(group, data, response)
             self._learn(step)
             if step.left and not step.troubles:
                 self._send(connection, step.left)
@@ -121,3 +124,12 @@ class RangeRead:
                 stretch.fetched.stop - stretch.fetched.start,
                 stretch.next_offset - stretch.pending.position,
             )
+
+
+@contextmanager
+def _naming(node: int) -> Iterator[None]:
+    """Say which broker an answer came from when something is wrong with it."""
+    try:
+        yield
+    except SourceError as problem:
+        raise type(problem)(f"broker {node}: {problem}") from problem

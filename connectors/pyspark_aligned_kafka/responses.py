@@ -87,7 +87,9 @@ def examine(group: Sequence[Pending], data: Bytes, response: FetchResponse) -> S
     redirections: dict[Split, int] = {}
     for fetched in response.partitions:
         if (pending := asked.pop(fetched.split, None)) is None:
-            raise CorruptDataError(f"the broker sent {fetched.split}, which was not asked for, or not twice")
+            raise CorruptDataError(
+                f"the broker sent {fetched.split}, which was not asked for, or not twice; check its version and log"
+            )
         if fetched.error:
             troubles[fetched.split] = _trouble(fetched, pending.position)
         elif fetched.preferred_replica is not None and fetched.start == fetched.stop:
@@ -113,4 +115,4 @@ def _trouble(fetched: Fetched, position: int) -> Trouble:
         raise CorruptDataError(f"{where}: the broker's own check says its log is damaged ({name}); check its disk")
     if fetched.error in _REFUSALS:
         raise RefusedError(f"{where}: the broker refuses to let us read ({name}); the user needs the READ right")
-    raise SourceError(f"{where}: the broker answered with error {fetched.error} ({name})")
+    raise SourceError(f"{where}: the broker answered with error {fetched.error} ({name}); its own log says why")

@@ -165,7 +165,10 @@ class SourceRunner:
         """Return the work of the batch between two offsets; at least a pack for its markers."""
         before, after = self._decode(start), self._decode(end)
         if self._definition.foreign_positions(start) is None and self._definition.foreign_positions(end) is not None:
-            raise OffsetError("the checkpoint goes from this source's offsets back to another source's")
+            raise OffsetError(
+                "the checkpoint goes from this source's offsets back to another source's: its log of offsets was put "
+                "together from two. Restore the checkpoint, or start with a new checkpoint location."
+            )
         laid = pack(
             ranges_of(self._since(before, after)),
             at_least=self._options.min_partitions,
