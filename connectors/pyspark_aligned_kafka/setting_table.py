@@ -145,7 +145,9 @@ SETTINGS: tuple[Setting, ...] = (
     _row("client.dns.lookup", "client_dns_lookup",
          word(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
          "must be use_all_dns_ips or resolve_canonical_bootstrap_servers_only", "use_all_dns_ips",
-         "How host names become addresses.", default="use_all_dns_ips"),
+         "How host names become addresses. `use_all_dns_ips`: those of a name are tried one after the other. "
+         "`resolve_canonical_bootstrap_servers_only`: the same, and each bootstrap server goes by its canonical name, "
+         "which its certificate must then hold.", default="use_all_dns_ips"),
     _row("client.rack", None, protocol_name, "must be a name that is not empty", "eu-west-1a",
          "Rack of the executors, for reading from the nearest replica (KIP-392).", default_text="none"),
     _row("security.protocol", "security_protocol", word(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
@@ -184,9 +186,7 @@ SETTINGS: tuple[Setting, ...] = (
            "Longest wait of the driver for any look-up, connecting and retries included. For so long planning goes on "
            "without a broker that does not answer, while others do."),
     _limit("socket.connection.setup.timeout.ms", "socket_connection_setup_timeout_ms", 10_000,
-           "Longest wait for a connection to one broker."),
-    _limit("socket.connection.setup.timeout.max.ms", "socket_connection_setup_timeout_max_ms", 30_000,
-           "No effect: each wait is as long as `kafka.socket.connection.setup.timeout.ms` says, failures or not."),
+           "Longest wait for a connection to one broker, after failures too."),
     _limit("connections.max.idle.ms", "connections_max_idle_ms", 540_000,
            "A connection not used for so long is closed."),
     _pause("reconnect.backoff.ms", "reconnect_backoff_ms", 50, "Pause before connecting to the same broker again."),
@@ -242,6 +242,10 @@ REFUSED: dict[str, str] = {
     "session.timeout.ms": _NO_GROUP,
     "heartbeat.interval.ms": _NO_GROUP,
     "max.poll.interval.ms": _NO_GROUP,
+    "socket.connection.setup.timeout.max.ms": (
+        "waits for a connection do not grow with failures; how long each may take is "
+        "kafka.socket.connection.setup.timeout.ms"
+    ),
     "allow.auto.create.topics": "reading never creates a topic; leave it out",
     "exclude.internal.topics": "subscribePattern never matches internal topics; name them in subscribe",
     "metric.reporters": _JAVA_CLASS,
