@@ -10,6 +10,7 @@ import numpy as np
 import zstandard
 
 from pyspark_aligned_kafka import lz4_frame
+from pyspark_aligned_kafka.place import place
 from pyspark_aligned_kafka.records import Bytes
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.planning.split import Split
@@ -64,18 +65,17 @@ class Arena:
             size = self._codecs[codec](packed)
         except KeyError:
             raise UnsupportedFormatError(
-                f"topic {split.log} partition {split.number} offset {offset}: compression codec {codec}; "
-                "known are 1 gzip, 2 snappy, 3 lz4, 4 zstd"
+                f"{place(split, offset)}: compression codec {codec}; known are 1 gzip, 2 snappy, 3 lz4, 4 zstd"
             ) from None
         except _TooLargeError:
             raise CorruptDataError(
-                f"topic {split.log} partition {split.number} offset {offset}: "
-                f"a compressed batch of {packed.size} bytes becomes more than {self._limit} bytes, which is the limit"
+                f"{place(split, offset)}: a compressed batch of {packed.size} bytes becomes more than {self._limit} "
+                "bytes, which is the limit"
             ) from None
         except (cramjam.DecompressionError, zstandard.ZstdError) as problem:
             raise CorruptDataError(
-                f"topic {split.log} partition {split.number} offset {offset}: "
-                f"a compressed batch that cannot be decompressed ({problem}); the producer wrote it that way"
+                f"{place(split, offset)}: a compressed batch that cannot be decompressed ({problem}); "
+                "the producer wrote it that way"
             ) from problem
         start = self.used
         self.used += size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pyspark_aligned_kafka import conditions
+from pyspark_aligned_kafka.place import place
 from pyspark_aligned_kafka.progress import Pending
 from watermark_source.errors import DataLossError, labelled
 
@@ -44,7 +45,7 @@ def loss_text(pending: Pending, gone: Resumption, earliest: int, latest: int) ->
         else "the log was truncated, or the topic was deleted and made again"
     )
     return (
-        f"topic {pending.split.log} partition {pending.split.number}: offsets {gone.lost_from} to {gone.lost_to} "
+        f"{place(pending.split)}: offsets {gone.lost_from} to {gone.lost_to} "
         f"(exclusive) of the range {pending.range.start} to {pending.range.end} are gone; the log now begins at "
         f"{earliest} and ends at {latest}: {why}"
     )

@@ -30,11 +30,11 @@ from watermark_source.options import (
     word,
 )
 from watermark_source.planning.hold import Hold
+from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
 
 FORMAT = "aligned-kafka"
 HEADERS = "headers"
-EVENT_TIME = "event_time"
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", HEADERS)
 
 _WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")

@@ -29,10 +29,7 @@ class KafkaRangeReader:
     columns: tuple[str, ...]
     """Which of Spark's Kafka columns to deliver, in this order."""
     fail_on_data_loss: bool
-    poll_timeout_ms: int = 120_000
-    fetch_max_bytes: int = 16 << 20
-    """Most bytes of one response, except that a single larger batch is always sent (KIP-74)."""
-    partition_max_bytes: int = 8 << 20
+    poll_timeout_ms: int
     batch_rows: int = 10_000
     batch_bytes: int = 16 << 20
     decompressed_max_bytes: int = 128 << 20
@@ -57,8 +54,8 @@ class KafkaRangeReader:
         limits = FetchLimits(
             # Half: the default is not to be the reason when a user chooses a short time limit.
             max_wait_ms=min(values["fetch.max.wait.ms"], max(1, values["request.timeout.ms"] // 2)),
-            min_bytes=values["fetch.min.bytes"] or 1,
-            max_bytes=values["fetch.max.bytes"] or self.fetch_max_bytes,
+            min_bytes=values["fetch.min.bytes"],
+            max_bytes=values["fetch.max.bytes"],
             read_committed=self.client.read_committed,
             rack=values["client.rack"] or "",
         )
@@ -81,7 +78,7 @@ class KafkaRangeReader:
                 patience,
                 recovery,
                 client_id=values["client.id"],
-                partition_bytes=values["max.partition.fetch.bytes"] or self.partition_max_bytes,
+                partition_bytes=values["max.partition.fetch.bytes"],
                 connect_ms=self.client.millis("socket.connection.setup.timeout.ms"),
                 answer_ms=self.client.millis("request.timeout.ms"),
             )

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pyspark_aligned_kafka.crc32c import checksum
 from pyspark_aligned_kafka.native import Word, address_of, byte_at, compiled, inlined
+from pyspark_aligned_kafka.place import place
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
 from watermark_source.planning.split import Split, SplitRange
 
@@ -83,7 +84,7 @@ _FAULT_TEXT = {
 
 def fault_error(fault: Fault, split: Split, offset: int) -> SourceError:
     """Return the error for a fault found at (or in the batch beginning at) ``offset``."""
-    where = f"topic {split.log} partition {split.number} offset {offset}"
+    where = place(split, offset)
     if fault is Fault.OLD_MAGIC:
         return UnsupportedFormatError(
             f"{where}: records in format 0 or 1 (before Kafka 0.11); only format 2 is read. "

@@ -10,6 +10,7 @@ from typing import Final
 from pyspark_aligned_kafka import conditions, loss
 from pyspark_aligned_kafka.json_maps import listed
 from pyspark_aligned_kafka.patience import Patience
+from pyspark_aligned_kafka.place import place
 from pyspark_aligned_kafka.progress import Pending
 from pyspark_aligned_kafka.responses import Step, Trouble
 from pyspark_aligned_kafka.session import Session
@@ -142,10 +143,8 @@ class Recovery:
             )
         for each in gone:
             _log.warning(
-                "topic %s partition %d does not exist any more; %d offsets from %d on are skipped because "
-                "failOnDataLoss is false",
-                each.split.log,
-                each.split.number,
+                "%s does not exist any more; %d offsets from %d on are skipped because failOnDataLoss is false",
+                place(each.split),
                 each.left,
                 each.position,
             )

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from kafka.errors import for_code
 
 from pyspark_aligned_kafka.fetch import Fetched, FetchResponse
+from pyspark_aligned_kafka.place import place
 from pyspark_aligned_kafka.progress import Pending, starved_first, unfinished
 from pyspark_aligned_kafka.records import Bytes, survey
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError
@@ -109,7 +110,7 @@ def _trouble(fetched: Fetched, position: int) -> Trouble:
     known = _TROUBLES.get(fetched.error)
     if known is not None:
         return known
-    where = f"topic {fetched.split.log} partition {fetched.split.number} offset {position}"
+    where = place(fetched.split, position)
     name = for_code(fetched.error).__name__
     if fetched.error == _CORRUPT_MESSAGE:
         raise CorruptDataError(f"{where}: the broker's own check says its log is damaged ({name}); check its disk")

@@ -120,9 +120,10 @@ def _pause(java: str, target: str | None, default: int, doc: str) -> Setting:
     return _limit(java, target, default, doc, minimum=0)
 
 
-def _bytes(java: str, default_text: str, doc: str) -> Setting:
+def _bytes(java: str, default: int, doc: str) -> Setting:
     accepted = "must be a whole number of bytes, at least 1"
-    return _row(java, None, _int32(1), accepted, "1048576", doc, default_text=default_text)
+    text = f"{default >> 20} MiB" if default >> 20 else None
+    return _row(java, None, _int32(1), accepted, "1048576", doc, default=default, default_text=text)
 
 
 def _pem_file(java: str, example: str, doc: str, *, default_text: str, for_text: str) -> Setting:
@@ -202,10 +203,11 @@ SETTINGS: tuple[Setting, ...] = (
          "must be read_uncommitted or read_committed", READ_COMMITTED,
          "Whether records of open and aborted transactions are read. Ends of the log are looked up the same way.",
          default=READ_UNCOMMITTED),
-    _bytes("fetch.max.bytes", "16 MiB", "Most bytes of one answer to a fetch."),
-    _bytes("max.partition.fetch.bytes", "8 MiB", "Most bytes of one partition in an answer."),
+    _bytes("fetch.max.bytes", 16 << 20,
+           "Most bytes of one answer to a fetch, except that a single larger record batch always comes (KIP-74)."),
+    _bytes("max.partition.fetch.bytes", 8 << 20, "Most bytes of one partition in an answer, with the same exception."),
     _limit("fetch.max.wait.ms", None, 500, "Longest wait of a broker for records that are not there yet."),
-    _bytes("fetch.min.bytes", "1", "A broker waits until it has so many bytes, or `kafka.fetch.max.wait.ms`."),
+    _bytes("fetch.min.bytes", 1, "A broker waits until it has so many bytes, or `kafka.fetch.max.wait.ms`."),
     _row("check.crcs", None, boolean, "must be true or false", "true",
          "Whether the checksum of every record batch is checked.", default=True, default_text="true"),
     _row("receive.buffer.bytes", None, _buffer_size, "must be a whole number of bytes; -1 is the system's", "65536",

@@ -61,7 +61,7 @@ def test_what_falls_to_retention_while_it_is_read_is_no_loss_from_earliest(
         streams.write(split.log, {0: range(60)})
         delete_records(kafka.bootstrap, split.log, {0: 25})
     settings = parse_settings({"kafka.bootstrap.servers": kafka.bootstrap})
-    reader = KafkaRangeReader(settings, ("offset",), fail_on_data_loss=True)
+    reader = KafkaRangeReader(settings, ("offset",), fail_on_data_loss=True, poll_timeout_ms=120_000)
     assert reader.log_ranges({earliest, given, Split("not-there", 0)}) == {
         split: SplitRange(split, 25, 60) for split in (earliest, given)
     }

@@ -73,7 +73,7 @@ def reader(port: int) -> KafkaRangeReader:
             "kafka.ssl.truststore.location": str(PEM / "ca.pem"),
         }
     )
-    return KafkaRangeReader(settings, ("offset",), fail_on_data_loss=True)
+    return KafkaRangeReader(settings, ("offset",), fail_on_data_loss=True, poll_timeout_ms=120_000)
 
 
 def test_a_logged_in_reader_over_tls_reads_every_row_again_and_again(secure_port: int) -> None:

@@ -12,8 +12,9 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError, SchemaError
 from watermark_source.planning.hold import Hold
+from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.connector import SourceDefinition
-from watermark_source.spark.markers import EVENT_TIME, MARKER, MARKER_TYPE
+from watermark_source.spark.markers import MARKER_TYPE
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import Pack
 from watermark_source.spark.reading import read_pack

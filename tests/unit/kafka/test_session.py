@@ -54,7 +54,7 @@ class SessionWithoutBrokers:
 def test_a_task_waits_for_a_connection_as_long_as_the_user_says(given: dict[str, str], limit_ms: int) -> None:
     client = settings(**given)
     sessions._kept.give(pickle.dumps(client), SessionWithoutBrokers())  # type: ignore[arg-type]
-    reader = KafkaRangeReader(client, ("value",), fail_on_data_loss=True)
+    reader = KafkaRangeReader(client, ("value",), fail_on_data_loss=True, poll_timeout_ms=120_000)
     with pytest.raises(AskedToConnectError) as asked:
         list(reader.read([SplitRange(Split("t", 0), 0, 1)]))
     assert asked.value.args == (limit_ms,)

@@ -8,7 +8,6 @@ import ssl
 
 import pytest
 
-from pyspark_aligned_kafka.reading import KafkaRangeReader
 from pyspark_aligned_kafka.setting_table import REFUSED, SETTINGS, Setting
 from pyspark_aligned_kafka.settings import ClientSettings, parse_settings
 from watermark_source.errors import OptionError, UnknownOptionError
@@ -67,9 +66,9 @@ def test_javas_names_become_kafka_pythons(java: str, text: str, config: str, exp
 
 def test_the_documented_sizes_are_the_readers() -> None:
     rows = {row.java: row.option.default_text for row in SETTINGS}
-    reader = KafkaRangeReader(settings(), (), fail_on_data_loss=True)
-    assert rows["fetch.max.bytes"] == f"{reader.fetch_max_bytes >> 20} MiB"
-    assert rows["max.partition.fetch.bytes"] == f"{reader.partition_max_bytes >> 20} MiB"
+    read_with = settings().values
+    assert rows["fetch.max.bytes"] == f"{read_with['fetch.max.bytes'] >> 20} MiB"
+    assert rows["max.partition.fetch.bytes"] == f"{read_with['max.partition.fetch.bytes'] >> 20} MiB"
 
 
 def test_buffer_sizes_become_socket_options() -> None:
