@@ -20,13 +20,13 @@ from kafka.errors import (
     for_code,
 )
 
-from pyspark_aligned_kafka.cluster import Cluster, Deadline, reason
-from pyspark_aligned_kafka.json_maps import listed
+from pyspark_aligned_kafka.cluster import Cluster, reason
+from pyspark_aligned_kafka.deadline import Deadline
 from pyspark_aligned_kafka.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.metadata import Topic, metadata_request, read_metadata
 from pyspark_aligned_kafka.open_questions import OpenQuestions
 from pyspark_aligned_kafka.settings import ClientSettings
-from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, UnsupportedFormatError
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, UnsupportedFormatError, listed
 from watermark_source.planning.split import Split
 
 # A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.

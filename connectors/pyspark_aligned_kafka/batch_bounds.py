@@ -6,7 +6,6 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from pyspark_aligned_kafka import conditions
-from pyspark_aligned_kafka.json_maps import listed
 from pyspark_aligned_kafka.positions import (
     At,
     AtTime,
@@ -19,7 +18,7 @@ from pyspark_aligned_kafka.positions import (
     positions_of,
 )
 from pyspark_aligned_kafka.resolving import OffsetLookup, offsets_of, settle
-from watermark_source.errors import OptionError, UnknownSplitError
+from watermark_source.errors import OptionError, UnknownSplitError, listed
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.planning.split import Split, SplitRange
 

@@ -11,7 +11,8 @@ from kafka.errors import UnknownBrokerIdError
 from kafka.net.connection import KafkaConnection
 
 from pyspark_aligned_kafka import fetch
-from pyspark_aligned_kafka.cluster import OLDEST_KAFKA, Cluster, Deadline
+from pyspark_aligned_kafka.cluster import OLDEST_KAFKA, Cluster
+from pyspark_aligned_kafka.deadline import Deadline
 from pyspark_aligned_kafka.metadata import Leader, Metadata, metadata_request, read_metadata
 from watermark_source.errors import UnreachableError, UnsupportedFormatError
 from watermark_source.planning.split import Split

@@ -21,7 +21,8 @@ from kafka.protocol.consumer import OffsetCommitRequest
 from kafka.protocol.consumer.group import DEFAULT_GENERATION_ID, UNKNOWN_MEMBER_ID
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from pyspark_aligned_kafka.cluster import Cluster, Deadline
+from pyspark_aligned_kafka.cluster import Cluster
+from pyspark_aligned_kafka.deadline import Deadline
 from pyspark_aligned_kafka.metadata import metadata_request
 from pyspark_aligned_kafka.settings import ClientSettings
 from watermark_source.planning.split import Split

@@ -13,10 +13,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark_aligned_kafka.json_maps import listed
 from pyspark_aligned_kafka.metadata import Topic
 from pyspark_aligned_kafka.subscription import Assign, Subscribe, SubscribePattern, Subscription
-from watermark_source.errors import SourceError, UnknownSplitError
+from watermark_source.errors import SourceError, UnknownSplitError, listed
 from watermark_source.planning.split import Split
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from pyspark_aligned_kafka.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.discovery import KafkaDiscovery
-from pyspark_aligned_kafka.group_progress import GroupProgress
+from pyspark_aligned_kafka.group_commits import GroupCommits
 from pyspark_aligned_kafka.offset_lookup import KafkaOffsetLookup
 from pyspark_aligned_kafka.options import KafkaOptions
 from pyspark_aligned_kafka.start import start_of_stream
@@ -47,7 +47,7 @@ def _discovery(admin: KafkaAdmin, beside: KafkaAdmin, options: KafkaOptions) -> 
     return KafkaDiscovery(admin, beside, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms"))
 
 
-def _progress(options: KafkaOptions) -> GroupProgress | None:
+def _progress(options: KafkaOptions) -> GroupCommits | None:
     if options.commit_group is None:
         return None
-    return GroupProgress(ConsumerGroup(options.client, options.commit_group, note=options.engine.source_name))
+    return GroupCommits(ConsumerGroup(options.client, options.commit_group, note=options.engine.source_name))

@@ -10,7 +10,7 @@ from pyspark_aligned_kafka.connection import BrokerConnection, ConnectionLostErr
 from pyspark_aligned_kafka.decoding import RecordDecoder
 from pyspark_aligned_kafka.fetch import FetchLimits, FetchResponse, Wanted, decode_response, encode_request
 from pyspark_aligned_kafka.patience import Patience
-from pyspark_aligned_kafka.progress import Pending, fetch_bytes, learned, next_group, unfinished
+from pyspark_aligned_kafka.pending import Pending, fetch_bytes, learned, next_group, unfinished
 from pyspark_aligned_kafka.records import Bytes
 from pyspark_aligned_kafka.recovery import Recovery
 from pyspark_aligned_kafka.responses import Step, examine

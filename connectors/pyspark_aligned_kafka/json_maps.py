@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from watermark_source.planning.split import Split
 
-_SHOWN = 10
 _MOST_PARTITION, _MOST = 2**31 - 1, 2**63 - 1
 
 
@@ -69,13 +67,6 @@ def integers_of(value: Any) -> dict[Split, int]:
                 raise ShapeError(f"{topic}-{key} has {number}, which does not fit into 64 bits")
             found[Split(topic, int(key))] = number
     return found
-
-
-def listed(splits: Iterable[Split]) -> str:
-    """Return split names for a message, in order, the first ten of them."""
-    ordered = sorted(splits)
-    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
-    return ", ".join(map(str, ordered[:_SHOWN])) + more
 
 
 def _load(text: str) -> Any:

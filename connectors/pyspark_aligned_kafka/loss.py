@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pyspark_aligned_kafka import conditions
+from pyspark_aligned_kafka.pending import Pending
 from pyspark_aligned_kafka.place import place
-from pyspark_aligned_kafka.progress import Pending
 from watermark_source.errors import DataLossError, labelled
 
 

@@ -6,10 +6,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
-from pyspark_aligned_kafka.cluster import Cluster, Deadline
-from pyspark_aligned_kafka.json_maps import listed
+from pyspark_aligned_kafka.cluster import Cluster
+from pyspark_aligned_kafka.deadline import Deadline
 from pyspark_aligned_kafka.list_offsets import Found
-from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, listed
 from watermark_source.planning.split import Split
 
 _PATIENCE_MS: Final = 3_000

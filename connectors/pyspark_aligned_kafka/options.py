@@ -29,7 +29,7 @@ from watermark_source.options import (
     positive_integer,
     word,
 )
-from watermark_source.planning.hold import Hold
+from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
 
@@ -275,7 +275,7 @@ class KafkaOptions:
     end: PositionPolicy | None
     """Where a batch ends; ``None`` at latest."""
     max_offsets_per_trigger: int | None
-    hold: Hold | None
+    minimum_rows: MinimumRows | None
     stale_ends: StaleEnds
     fail_on_data_loss: bool
     poll_timeout_ms: int
@@ -299,7 +299,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         start=_positions(values, given, _WHERE_TO_BEGIN, values["startingOffsetsByTimestampStrategy"]),
         end=_positions(values, given, _WHERE_TO_END, NoMatch.LATEST),
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
-        hold=_hold(values, given),
+        minimum_rows=_minimum_rows(values, given),
         stale_ends=StaleEnds(values["fetchOffset.numRetries"], values["fetchOffset.retryIntervalMs"]),
         fail_on_data_loss=values["failOnDataLoss"],
         poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
@@ -333,7 +333,7 @@ def _positions(
     return None if option is None else PositionPolicy(option, given_text(given, option) or "", values[option], no_match)
 
 
-def _hold(values: Mapping[str, Any], given: Mapping[str, str]) -> Hold | None:
+def _minimum_rows(values: Mapping[str, Any], given: Mapping[str, str]) -> MinimumRows | None:
     least, most = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
     if least is None:
         return None
@@ -344,7 +344,7 @@ def _hold(values: Mapping[str, Any], given: Mapping[str, str]) -> Hold | None:
             f"must not be more than maxOffsetsPerTrigger, which is {most}",
             example=str(most),
         )
-    return Hold(least, values["maxTriggerDelay"])
+    return MinimumRows(least, values["maxTriggerDelay"])
 
 
 def _chosen_columns(values: Mapping[str, Any], given: Mapping[str, str]) -> tuple[str, ...]:

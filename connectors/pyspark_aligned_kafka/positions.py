@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 from pyspark_aligned_kafka import conditions
-from pyspark_aligned_kafka.json_maps import listed, parse_integers, parse_integers_and_words
-from watermark_source.errors import OptionError
+from pyspark_aligned_kafka.json_maps import parse_integers, parse_integers_and_words
+from watermark_source.errors import OptionError, listed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.options import integer
 from watermark_source.planning.split import Split

@@ -33,7 +33,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStream
         source.options.engine,
         schema,
         max_rows=source.options.max_offsets_per_trigger,
-        hold=source.options.hold,
+        minimum_rows=source.options.minimum_rows,
         fail_on_data_loss=source.options.fail_on_data_loss,
     )
 

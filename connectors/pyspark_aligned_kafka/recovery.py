@@ -8,13 +8,12 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from pyspark_aligned_kafka import conditions, loss
-from pyspark_aligned_kafka.json_maps import listed
 from pyspark_aligned_kafka.patience import Patience
+from pyspark_aligned_kafka.pending import Pending
 from pyspark_aligned_kafka.place import place
-from pyspark_aligned_kafka.progress import Pending
 from pyspark_aligned_kafka.responses import Step, Trouble
 from pyspark_aligned_kafka.session import Session
-from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, labelled
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, labelled, listed
 from watermark_source.planning.split import Split
 
 _log = logging.getLogger(__name__)

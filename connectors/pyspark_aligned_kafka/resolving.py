@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Protocol
 
-from pyspark_aligned_kafka.json_maps import listed
 from pyspark_aligned_kafka.positions import At, AtTime, Earliest, Latest, NoMatch, Position, PositionPolicy, Settled
-from watermark_source.errors import OptionError
+from watermark_source.errors import OptionError, listed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 

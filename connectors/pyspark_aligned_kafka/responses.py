@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from kafka.errors import for_code
 
 from pyspark_aligned_kafka.fetch import Fetched, FetchResponse
+from pyspark_aligned_kafka.pending import Pending, starved_first, unfinished
 from pyspark_aligned_kafka.place import place
-from pyspark_aligned_kafka.progress import Pending, starved_first, unfinished
 from pyspark_aligned_kafka.records import Bytes, survey
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError
 from watermark_source.planning.split import Split

@@ -102,7 +102,7 @@ class Driver:
             unknown=unknown & self.log.splits.keys() if frozen is None else frozenset(),
             earliest=self.log.earliest(),
             added={s: self.log.splits[s].earliest for s in added if s in self.log.splits},
-            observed={r.split: self._reported(r, state.future_cap) for r in ranges_of(state)},
+            highest={r.split: self._reported(r, state.future_cap) for r in ranges_of(state)},
             newest=({} if not self.index else self.log.newest(known) if frozen is None else frozen.newest),
             # As if rows had come to the others since.
             settled={s for s in known if s.number % 2} if frozen is None else frozenset(),

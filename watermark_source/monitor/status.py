@@ -23,7 +23,7 @@ REPORTED_SPLITS = 100
 
 
 class Status(Enum):
-    """Watermark status of a split. The value is its letter in offsets and reports."""
+    """Watermark status of a split in reports. The value is its letter there; a, i and p are those of offsets."""
 
     ACTIVE = "a"
     IDLE = "i"

@@ -1,7 +1,7 @@
 """The planner: from what is known and observed to what the next batch reads and says. Pure; nothing else decides.
 
-Order of rules: fold what the last batch saw -> loss checks -> future cap -> alignment limit -> planned ends -> hold ->
-row budget -> status -> combined watermark -> is there anything to send?
+Order of rules: fold what the last batch saw -> loss checks -> future cap -> alignment limit -> planned ends ->
+minimum rows -> row budget -> status -> combined watermark -> is there anything to send?
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from watermark_source.eventtime.combine import recompute
 from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of, future_cap, watermark_of
-from watermark_source.planning.hold import is_held
 from watermark_source.planning.loss import Loss, check_loss, refuse
+from watermark_source.planning.minimum_rows import waits_for_more
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
@@ -32,7 +32,7 @@ class Plan:
     is_batch: bool
     """Whether there is anything to send: rows, a higher watermark, a status change, a clock tick."""
     has_rows: bool
-    is_held: bool
+    waits_for_more: bool
     """Whether there are rows that wait for more to come."""
     limit: Limit | None
     """The alignment limit and who sets it."""
@@ -54,7 +54,7 @@ def plan(
 
     Args:
         state: as of the last planned batch.
-        observation: what the outside said; ``observed`` must hold every split with a range not yet observed.
+        observation: what the outside said; ``highest`` must have every split with a range not yet observed.
         policy: the user's decisions.
         index: event-time look-ups; without one, alignment and budget go by what has been read so far.
         announce: the first plan of a process: the watermark is sent even if it is unchanged.
@@ -75,9 +75,9 @@ def plan(
 
     backlog = backlog_of(splits, observation, policy, index)
     limit, allowed, newest_matters = aligned_ends(splits, observation, backlog)
-    held = _is_held(backlog, allowed, observation, policy)
+    waits = _waits_for_more(backlog, allowed, observation, policy)
     budget = None if observation.one_batch else observation.max_rows
-    ends = {s: splits[s].position for s in allowed} if held else budgeted_ends(backlog, allowed, budget)
+    ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget)
 
     planned = {
         s: unanswered(t) if s in observation.unknown else _advance(t, allowed.get(s), ends.get(s), observation, policy)
@@ -101,7 +101,7 @@ def plan(
         ),
         is_batch=is_batch,
         has_rows=has_rows,
-        is_held=held,
+        waits_for_more=waits,
         limit=limit,
         losses=losses,
         newest_matters=newest_matters,
@@ -117,7 +117,7 @@ def _fold(state: SplitState, split: Split, observation: Observation, policy: Pla
     """Take what the last range's tasks saw into the split's watermark, which never regresses."""
     if state.observed == state.position:
         return state
-    highest = observation.observed[split]
+    highest = observation.highest[split]
     if highest is None or policy.use_processing_time:
         reached = state.watermark
     else:
@@ -126,13 +126,15 @@ def _fold(state: SplitState, split: Split, observation: Observation, policy: Pla
     return SplitState(state.position, state.position, reached, state.status, state.since)
 
 
-def _is_held(backlog: Backlog, allowed: Mapping[Split, int], observation: Observation, policy: PlanPolicy) -> bool:
-    if policy.hold is None:
+def _waits_for_more(
+    backlog: Backlog, allowed: Mapping[Split, int], observation: Observation, policy: PlanPolicy
+) -> bool:
+    if policy.minimum_rows is None:
         return False
     waiting = sum(end - backlog.splits[s].position for s, end in allowed.items())
     # A run that has its end, or is one batch, waits for nothing.
     bounded = observation.one_batch or observation.ends_are_final
-    return waiting > 0 and not bounded and is_held(policy.hold, waiting, observation.since_rows)
+    return waiting > 0 and not bounded and waits_for_more(policy.minimum_rows, waiting, observation.since_rows)
 
 
 def _advance(

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from watermark_source.clock import Clock
 from watermark_source.errors import DataLossError, OffsetError, UnknownSplitError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.hold import Hold
+from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
@@ -51,7 +51,7 @@ class SourceRunner:
         definition: SourceDefinition,
         options: EngineOptions,
         *,
-        hold: Hold | None = None,
+        minimum_rows: MinimumRows | None = None,
         fail_on_data_loss: bool,
     ) -> None:
         self._definition = definition
@@ -64,7 +64,7 @@ class SourceRunner:
             max_drift=options.alignment_max_drift,
             max_future_skew=options.max_future_skew,
             watermark_interval=options.watermark_interval,
-            hold=hold,
+            minimum_rows=minimum_rows,
             fail_on_data_loss=fail_on_data_loss,
             loss_conditions=definition.loss_conditions,
             sends_markers=options.include_markers,
@@ -145,7 +145,7 @@ class SourceRunner:
         self._newest_mattered = planned.newest_matters
         for loss in planned.losses:
             _log.warning("failOnDataLoss is false, going on: %s", loss.text)
-        self._book.forget(*observation.observed)
+        self._book.forget(*observation.highest)
         self._announced = True
         if planned.has_rows:
             self._rows_at = observation.asked_at
@@ -253,7 +253,7 @@ class SourceRunner:
             now=self._clock.now(),
             earliest=self._earliest(state, logs.ends, limit),
             added=self._connector.starts.added_positions(added) if added else {},
-            observed=self._last_ranges(state, logs.ends.keys() | logs.unknown),
+            highest=self._last_ranges(state, logs.ends.keys() | logs.unknown),
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             since_rows=None if self._rows_at is None else Millis(logs.asked_at - self._rows_at),
             one_batch=isinstance(limit, ReadAllAvailable),

@@ -82,7 +82,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
                 held=_held(split, state, seen.plan.limit, options),
                 reading=state.position > state.observed,
                 waits_for_budget=not resting and state.position == state.observed,
-                waits_for_more=seen.plan.is_held,
+                waits_for_more=seen.plan.waits_for_more,
             )
         ),
         drift=None if state.watermark is None or lowest == MIN else state.watermark - lowest,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pyspark_aligned_kafka.fetch import FetchResponse, decode_response
 from pyspark_aligned_kafka.options import KAFKA_COLUMNS
-from pyspark_aligned_kafka.progress import Pending
+from pyspark_aligned_kafka.pending import Pending
 from pyspark_aligned_kafka.records import Bytes
 from pyspark_aligned_kafka.responses import examine
 from tests.soak.fuzz.decoder import checked, decoder

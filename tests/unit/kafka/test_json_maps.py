@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pyspark_aligned_kafka.json_maps import (
     ShapeError,
     integers_of,
-    listed,
     parse_integers,
     parse_integers_and_words,
     parse_partitions,
@@ -79,10 +78,6 @@ def test_any_other_value_is_a_shape_error(value: object) -> None:
 def test_a_repeated_topic_is_refused() -> None:
     with pytest.raises(ShapeError, match='"t" is there twice'):
         parse_partitions('{"t":[0],"t":[1]}')
-
-
-def test_a_long_list_of_splits_is_cut() -> None:
-    assert listed(Split("t", n) for n in range(12)) == ", ".join(f"t-{n}" for n in range(10)) + " and 2 more"
 
 
 @pytest.mark.parametrize(

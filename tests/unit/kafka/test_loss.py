@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_aligned_kafka.loss import Resumption, loss_text, resumption
-from pyspark_aligned_kafka.progress import Pending
+from pyspark_aligned_kafka.pending import Pending
 from watermark_source.planning.split import Split, SplitRange
 
 HALFWAY = Pending(SplitRange(Split("orders", 3), 100, 200), 150)

@@ -20,7 +20,7 @@ from pyspark_aligned_kafka.stale_ends import StaleEnds
 from pyspark_aligned_kafka.subscription import Assign, Subscribe, SubscribePattern
 from watermark_source.errors import OptionError, UnknownOptionError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.hold import Hold
+from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.split import Split
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -298,9 +298,9 @@ def test_the_engines_options_are_parsed_with_them() -> None:
 
 
 def test_rows_are_held_by_sparks_options() -> None:
-    assert parsed(minOffsetsPerTrigger="5", maxTriggerDelay="10s").hold == Hold(5, Millis(10_000))
-    assert parsed(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5").hold == Hold(5, Millis(900_000))
-    assert parsed(maxTriggerDelay="10s").hold is None
+    assert parsed(minOffsetsPerTrigger="5", maxTriggerDelay="10s").minimum_rows == MinimumRows(5, Millis(10_000))
+    assert parsed(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5").minimum_rows == MinimumRows(5, Millis(900_000))
+    assert parsed(maxTriggerDelay="10s").minimum_rows is None
 
 
 def test_the_least_must_not_be_more_than_the_most() -> None:

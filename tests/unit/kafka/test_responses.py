@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pyspark_aligned_kafka.fetch import Fetched, FetchResponse
-from pyspark_aligned_kafka.progress import Pending
+from pyspark_aligned_kafka.pending import Pending
 from pyspark_aligned_kafka.responses import Step, Trouble, examine
 from tests.unit.kafka.batches import Rec, batch
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError

@@ -1,4 +1,4 @@
-"""Shows a query's progress in a consumer group, from a thread of its own that never holds the query up."""
+"""Commits a query's progress to a consumer group, from a thread of its own that never holds the query up."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from pyspark_aligned_kafka.cluster import Deadline
 from pyspark_aligned_kafka.commit_pace import CommitPace
 from pyspark_aligned_kafka.consumer_group import ConsumerGroup
+from pyspark_aligned_kafka.deadline import Deadline
 from watermark_source.errors import SourceError
 from watermark_source.planning.split import Split
 
@@ -24,7 +24,7 @@ _END_MS: Final = 2_000
 """Of the last one, when the query stops."""
 
 
-class GroupProgress:
+class GroupCommits:
     """``ProgressSink`` of connector.py.
 
     The caller's side takes no lock: a signal's handler may call ``close`` in the middle of ``processed``.

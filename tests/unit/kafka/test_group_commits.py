@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from pyspark_aligned_kafka import group_progress
+from pyspark_aligned_kafka import group_commits
 from pyspark_aligned_kafka.commit_pace import CommitPace
-from pyspark_aligned_kafka.group_progress import GroupProgress
+from pyspark_aligned_kafka.group_commits import GroupCommits
 from watermark_source.errors import RefusedError, SourceError, UnreachableError
 from watermark_source.planning.split import Split
 
@@ -48,8 +48,8 @@ def group() -> Group:
 
 
 @pytest.fixture
-def progress(group: Group) -> Iterator[GroupProgress]:
-    made = GroupProgress(group)  # type: ignore[arg-type]  # see Group
+def progress(group: Group) -> Iterator[GroupCommits]:
+    made = GroupCommits(group)  # type: ignore[arg-type]  # see Group
     yield made
     group.act = lambda: None
     made.close()
@@ -76,7 +76,7 @@ def raising(error: Exception) -> Callable[[], None]:
 
 def test_nothing_is_begun_before_there_is_progress_to_show(group: Group) -> None:
     before = set(threading.enumerate())
-    progress = GroupProgress(group)  # type: ignore[arg-type]  # see Group
+    progress = GroupCommits(group)  # type: ignore[arg-type]  # see Group
     assert not set(threading.enumerate()) - before
     progress.close()
     assert not set(threading.enumerate()) - before
@@ -84,7 +84,7 @@ def test_nothing_is_begun_before_there_is_progress_to_show(group: Group) -> None
 
 
 @pytest.mark.usefixtures("_without_pauses")
-def test_while_a_commit_takes_its_time_nobody_waits_and_the_latest_wins(group: Group, progress: GroupProgress) -> None:
+def test_while_a_commit_takes_its_time_nobody_waits_and_the_latest_wins(group: Group, progress: GroupCommits) -> None:
     go_on = threading.Event()
     group.act = lambda: go_on.wait(10) and None
     begun = time.monotonic()
@@ -98,14 +98,14 @@ def test_while_a_commit_takes_its_time_nobody_waits_and_the_latest_wins(group: G
 
 
 @pytest.mark.usefixtures("_without_pauses")
-def test_what_is_committed_is_not_committed_again_though_told_again(group: Group, progress: GroupProgress) -> None:
+def test_what_is_committed_is_not_committed_again_though_told_again(group: Group, progress: GroupCommits) -> None:
     for position in (1, 1, 1, 2, 2):
         progress.processed(at(position))
         wait_for(lambda position=position: group.tried[-1:] == [position])
     assert group.tried == [1, 2]
 
 
-def test_the_end_commits_what_waits_for_its_turn(group: Group, progress: GroupProgress) -> None:
+def test_the_end_commits_what_waits_for_its_turn(group: Group, progress: GroupCommits) -> None:
     progress.processed(at(1))
     wait_for(lambda: group.tried == [1])
     progress.processed(at(2))
@@ -117,7 +117,7 @@ def test_the_end_commits_what_waits_for_its_turn(group: Group, progress: GroupPr
     assert group.closed == 1
 
 
-def test_the_end_tries_once_more_in_the_middle_of_a_pause_and_only_once(group: Group, progress: GroupProgress) -> None:
+def test_the_end_tries_once_more_in_the_middle_of_a_pause_and_only_once(group: Group, progress: GroupCommits) -> None:
     group.act = raising(UnreachableError("away"))
     progress.processed(at(1))
     wait_for(lambda: group.tried == [1])
@@ -127,7 +127,7 @@ def test_the_end_tries_once_more_in_the_middle_of_a_pause_and_only_once(group: G
     assert group.tried == [1, 1]
 
 
-def test_the_end_waits_two_seconds_for_a_commit_that_hangs(group: Group, progress: GroupProgress) -> None:
+def test_the_end_waits_two_seconds_for_a_commit_that_hangs(group: Group, progress: GroupCommits) -> None:
     hung = threading.Event()
     group.act = lambda: hung.wait(30) and None
     progress.processed(at(1))
@@ -145,12 +145,12 @@ def test_the_end_waits_two_seconds_for_a_commit_that_hangs(group: Group, progres
 
 @pytest.mark.usefixtures("_without_pauses")
 def test_each_kind_of_trouble_is_told_once_until_it_is_over(
-    group: Group, progress: GroupProgress, caplog: pytest.LogCaptureFixture
+    group: Group, progress: GroupCommits, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
 
     def told() -> list[str]:
-        return [record.message for record in caplog.records if record.name == group_progress.__name__]
+        return [record.message for record in caplog.records if record.name == group_commits.__name__]
 
     for number, error in enumerate(
         (RefusedError("no right"), UnreachableError("away"), RefusedError("still no right"))
@@ -172,7 +172,7 @@ def test_each_kind_of_trouble_is_told_once_until_it_is_over(
 
 @pytest.mark.usefixtures("_without_pauses")
 def test_errors_of_one_type_are_different_trouble_if_the_broker_said_different_things(
-    group: Group, progress: GroupProgress, caplog: pytest.LogCaptureFixture
+    group: Group, progress: GroupCommits, caplog: pytest.LogCaptureFixture
 ) -> None:
     for cause in (KeyError("a"), IndexError("b")):
         error = SourceError(f"because of {cause}")
@@ -184,7 +184,7 @@ def test_errors_of_one_type_are_different_trouble_if_the_broker_said_different_t
 
 @pytest.mark.usefixtures("_without_pauses")
 def test_an_error_nobody_foresaw_is_told_and_the_next_commit_begins_with_new_connections(
-    group: Group, progress: GroupProgress, caplog: pytest.LogCaptureFixture
+    group: Group, progress: GroupCommits, caplog: pytest.LogCaptureFixture
 ) -> None:
     group.act = raising(RuntimeError("a bug of the client's"))
     progress.processed(at(1))

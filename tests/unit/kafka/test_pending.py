@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_aligned_kafka.progress import Pending, fetch_bytes, learned, next_group, starved_first, unfinished
+from pyspark_aligned_kafka.pending import Pending, fetch_bytes, learned, next_group, starved_first, unfinished
 from watermark_source.planning.split import Split, SplitRange
 
 MB = 1 << 20
