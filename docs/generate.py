@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pyspark_aligned_kafka.options import KAFKA_OPTIONS
-from pyspark_aligned_kafka.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
+from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
+from pyspark_aligned_kafka.options.kafka_options import KAFKA_OPTIONS
 from watermark_source.options import Option
 from watermark_source.spark.options import ENGINE_OPTIONS
 

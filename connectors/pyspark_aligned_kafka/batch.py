@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pyspark_aligned_kafka.batch_bounds import BatchBounds
-from pyspark_aligned_kafka.options import KafkaOptions
+from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
+from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.source import range_reader
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.spark.connector import BatchRangeReader

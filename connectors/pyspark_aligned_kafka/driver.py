@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 
-from pyspark_aligned_kafka.admin import KafkaAdmin
-from pyspark_aligned_kafka.batch_bounds import BatchBounds
-from pyspark_aligned_kafka.bounds import KafkaLogBounds
-from pyspark_aligned_kafka.consumer_group import ConsumerGroup
-from pyspark_aligned_kafka.discovery import KafkaDiscovery
-from pyspark_aligned_kafka.group_commits import GroupCommits
-from pyspark_aligned_kafka.offset_lookup import KafkaOffsetLookup
-from pyspark_aligned_kafka.options import KafkaOptions
-from pyspark_aligned_kafka.start import start_of_stream
-from pyspark_aligned_kafka.start_positions import KafkaStartPositions
-from pyspark_aligned_kafka.time_index import KafkaTimeIndex
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
+from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
+from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
+from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
+from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
+from pyspark_aligned_kafka.lookup.offset_lookup import KafkaOffsetLookup
+from pyspark_aligned_kafka.lookup.start import start_of_stream
+from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
+from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
+from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.spark.connector import Connector
 

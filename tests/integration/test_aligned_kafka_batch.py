@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 
-from pyspark_aligned_kafka.reading import KafkaRangeReader
-from pyspark_aligned_kafka.settings import parse_settings
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.kafka import Kafka
 from services.topics import create_topic, delete_records, delete_topic
 from tests.integration.kafka_streams import START, KafkaStreams, write

@@ -11,10 +11,10 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from pyspark_aligned_kafka import commit_pace
-from pyspark_aligned_kafka.consumer_group import ConsumerGroup
-from pyspark_aligned_kafka.group_commits import GroupCommits
-from pyspark_aligned_kafka.settings import parse_settings
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster import commit_pace
+from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
+from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
 from pyspark_aligned_kafka.source import KafkaSource
 from services.broker import FAST_START, LocalKafka
 from services.groups import Committed, committed_offsets, coordinator_of, group_member

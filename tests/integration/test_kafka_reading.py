@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from pyspark_aligned_kafka import session as sessions
-from pyspark_aligned_kafka.connection import BrokerConnection
-from pyspark_aligned_kafka.options import KAFKA_COLUMNS
-from pyspark_aligned_kafka.reading import KafkaRangeReader
-from pyspark_aligned_kafka.settings import parse_settings
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
+from pyspark_aligned_kafka.reading import session as sessions
+from pyspark_aligned_kafka.reading.connection import BrokerConnection
+from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.broker import FAST_START
 from services.bulk import bulk_produce
 from services.kafka import Kafka, kafka_cluster
@@ -289,7 +289,7 @@ def test_connections_are_kept_for_the_next_read_and_thrown_away_for_a_retry(
     for _ in range(3):
         assert len(offsets(reader(kafka.bootstrap, ("offset",)).read(wanted))) == 100
     assert len(made) == 1
-    monkeypatch.setattr("pyspark_aligned_kafka.reading._is_retry", lambda: True)
+    monkeypatch.setattr("pyspark_aligned_kafka.reading.range_reader._is_retry", lambda: True)
     assert len(offsets(reader(kafka.bootstrap, ("offset",)).read(wanted))) == 100
     assert len(made) == 2
 

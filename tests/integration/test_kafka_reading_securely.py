@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyspark_aligned_kafka import session as sessions
-from pyspark_aligned_kafka.reading import KafkaRangeReader
-from pyspark_aligned_kafka.settings import parse_settings
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.reading import session as sessions
+from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.broker import FAST_START
 from services.bulk import bulk_produce
 from services.kafka import kafka_cluster

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 import pyspark_aligned_kafka
 from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.batch import ignored
-from pyspark_aligned_kafka.options import KAFKA_COLUMNS
+from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
 from pyspark_aligned_kafka.schema import kafka_columns
 from watermark_source.errors import OptionError, SchemaError
 from watermark_source.spark.markers import MARKER_TYPE
@@ -49,7 +49,7 @@ except Exception as error:
 
 
 def test_every_package_the_connector_imports_is_looked_for() -> None:
-    sources = Path(pyspark_aligned_kafka.__file__).parent.glob("*.py")
+    sources = Path(pyspark_aligned_kafka.__file__).parent.rglob("*.py")
     found = {name for path in sources for name in re.findall(r"^(?:from|import) (\w+)", path.read_text(), re.MULTILINE)}
     # What comes with Python, with Spark, or with another of those that are looked for.
     always = sys.stdlib_module_names | {"pyspark", "watermark_source", "pyspark_aligned_kafka", "numpy", "llvmlite"}

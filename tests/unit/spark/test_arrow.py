@@ -50,7 +50,7 @@ from watermark_source.spark.markers import MARKER_TYPE, Marker, marker_batch, no
 schema = StructType([StructField("event_time", TimestampType()), StructField(MARKER, MARKER_TYPE)])
 marker_batch((Marker("watermark", None, None, 5, None, False, None),), schema)
 no_markers(3, schema)
-import pyspark_aligned_kafka.columns as columns
+import pyspark_aligned_kafka.records.columns as columns
 columns._repeated("topic", columns.pa.string(), 5)
 print([name for name in ("pandas",) if name in sys.modules])
 """

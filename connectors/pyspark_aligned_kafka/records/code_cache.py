@@ -1,0 +1,130 @@
+"""Where compiled code is kept between processes: found by what this package's source says, not by where it lies.
+
+numba itself goes by the path of the source. Spark unpacks archives into a new folder for every application and
+executor, so each would compile all over again (six seconds of a core); and for source in a zip file numba knows no
+place but the home folder, and fails without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib import resources
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import llvmlite.binding as llvm
+import numba
+from numba.core import caching
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+_PACKAGE = __name__.partition(".")[0]
+_log = logging.getLogger(__name__)
+
+
+class _Locator(caching._CacheLocator):  # noqa: SLF001 - what numba's own locators derive from
+    """Tells numba the folder, and what makes kept code stale."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._line = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(folder())
+
+    def get_source_stamp(self) -> str:
+        return _digest()
+
+    def get_disambiguator(self) -> str:
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: Callable[..., Any], _py_file: str) -> _Locator | None:
+        return None if folder() is None else cls(py_func)
+
+
+class _Serializer(caching.CompileResultCacheImpl):
+    _locator_classes = (_Locator,)  # type: ignore[assignment]
+
+
+class KeptCode(caching.FunctionCache):
+    """The compiled code of one function. Trouble with its files costs time, never a query."""
+
+    _impl_class = _Serializer
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)  # type: ignore[no-untyped-call]
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled function, or ``None`` if it must be compiled."""
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except Exception as problem:  # noqa: BLE001 - a damaged pickle raises anything
+            _log.warning("compiled code in %s cannot be read, compiling it again: %r", self.cache_path, problem)
+            with contextlib.suppress(OSError):
+                self.flush()  # type: ignore[no-untyped-call]
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compiled function."""
+        try:
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call]
+        except OSError as problem:
+            _log.warning("compiled code cannot be kept, the next process compiles it again: %s", problem)
+
+
+@cache
+def folder() -> Path | None:
+    """Return the folder for this version of the package on this kind of processor; ``None`` if none can be written."""
+    for root in _roots():
+        found = root / f"{_PACKAGE}-{_digest()}"
+        try:
+            found.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(found, os.W_OK | os.X_OK):
+            return found
+    _log.warning(
+        "no folder for compiled code can be written, so every process compiles it itself (seconds): "
+        "set NUMBA_CACHE_DIR to a folder that can be written"
+    )
+    return None
+
+
+def _roots() -> Iterator[Path]:
+    if chosen := os.environ.get("NUMBA_CACHE_DIR"):
+        yield Path(chosen)
+    if cache_home := os.environ.get("XDG_CACHE_HOME"):
+        yield Path(cache_home, "numba")
+    # A container's user may have no home: the path then stays as it is.
+    if (home := Path("~/.cache/numba").expanduser()).is_absolute():
+        yield home
+    # Of this application on this executor: at least its Python processes share what the first of them compiled.
+    yield from (Path(each, "numba") for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if each)
+
+
+@cache
+def _digest() -> str:
+    """Return a digest of all that compiled code follows from; a helper in another module is part of a function's."""
+    digest = hashlib.sha256()
+    # Home folders are shared by machines: code for one processor must not be taken for that of another.
+    host = (numba.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    digest.update(repr(host).encode())
+    for path, source in sorted(_sources(resources.files(_PACKAGE), ""), key=itemgetter(0)):
+        digest.update(path.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+def _sources(room: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    """Return the source files of a folder, or of a place in an archive, and of all folders in it."""
+    for each in room.iterdir():
+        if each.is_dir():
+            yield from _sources(each, f"{path}{each.name}/")
+        elif each.name.endswith(".py"):
+            yield path + each.name, each
