@@ -19,7 +19,6 @@ from watermark_source.spark.arrow import bitmap
 from watermark_source.spark.connector import ReadBatch
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-_STRING, _INT = pa.string(), pa.int32()
 
 _constants = ConstantColumns()
 
@@ -67,11 +66,11 @@ class ColumnBuilder:
             "value": lambda: _binary(
                 data, located.fields[VALUE_AT:HEADERS_AT, :rows], located.value_bytes, located.value_nulls
             ),
-            "topic": lambda: _constants.column(split.log, _STRING, rows),
-            "partition": lambda: _constants.column(split.number, _INT, rows),
+            "topic": lambda: _constants.column(split.log, rows),
+            "partition": lambda: _constants.column(split.number, rows),
             "offset": lambda: offset,
             "timestamp": lambda: timestamp,
-            "timestampType": lambda: _constants.column(int(log_append), _INT, rows),
+            "timestampType": lambda: _constants.column(int(log_append), rows),
             "headers": lambda: headers_array(split, data, located, offset),
         }
         return ReadBatch(split, rows, tuple(makers[name]() for name in self._columns), timestamp)

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from watermark_source.spark.arrow import repeated
 
+_STRING, _INT = pa.string(), pa.int32()
 _KEPT_BYTES: Final = 16 << 20
 """Four columns of the longest topic name there can be, seventy of one of ten characters."""
 _OBJECTS_BYTES: Final = 1024
@@ -23,22 +24,21 @@ class ConstantColumns:
     def __init__(self, most_bytes: int = _KEPT_BYTES) -> None:
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str | int, pa.DataType], pa.Array] = {}
+        self._kept: dict[str | int, pa.Array] = {}
         self.kept_bytes = 0
 
-    def column(self, value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
-        """Return a column that holds ``value`` in each row, cut from a longer one that is kept."""
-        key = value, kind
+    def column(self, value: str | int, rows: int) -> pa.Array:
+        """Return a column of strings or of 32-bit integers with ``value`` in each row, cut from one that is kept."""
         with self._lock:
-            made = self._kept.pop(key, None)
+            made = self._kept.pop(value, None)
             if made is None or len(made) < rows:
                 if made is not None:
                     self.kept_bytes -= _size(made)
                 # Twice as long at most as asked for: many topics with few rows each take little.
-                made = repeated(value, kind, 1 << (rows - 1).bit_length())
+                made = repeated(value, _STRING if isinstance(value, str) else _INT, 1 << (rows - 1).bit_length())
                 self.kept_bytes += _size(made)
             # The last place is that of the column used last.
-            self._kept[key] = made
+            self._kept[value] = made
             while self.kept_bytes > self._most_bytes and len(self._kept) > 1:
                 self.kept_bytes -= _size(self._kept.pop(next(iter(self._kept))))
         return made[:rows]

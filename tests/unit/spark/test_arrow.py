@@ -51,7 +51,7 @@ schema = StructType([StructField("event_time", TimestampType()), StructField(MAR
 marker_batch((Marker("watermark", None, None, 5, None, False, None),), schema)
 no_markers(3, schema)
 import pyspark_aligned_kafka.records.columns as columns
-columns._repeated("topic", columns.pa.string(), 5)
+columns._constants.column("topic", 5)
 print([name for name in ("pandas",) if name in sys.modules])
 """
 
