@@ -105,11 +105,18 @@ def _bounds(backlog: Backlog) -> tuple[int, int, int]:
 def _oldest_first(
     backlog: Backlog, best: Mapping[Split, int], over: Mapping[Split, int], budget: int
 ) -> dict[Split, int]:
-    """Add to ``best`` what fits of ``over``: the lowest watermark's first, what is left of the budget to the next."""
+    """Add to ``best`` what fits of ``over``: the lowest watermark's first, what is left of the budget to the next.
+
+    With alignment everybody's first row comes before anybody's second: they are all of one millisecond, and who reads
+    several of it while others read none would be ahead of them by more than a row.
+    """
     ends = dict(best)
     left = budget - _total(backlog, best)
-    for split in sorted(ends, key=lambda s: (_order(backlog, s), s)):
-        size = min(over[split] - ends[split], left)
+    in_order = sorted(ends, key=lambda s: (_order(backlog, s), s))
+    unread = [s for s in in_order if best[s] == backlog.splits[s].position]
+    first_rows = [] if backlog.policy.max_drift is None else [(s, 1) for s in unread]
+    for split, most in [*first_rows, *((s, budget) for s in in_order)]:
+        size = min(over[split] - ends[split], left, most)
         ends[split] += size
         left -= size
     return ends

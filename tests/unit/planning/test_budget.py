@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, C, at, backlog, log_of
 from watermark_source.planning.budget import budgeted_ends
@@ -125,3 +126,10 @@ def test_the_search_asks_the_index_a_few_times_only(times: Sequence[Sequence[int
         log.asked.clear()
         assert sum(cut(log, {A: at(0), B: at(0)}, budget).values()) >= 0.8 * budget
         assert len(log.asked) <= most
+
+
+def test_rows_of_one_millisecond_go_to_everybody_before_anybody_gets_a_second() -> None:
+    driver = Driver(log_of([1_000], [999, 1_000], [1_000, 1_000]), PlanPolicy(max_drift=0), max_rows=2)
+    driver.run()
+    read = [{s.number: len(rows) for s, rows in batch.rows.items()} for batch in driver.batches if batch.rows]
+    assert read == [{0: 1, 1: 1}, {1: 1, 2: 1}, {2: 1}]

@@ -277,7 +277,8 @@ def test_an_unknown_end_is_neither_lost_nor_idle_and_keeps_nobody_waiting(
         after = process.plan(end)
         assert process.read(end, after)[0] == [4]
         after = process.run(after)
-        assert after["splits"]["log"]["0"] == end["splits"]["log"]["0"]
+        # But for the moment since when it has been quiet: nobody could write to it.
+        assert after["splits"]["log"]["0"][:3] == end["splits"]["log"]["0"][:3]
         assert wm(after) == 99_999
         status = process.runner.status()
         assert status is not None
