@@ -1,7 +1,18 @@
-"""Streams from the real broker, for every test of this folder."""
+"""Streams from the real broker, for every test of this folder, and no connection that outlives its test."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_aligned_kafka.reading import session as sessions
 from tests.integration.kafka_streams import streams
 
 __all__ = ["streams"]
+
+
+@pytest.fixture(autouse=True)
+def _no_connection_survives_its_test() -> Iterator[None]:
+    yield
+    sessions.close_kept()

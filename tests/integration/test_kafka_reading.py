@@ -2,62 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 import os
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
-from pyspark_aligned_kafka.reading import session as sessions
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
-from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
-from services.broker import FAST_START
-from services.bulk import bulk_produce
-from services.kafka import Kafka, kafka_cluster
-from services.ports import free_ports
-from services.topics import create_topic, delete_records, delete_topic
+from services.kafka import Kafka
 from services.wire import BrokerConnection as WireConnection
+from tests.integration.kafka_reads import Row, number_topic, offsets, reader, rows
 from tests.unit.kafka.batches import Rec, batch
-from watermark_source.errors import (
-    DataLossError,
-    ResponseTimeoutError,
-    SourceError,
-    UnknownSplitError,
-    UnreachableError,
-)
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector import ReadBatch
 
 pytestmark = pytest.mark.service
 CODECS = ["gzip", "snappy", "lz4", "zstd", None]
-Row = dict[str, object]
 NewTopic = Callable[..., str]
-SMALL_FETCHES = {"kafka.max.partition.fetch.bytes": 1 << 20}
-
-
-def reader(bootstrap: str, columns: Sequence[str] = tuple(KAFKA_COLUMNS), **options: object) -> KafkaRangeReader:
-    limits = {name: str(value) for name, value in options.items() if name.startswith("kafka.")}
-    settings = parse_settings({"kafka.bootstrap.servers": bootstrap, **limits})
-    given = {name: value for name, value in options.items() if name not in limits}
-    made = KafkaRangeReader(settings, tuple(columns), fail_on_data_loss=True, poll_timeout_ms=120_000)
-    return dataclasses.replace(made, **given)  # type: ignore[arg-type]
-
-
-def rows(
-    batches: Iterator[ReadBatch] | Sequence[ReadBatch], columns: Sequence[str] = tuple(KAFKA_COLUMNS)
-) -> list[Row]:
-    tables = [pa.Table.from_arrays(list(batch.columns), names=list(columns)) for batch in batches]
-    return [row for table in tables for row in table.to_pylist()]
 
 
 def as_row(record: Any) -> Row:
@@ -111,22 +74,6 @@ def ends_of(bootstrap: str, topic: str, *, read_committed: bool = False) -> dict
 
 def ranges_to(topic: str, ends: dict[int, int]) -> list[SplitRange]:
     return [SplitRange(Split(topic, number), 0, end) for number, end in sorted(ends.items())]
-
-
-def number_topic(kafka: Kafka, name: str, count: int, partition: int = 0, **options: object) -> SplitRange:
-    stamps = 1_700_000_000_000 + np.arange(count, dtype=np.int64)
-    bulk_produce(kafka.bootstrap, name, partition, stamps, **options)  # type: ignore[arg-type]
-    return SplitRange(Split(name, partition), 0, count)
-
-
-def offsets(batches: Iterator[ReadBatch]) -> list[int]:
-    return [row["offset"] for row in rows(batches, ("offset",))]  # type: ignore[misc]
-
-
-@pytest.fixture(autouse=True)
-def _no_connection_survives_its_test() -> Iterator[None]:
-    yield
-    sessions.close_kept()
 
 
 def test_every_codec_null_header_and_kind_of_timestamp_reads_like_the_consumer(
@@ -307,117 +254,3 @@ def test_a_forked_process_does_not_use_its_parents_connections(kafka: Kafka, new
         os._exit(0 if fine else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert offsets(ours.read(wanted)) == list(range(100_000))
-
-
-def test_deleted_records_are_an_error_or_a_logged_skip(
-    kafka: Kafka, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
-) -> None:
-    wanted = number_topic(kafka, new_topic(2), 1000, batch_records=100)
-    delete_records(kafka.bootstrap, wanted.split.log, {0: 650})
-    with pytest.raises(
-        DataLossError,
-        match=r"offsets 0 to 650 \(exclusive\) of the range 0 to 1000 are gone; the log now begins at 650",
-    ):
-        list(reader(kafka.bootstrap).read([wanted]))
-    lenient = reader(kafka.bootstrap, ("offset",), fail_on_data_loss=False)
-    with caplog.at_level(logging.WARNING):
-        assert offsets(lenient.read([wanted])) == list(range(650, 1000))
-    assert "650 offsets are skipped because failOnDataLoss is false" in caplog.text
-    assert offsets(lenient.read([wanted._replace(end=600)])) == []
-
-
-def test_a_log_shorter_than_planned_is_data_loss(
-    kafka: Kafka, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
-) -> None:
-    wanted = number_topic(kafka, new_topic(), 100)
-    for start in (50, 100, 150):
-        longer = wanted._replace(start=start, end=200)
-        lost_from = max(start, 100)
-        with pytest.raises(DataLossError, match=f"offsets {lost_from} to 200 .* truncated, or the topic was deleted"):
-            list(reader(kafka.bootstrap).read([longer]))
-        caplog.clear()
-        with caplog.at_level(logging.WARNING):
-            lenient = reader(kafka.bootstrap, ("offset",), fail_on_data_loss=False)
-            assert offsets(lenient.read([longer])) == list(range(start, 100))
-        assert f"{200 - lost_from} offsets are skipped" in caplog.text
-
-
-def test_a_topic_that_does_not_exist_is_named(kafka: Kafka, topic_name: str) -> None:
-    wanted = [SplitRange(Split(topic_name, 0), 0, 5)]
-    with pytest.raises(UnknownSplitError, match=f"{topic_name}-0 does not exist"):
-        list(reader(kafka.bootstrap).read(wanted))
-    assert list(reader(kafka.bootstrap, fail_on_data_loss=False).read(wanted)) == []
-
-
-def test_a_topic_deleted_while_it_is_read_ends_the_read(kafka: Kafka, new_topic: NewTopic) -> None:
-    wanted = number_topic(kafka, new_topic(), 500_000)
-    begun = reader(kafka.bootstrap, ("offset",)).read([wanted])
-    next(begun)
-    delete_topic(kafka.bootstrap, wanted.split.log)
-    with pytest.raises(SourceError, match=f"{wanted.split}|{wanted.split.log}"):
-        list(begun)
-
-
-def test_nobody_listening_is_unreachable_within_the_time_limit() -> None:
-    ours = reader(f"127.0.0.1:{free_ports(1)[0]}", poll_timeout_ms=1500)
-    begun = time.monotonic()
-    with pytest.raises(UnreachableError):
-        list(ours.read([SplitRange(Split("t", 0), 0, 5)]))
-    assert time.monotonic() - begun < 10
-
-
-def test_a_killed_connection_is_made_again_at_the_right_position(kafka: Kafka, new_topic: NewTopic) -> None:
-    wanted = number_topic(kafka, new_topic(), 300_000)
-    taken: list[socket.socket] = []
-    seen: list[int] = []
-    with pytest.MonkeyPatch.context() as patch:
-        init = BrokerConnection.__init__
-        patch.setattr(BrokerConnection, "__init__", lambda self, taking: (taken.append(taking), init(self, taking))[1])
-        for i, made in enumerate(reader(kafka.bootstrap, ("offset",), **SMALL_FETCHES).read([wanted])):
-            seen += made.columns[0].to_pylist()
-            if i in (2, 12):
-                taken[-1].shutdown(socket.SHUT_RDWR)
-    assert seen == list(range(300_000))
-    assert len(taken) == 3
-
-
-def test_a_broker_restart_in_the_middle_of_a_read_loses_and_doubles_nothing() -> None:
-    with kafka_cluster(1, jvm=FAST_START) as broker:
-        create_topic(broker.bootstrap, "t", 2)
-        wanted = [number_topic(broker, "t", 200_000, partition) for partition in range(2)]
-        seen: dict[int, list[int]] = {0: [], 1: []}
-        restart = threading.Thread(target=lambda: (broker.kill(), broker.start()))
-        for i, made in enumerate(reader(broker.bootstrap, ("offset",), **SMALL_FETCHES).read(wanted)):
-            seen[made.split.number] += made.columns[0].to_pylist()
-            if i == 3:
-                restart.start()
-                time.sleep(1)
-        restart.join()
-        assert seen == {0: list(range(200_000)), 1: list(range(200_000))}
-
-
-def test_leadership_that_moves_is_followed() -> None:
-    with kafka_cluster(3, jvm=FAST_START) as cluster:
-        create_topic(cluster.bootstrap, "t", 3, replicas=3)
-        wanted = [number_topic(cluster, "t", 100_000, partition) for partition in range(3)]
-        time.sleep(2)  # bulk_produce waits for the leader only; let the followers catch up
-        seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
-        for i, made in enumerate(reader(cluster.bootstrap, ("offset",), **SMALL_FETCHES).read(wanted)):
-            seen[made.split.number] += made.columns[0].to_pylist()
-            if i == 3:
-                cluster.kill(1)
-        assert {number: len(found) for number, found in seen.items()} == dict.fromkeys(range(3), 100_000)
-        assert all(found == list(range(100_000)) for found in seen.values())
-
-
-def test_a_broker_that_stops_answering_ends_the_read_within_the_time_limit() -> None:
-    with kafka_cluster(1, jvm=FAST_START) as broker:
-        create_topic(broker.bootstrap, "t", 1)
-        wanted = [number_topic(broker, "t", 200_000)]
-        begun = reader(broker.bootstrap, poll_timeout_ms=3000, **SMALL_FETCHES).read(wanted)
-        next(begun)
-        broker.pause(1)
-        at = time.monotonic()
-        with pytest.raises((ResponseTimeoutError, UnreachableError)):
-            list(begun)
-        assert time.monotonic() - at < 20
