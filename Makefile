@@ -1,5 +1,5 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
-#   make demo | test | lint | bench | docs | soak | fuzz | clean | distclean     (make help explains them)
+#   make demo | test | lint | bench | docs | broker | soak | fuzz | clean | distclean     (make help explains them)
 
 PYTHON ?= python3
 VENV := .venv
@@ -21,7 +21,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(RUN)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(RUN)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs soak fuzz clean distclean python java
+.PHONY: help demo test lint bench docs broker soak fuzz clean distclean python java
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ bench: java $(INSTALLED) ## Spark's built-in source and ours, side by side
 
 docs: $(INSTALLED) ## the pages that are written from the code
 	$(RUN) docs/generate.py
+
+broker: java $(INSTALLED) ## a broker to play with, until Ctrl-C
+	$(RUN) -m services.kafka
 
 soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (30), over and over for SOAK_MINUTES (30)
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \

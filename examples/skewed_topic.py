@@ -35,8 +35,8 @@ SPEED = 30
 """Event time runs so many times faster than the clock, so that a short demo closes many windows."""
 DISORDER_MS = 5_000
 FIRST_SECONDS = 2
-PATIENCE_SECONDS = 120
-"""Without any progress; far more than a busy laptop needs."""
+PATIENCE_SECONDS = 300
+"""Without any progress; far more than a busy laptop needs to compile the decoder for the first batch."""
 
 
 @dataclass(frozen=True)
@@ -179,17 +179,20 @@ def run(spark: SparkSession, bootstrap: str, seconds: float, console: Console) -
         counts = (plain, ours)
         source.start()
         console.print(f"two queries are starting; then orders come for {seconds:g} s. The second query's status:")
-        with LiveStatus(ours.query, console=console):
-            wait_until(lambda: all(count.rows for count in counts), counts)
-            source.go_on.set()
-            source.join()
-            produced = source.windows.total()
-            wait_until(lambda: all(count.is_done(produced) for count in counts), counts)
-            # The batch after the last marker emits the last windows.
+        try:
+            with LiveStatus(ours.query, console=console):
+                wait_until(lambda: all(count.rows for count in counts), counts)
+                source.go_on.set()
+                source.join()
+                produced = source.windows.total()
+                wait_until(lambda: all(count.is_done(produced) for count in counts), counts)
+                # The batch after the last marker emits the last windows.
+                for count in counts:
+                    count.query.processAllAvailable()
+        finally:
+            # Before their checkpoints are removed.
             for count in counts:
-                count.query.processAllAvailable()
-        for count in (plain, ours):
-            count.query.stop()
+                count.query.stop()
     return Result.of(plain, source.windows), Result.of(ours, source.windows), produced
 
 
@@ -203,7 +206,8 @@ def wait_until(condition: Callable[[], bool], counts: Sequence[Count]) -> None:
         if (now_read := sum(count.rows for count in counts)) != read:
             read, deadline = now_read, time.monotonic() + PATIENCE_SECONDS
         if time.monotonic() > deadline:
-            raise SystemExit(f"the queries have read nothing for {PATIENCE_SECONDS} s")
+            states = "; ".join(f"{c.title}: {c.rows} rows, {c.query.status['message']}" for c in counts)
+            raise SystemExit(f"nothing was read for {PATIENCE_SECONDS} s ({states})")
         time.sleep(0.2)
 
 

@@ -1,4 +1,7 @@
-"""A Kafka broker for whoever needs one: in a container when an engine answers, otherwise as a local process."""
+"""A Kafka broker for whoever needs one: in a container when an engine answers, otherwise as a local process.
+
+``python -m services.kafka`` starts one to play with.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import enum
 import os
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -97,3 +101,16 @@ def _where_from_environment() -> Where:
     except ValueError:
         accepted = ", ".join(each.value for each in Where)
         raise ServiceError(f"{WHERE_VARIABLE}={value}: accepted are {accepted}") from None
+
+
+def main() -> None:
+    """Start a broker, print its address, and keep it until Ctrl-C."""
+    with kafka_service() as kafka:
+        sys.stdout.write(f"a broker answers at {kafka.bootstrap}; Ctrl-C ends it and removes its data\n")
+        sys.stdout.flush()
+        with contextlib.suppress(KeyboardInterrupt):
+            threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

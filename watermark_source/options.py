@@ -53,11 +53,13 @@ class OptionTable:
 
     options: tuple[Option, ...]
     prefixes: tuple[str, ...] = ()
+    family_names: tuple[str, ...] = ()
+    """Whole names in those families, for whoever forgot the prefix."""
 
     def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Return every option's value by its table name, defaults included.
 
-        Names ignore case. Raises ``UnknownOptionError`` naming the nearest option, or ``OptionError``.
+        Names ignore case. Raises ``UnknownOptionError`` naming an option that is near, or ``OptionError``.
         """
         by_key = {option.name.lower(): option for option in self.options}
         values = {option.name: option.default for option in self.options}
@@ -67,15 +69,16 @@ class OptionTable:
                 option = by_key[key]
                 values[option.name] = option.read(str(text))
             elif key not in _SPARK_OWN and not key.startswith(self.prefixes):
-                raise unknown_option(name, values)
+                raise unknown_option(name, (*values, *self.family_names))
         return values
 
 
 def unknown_option(name: str, names: Iterable[str]) -> UnknownOptionError:
-    """Return the error for a name that is none of ``names``; it says which one is nearest."""
+    """Return the error for a name that is none of ``names``; it says which one is near, if one is."""
     spelling = {known.lower(): known for known in names}
-    (nearest,) = difflib.get_close_matches(name.lower(), spelling, n=1, cutoff=0.0)
-    return UnknownOptionError(name, None, f"there is no such option; the nearest is {spelling[nearest]}")
+    near = difflib.get_close_matches(name.lower(), spelling, n=1)
+    found = f"; the nearest is {spelling[near[0]]}" if near else ", nor one like it; docs/options.md has all there are"
+    return UnknownOptionError(name, None, f"there is no such option{found}")
 
 
 def boolean(text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pyspark_aligned_kafka.batch import KafkaBatch, ignored
@@ -12,8 +13,9 @@ from pyspark_aligned_kafka.lookup.start import start_of_stream
 from pyspark_aligned_kafka.options.kafka_options import FORMAT
 from pyspark_aligned_kafka.schema import kafka_columns
 from pyspark_aligned_kafka.source import KafkaSource
+from watermark_source.errors import UserError
 from watermark_source.spark.batch import AlignedBatchReader
-from watermark_source.spark.source import AlignedStreamReader, refuse_user_schema, stream_schema
+from watermark_source.spark.source import AlignedStreamReader, RefusedStreamReader, refuse_user_schema, stream_schema
 
 _log = logging.getLogger(__name__)
 
@@ -23,11 +25,14 @@ def schema_of(given: Mapping[str, str]) -> StructType:
     return _schema(KafkaSource.of(given))
 
 
-def stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStreamReader:
-    """Return the reader; raises ``OptionError``, or ``SchemaError`` if the user gave another schema."""
+def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """Return the reader; its first call raises ``OptionError``, or ``SchemaError`` if the user gave another schema."""
     source = KafkaSource.of(given)
-    start_of_stream(source.options.start, source.options.end)
-    refuse_user_schema(schema, _schema(source), FORMAT)
+    try:
+        start_of_stream(source.options.start, source.options.end)
+        refuse_user_schema(schema, _schema(source), FORMAT)
+    except UserError as reason:
+        return RefusedStreamReader(reason)
     return AlignedStreamReader(
         source,
         source.options.engine,
@@ -39,7 +44,10 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStream
 
 
 def batch_reader(given: Mapping[str, str], schema: StructType) -> AlignedBatchReader:
-    """Return the reader; raises as ``stream_reader`` does. Options that belong to streams are ignored and named."""
+    """Return the reader; raises ``OptionError``, or ``SchemaError`` if the user gave another schema.
+
+    Options that belong to streams are ignored and named.
+    """
     source = KafkaSource.of(given)
     refuse_user_schema(schema, _schema(source), FORMAT)
     if names := ignored(given):

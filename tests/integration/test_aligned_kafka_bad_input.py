@@ -115,8 +115,12 @@ def test_a_user_schema_is_refused_at_start_with_both_schemas(streams: KafkaStrea
     reader = streams.spark.readStream.format("aligned-kafka").schema("value STRING").option("subscribe", new_topic())
     source = reader.option("kafka.bootstrap.servers", streams.bootstrap).load()
     # Spark asks nobody about a schema the user gave, so load() cannot know.
-    with pytest.raises(PySparkException, match=r"(?s)SchemaError.*seen struct<value:string>.*struct<key:binary"):
+    with pytest.raises(
+        PySparkException, match=r"(?s)SchemaError.*seen struct<value:string>.*struct<key:binary"
+    ) as caught:
         streams.run(source, "q")
+    # Nothing is shown after it that would hide it.
+    assert "UnboundLocalError" not in str(caught.value)
 
 
 START_CASES: dict[str, tuple[dict[str, str], str]] = {

@@ -15,7 +15,7 @@ WIDTH = Option(
 TOKEN = Option(
     name="accessToken", parse=word(("open", "shut")), accepted="must be a token", example="open", doc="", secret=True
 )
-TABLE = OptionTable((WIDTH, TOKEN), prefixes=("client.",))
+TABLE = OptionTable((WIDTH, TOKEN), prefixes=("client.",), family_names=("client.address",))
 
 
 def test_values_come_by_the_tables_names_with_defaults() -> None:
@@ -49,10 +49,17 @@ def test_a_wrong_secret_is_not_shown() -> None:
     assert "geheim" not in repr(caught.value)
 
 
-@pytest.mark.parametrize(("name", "nearest"), [("boxWith", "boxWidth"), ("token", "accessToken"), ("zzz", "")])
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("boxWith", "boxWidth"), ("token", "accessToken"), ("address", "client.address")]
+)
 def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(UnknownOptionError, match=f"option {name}: there is no such option; the nearest is {nearest}"):
         TABLE.parse({name: "1"})
+
+
+def test_a_name_like_no_other_is_refused_without_a_guess() -> None:
+    with pytest.raises(UnknownOptionError, match=r"option zzz: there is no such option, nor one like it"):
+        TABLE.parse({"zzz": "1"})
 
 
 def test_names_with_a_prefix_are_passed_on_unread() -> None:

@@ -8,6 +8,7 @@ version of Python passes over it and compiles the source, as before.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import marshal
 import os
@@ -74,6 +75,8 @@ def _archives(home: Path | None) -> list[Path]:
         if found is None or found.origin is None:
             raise UsageError("there is no pyspark in this Python and no SPARK_HOME; name Spark's folder")
         home = Path(found.origin).parent
+    if not home.is_dir():
+        raise UsageError(f"there is no folder {home}. Example of a folder of Spark: /opt/spark")
     archives = sorted((home / "python" / "lib").glob("*.zip"))
     if not archives:
         raise UsageError(f"{home} is no folder of Spark: it has no python/lib/*.zip. Example: /opt/spark")
@@ -82,8 +85,15 @@ def _archives(home: Path | None) -> list[Path]:
 
 def main(arguments: Sequence[str]) -> None:
     """Add bytecode to all archives of one Spark, and say what was done."""
-    for archive in _archives(Path(arguments[0]) if arguments else None):
-        sys.stdout.write(f"{archive}: bytecode of {add_bytecode(archive)} modules added\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m watermark_source.spark.bytecode", description="Add bytecode to pyspark's archives."
+    )
+    parser.add_argument(
+        "home", nargs="?", type=Path, help="Spark's folder (default: SPARK_HOME, else the installed pyspark)"
+    )
+    for archive in _archives(parser.parse_args(arguments).home):
+        added = add_bytecode(archive)
+        sys.stdout.write(f"{archive}: {f'bytecode of {added} modules added' if added else 'has bytecode already'}\n")
 
 
 if __name__ == "__main__":

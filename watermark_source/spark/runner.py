@@ -220,6 +220,10 @@ class SourceRunner:
                 return state
         foreign = self._definition.foreign_positions(offset)
         if foreign is not None:
+            _log.warning(
+                "The checkpoint is of Spark's own source. If its query had a watermark, that goes on to hold, and rows "
+                "behind it are late, until this source's has passed it"
+            )
             return SourceState(splits={s: SplitState(position=p, observed=p) for s, p in foreign.items()})
         return self._codec.decode(offset)
 

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from watermark_source.errors import InternalError, SchemaError
+from watermark_source.errors import InternalError, SchemaError, UserError
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.connector import SourceDefinition
@@ -37,6 +37,23 @@ def refuse_user_schema(given: StructType, own: StructType, format_name: str) -> 
             f'format("{format_name}") has a fixed schema and takes none from the user: seen {given.simpleString()}, '
             f"the source's is {own.simpleString()}. Leave .schema(...) out and select or cast columns after load()."
         )
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says why a stream cannot start, in whichever call comes first.
+
+    An error while a reader is made would be buried: Spark 4.3 then stops the reader that it does not have, and what
+    comes of that is shown last.
+    """
+
+    def __init__(self, reason: UserError) -> None:
+        self._reason = reason
+
+    def _refuse(self, *_: object) -> Any:
+        raise self._reason
+
+    initialOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = _refuse
+    latestOffset = read = _refuse  # type: ignore[assignment]
 
 
 class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -228,7 +228,10 @@ _JAVA_CLASS = "it names a Java class, and this source has no Java client; leave 
 _LOGIN = "the ways to log in are PLAIN and SCRAM, with kafka.sasl.mechanism and kafka.sasl.jaas.config"
 _TLS = "TLS 1.2 or later and the ciphers are chosen by the system's OpenSSL"
 _CHECKPOINT = "the position is in the query's checkpoint; to show it in Kafka's tools name a group in commitGroupId"
-_PEM_ONLY = "PEM files have no password of their own; the password of an encrypted key is kafka.ssl.key.password"
+_PEM_ONLY = (
+    "PEM files have no password of their own, the password of an encrypted key is kafka.ssl.key.password; convert a "
+    "JKS or PKCS12 store with keytool -list -rfc -keystore store.jks > store.pem"
+)
 
 REFUSED: dict[str, str] = {
     "auto.offset.reset": f"{_POSITION}; what happens to lost rows is failOnDataLoss",

@@ -93,6 +93,11 @@ class ClientSettings:
         return f"ClientSettings({shown})"
 
 
+def setting_names() -> tuple[str, ...]:
+    """Return the whole name of every setting."""
+    return tuple(PREFIX + row.java for row in table.SETTINGS)
+
+
 def parse_settings(given: Mapping[str, str]) -> ClientSettings:
     """Check the ``kafka.*`` options among all options of a query; names ignore case.
 
@@ -109,7 +114,7 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
         if (reason := table.refusal(name)) is not None:
             raise OptionError(PREFIX + name, _HIDDEN if table.may_be_secret(name) else text, f"not supported: {reason}")
         if name not in rows:
-            raise unknown_option(PREFIX + name, (PREFIX + row.java for row in table.SETTINGS))
+            raise unknown_option(PREFIX + name, setting_names())
     values = {row.java: row.option.default for row in table.SETTINGS}
     values.update({name: rows[name].option.read(text) for name, text in texts.items()})
     if values["bootstrap.servers"] is None:

@@ -18,7 +18,7 @@ from pyspark_aligned_kafka.options.positions import (
     PositionPolicy,
     positions_of,
 )
-from watermark_source.errors import OptionError, UnknownSplitError, listed
+from watermark_source.errors import OptionError, UnknownSplitError, listed, shortened
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.planning.split import Split, SplitRange
 
@@ -101,7 +101,8 @@ class BatchBounds:
                 raise OptionError(
                     self.start.option,
                     self.start.text,
-                    f"{split} would begin at offset {first[split]} and end at {last[split]}, which is before it",
+                    f"{split} would begin at offset {first[split]} and end at {last[split]}, which is before it; "
+                    f"where it ends is {self.end.option} = {shortened(self.end.text)}",
                     condition=conditions.START_FOUND_AFTER_END,
                 )
         return [

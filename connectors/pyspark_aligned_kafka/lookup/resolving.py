@@ -50,8 +50,8 @@ def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: Off
         raise OptionError(
             policy.option,
             policy.text,
-            f"no record is that new in {listed(unmatched)}; take an earlier time, or begin there at the end "
-            "with startingOffsetsByTimestampStrategy",
+            f"no record is that new in {listed(unmatched)}; take an earlier time, or, as a partition without records "
+            "has none of any time, begin there at the end with startingOffsetsByTimestampStrategy",
             example='startingOffsetsByTimestampStrategy = "latest"',
         )
     return {**settled, **{split: Latest() if offset is None else At(offset) for split, offset in found.items()}}

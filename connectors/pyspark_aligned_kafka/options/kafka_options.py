@@ -263,7 +263,9 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-OPTION_TABLE = OptionTable((*KAFKA_OPTIONS, *ENGINE_OPTIONS), prefixes=(settings.PREFIX,))
+OPTION_TABLE = OptionTable(
+    (*KAFKA_OPTIONS, *ENGINE_OPTIONS), prefixes=(settings.PREFIX,), family_names=settings.setting_names()
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -262,6 +262,8 @@ def test_the_example_of_every_option_is_accepted(row: object) -> None:
 def test_an_unknown_option_names_the_nearest_one() -> None:
     with pytest.raises(UnknownOptionError, match="nearest is startingOffsets"):
         parsed(startingOffset="latest")
+    with pytest.raises(UnknownOptionError, match=r"nearest is kafka\.bootstrap\.servers"):
+        parse({"bootstrap.servers": "localhost:9092", "subscribe": "orders"})
 
 
 @pytest.mark.parametrize(
