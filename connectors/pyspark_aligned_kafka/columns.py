@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_aligned_kafka.headers import headers_array
-from pyspark_aligned_kafka.native import Word, address_of, compiled, copy_bytes
 from pyspark_aligned_kafka.records import Bytes, Longs
 from pyspark_aligned_kafka.rows import HEADERS_AT, KEY_AT, VALUE_AT, Located
+from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes
 from watermark_source.planning.split import Split
 from watermark_source.spark.arrow import bitmap, repeated
 from watermark_source.spark.connector import ReadBatch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.native import Word, address_of, byte_at, compiled, copy_bytes, inlined
 from pyspark_aligned_kafka.records import Bytes, Fault, fault_error, varint_at
 from pyspark_aligned_kafka.rows import HEADERS_AT, RECORD_END, Located
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined
 from watermark_source.planning.split import Split
 from watermark_source.spark.arrow import bitmap, column
 

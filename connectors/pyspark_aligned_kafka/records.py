@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_aligned_kafka.crc32c import checksum
-from pyspark_aligned_kafka.native import Word, address_of, byte_at, compiled, inlined
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 from watermark_source.planning.split import Split, SplitRange
 
 Bytes = npt.NDArray[np.uint8]

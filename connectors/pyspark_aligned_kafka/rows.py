@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_aligned_kafka.native import Word, address_of, byte_at, compiled, inlined
 from pyspark_aligned_kafka.records import (
     ATTRIBUTES,
     BASE,
@@ -29,6 +28,7 @@ from pyspark_aligned_kafka.records import (
     fault_error,
     varint_at,
 )
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 from watermark_source.planning.split import SplitRange
 
 # A cursor: which batch, which record of it, where its bytes begin, the offset before it.
