@@ -1,0 +1,199 @@
+"""A connection that dumps the binlog: PyMySQL logs in, then its socket is read in large blocks into reused memory.
+
+Commands (little-endian): COM_BINLOG_DUMP 0x12: position 4, flags 2, server id 4, file name. COM_BINLOG_DUMP_GTID 0x1E:
+flags 2, server id 4, size 4 and file name, position 8, size 4 and the set of GTIDs not to send.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymysql
+
+from pyspark_mysql_cdc_wm.events import START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.packets import LONGEST_PACKET, PACKET_HEAD, PacketWalk, Stopped
+from pyspark_mysql_cdc_wm.wire import PADDING, Bytes, Longs
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
+
+_DUMP, _DUMP_GTID = 0x12, 0x1E
+_NON_BLOCKING = 1
+_HEARTBEAT_V2 = 2
+_FIRST_POSITION = 4
+_FIRST_ROOM = 4 * 1024 * 1024
+# One read of a socket gives what has arrived; less room than this left, and the rest is moved to the front.
+_LEAST_ROOM = 256 * 1024
+_ROTATE_NAME = 27
+
+
+@dataclass(frozen=True, slots=True)
+class FilePosition:
+    """A place between two events of a binlog file."""
+
+    file: str
+    position: int = _FIRST_POSITION
+
+
+class Block(NamedTuple):
+    """Events received together; ``memory`` and ``events`` are valid until the next block is asked for."""
+
+    memory: Bytes
+    events: Longs
+    file: str
+    """The file of the first of these events; a ROTATE among them tells the next one's."""
+
+
+class BinlogDump:
+    """The events of a server's binlog from a place on.
+
+    With ``server_id`` 0 it ends at the end of the binlog and leaves other dumps alone; with another id, which nobody
+    else at this server may have, it waits for more.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        start: FilePosition | bytes,
+        *,
+        server_id: int = 0,
+        check: bool = True,
+        heartbeat_seconds: float = 5.0,
+        timeout_seconds: float = 30.0,
+    ) -> None:
+        """Connect with PyMySQL's ``settings`` and ask for all from ``start``, a place or an encoded set of GTIDs.
+
+        Raises:
+            UnreachableError: no connection.
+        """
+        try:
+            self._connection: Any = pymysql.connect(**{"autocommit": True, **settings})
+        except (pymysql.MySQLError, OSError) as failure:
+            raise UnreachableError(f"MySQL at {settings.get('host')}:{settings.get('port')}: {failure}") from failure
+        checksums = self._prepare(heartbeat_seconds)
+        flags = _HEARTBEAT_V2 | (0 if server_id else _NON_BLOCKING)
+        if isinstance(start, FilePosition):
+            self.file, position = start.file, start.position
+            request = struct.pack("<IHI", position, flags & ~_HEARTBEAT_V2, server_id) + start.file.encode()
+            command = _DUMP
+        else:
+            self.file, position = "", _FIRST_POSITION
+            request = struct.pack("<HIIQI", flags, server_id, 0, _FIRST_POSITION, len(start)) + start
+            command = _DUMP_GTID
+        self._connection._execute_command(command, request)  # noqa: SLF001 - PyMySQL has no public name for it
+        self._socket = self._connection._sock  # noqa: SLF001 - see above
+        self._socket.settimeout(timeout_seconds)
+        self._timeout = timeout_seconds
+        self._walk = PacketWalk(position=position, checksums=checksums, check=check)
+        self._memory: Bytes = np.empty(_FIRST_ROOM + PADDING, np.uint8)
+        self._view = memoryview(self._memory)
+        self._begin = self._end = 0
+
+    @property
+    def position(self) -> int:
+        """Where in ``file`` the last event of the last block ends."""
+        return self._walk.position
+
+    def close(self) -> None:
+        """End the connection without a farewell: the server is still sending."""
+        self._connection._force_close()  # noqa: SLF001 - close() would wait for an answer
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what arrives, until the end of a dump that does not wait.
+
+        Raises:
+            SourceError: the server ended the dump with an error.
+            ResponseTimeoutError: nothing arrived in time, not even a heartbeat.
+            CorruptDataError: bytes that fail their own checks.
+        """
+        while True:
+            stopped, events, at = self._walk.walk(self._memory, self._begin, self._end, self.file)
+            file = self.file
+            self._follow(events)
+            self._begin = at
+            if len(events):
+                yield Block(self._memory, events, file)
+            if stopped is Stopped.END:
+                return
+            if stopped is Stopped.ERROR:
+                raise self._refusal()
+            if stopped is Stopped.LONG:
+                yield self._long_event()
+            elif stopped is Stopped.SHORT:
+                self._receive()
+
+    def _prepare(self, heartbeat_seconds: float) -> bool:
+        nanoseconds = int(heartbeat_seconds * 1e9)
+        with self._connection.cursor() as cursor:
+            for spelling in ("source", "master"):
+                cursor.execute(f"SET @{spelling}_binlog_checksum = @@global.binlog_checksum")
+                cursor.execute(f"SET @{spelling}_heartbeat_period = {nanoseconds}")
+            # Without it MariaDB leaves GTIDs out and turns what we could not know into something older.
+            cursor.execute("SET @mariadb_slave_capability = 4")
+            cursor.execute("SELECT @@global.binlog_checksum")
+            return bool(cursor.fetchone()[0] == "CRC32")
+
+    def _follow(self, events: Longs) -> None:
+        for event in events[events[:, TYPE] == EventType.ROTATE]:
+            name = self._memory[event[START] + _ROTATE_NAME : event[STOP]]
+            self.file = name.tobytes().decode()
+
+    def _receive(self) -> None:
+        """Read once from the socket."""
+        if self._memory.size - PADDING - self._end < _LEAST_ROOM:
+            self._make_room()
+        try:
+            size = self._socket.recv_into(self._view[self._end : self._memory.size - PADDING])
+        except TimeoutError as late:
+            raise ResponseTimeoutError(
+                f"binlog {self.file} position {self.position}: nothing arrived within {self._timeout:g} s, "
+                "not even a heartbeat"
+            ) from late
+        except OSError as failure:
+            raise UnreachableError(f"binlog {self.file} position {self.position}: {failure}") from failure
+        if not size:
+            raise UnreachableError(f"binlog {self.file} position {self.position}: the server closed the connection")
+        self._end += size
+
+    def _make_room(self) -> None:
+        left = self._end - self._begin
+        target = self._memory
+        if 2 * left + _LEAST_ROOM > self._memory.size:
+            target = np.empty(2 * self._memory.size, np.uint8)
+        target[:left] = self._memory[self._begin : self._end]
+        if target is not self._memory:
+            self._memory, self._view = target, memoryview(target)
+        self._begin, self._end = 0, left
+
+    def _long_event(self) -> Block:
+        """Receive all packets of one event and close the gaps that their heads leave."""
+        size = done = 0
+        while True:
+            while self._end - self._begin < done + PACKET_HEAD:
+                self._receive()
+            head = self._begin + done
+            part = int.from_bytes(self._memory[head : head + 3].tobytes(), "little")
+            while self._end - self._begin < done + PACKET_HEAD + part:
+                self._receive()
+            head = self._begin + done
+            target = self._begin + PACKET_HEAD + size
+            if done:
+                self._memory[target : target + part] = self._memory[head + PACKET_HEAD : head + PACKET_HEAD + part]
+            size += part
+            done += PACKET_HEAD + part
+            if part < LONGEST_PACKET:
+                break
+        start = self._begin + PACKET_HEAD + 1
+        events = self._walk.one_event(self._memory, start, start + size - 1, self.file)
+        self._begin += done
+        return Block(self._memory, events, self.file)
+
+    def _refusal(self) -> SourceError:
+        start = self._begin + PACKET_HEAD
+        size = int.from_bytes(self._memory[self._begin : self._begin + 3].tobytes(), "little")
+        content = self._memory[start : start + size].tobytes()
+        code = int.from_bytes(content[1:3], "little")
+        text = content[9:].decode(errors="replace") if content[3:4] == b"#" else content[3:].decode(errors="replace")
+        return SourceError(f"binlog {self.file} position {self.position}: the server ended the dump: {code} {text}")

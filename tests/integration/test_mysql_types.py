@@ -1,0 +1,89 @@
+"""Every type of column, value by value: what the binlog says, decoded, is what the server shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_mysql_cdc_wm.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from services.mysql import MySql
+from tests.integration.mysql_binlog import Database, new_database, python_rows
+from tests.integration.mysql_columns import SAMPLES, Sample
+
+_ANYTHING = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'"
+
+
+def _create(database: Database, samples: tuple[Sample, ...]) -> None:
+    columns = ", ".join(f"{each.name} {each.declaration}" for each in samples)
+    database.run(f"CREATE TABLE t (id INT PRIMARY KEY, {columns}) ROW_FORMAT = DYNAMIC")
+
+
+def _fill(database: Database, samples: tuple[Sample, ...]) -> None:
+    names = ", ".join(each.name for each in samples)
+    rows = max(len(each.literals) for each in samples)
+    # The last row has nulls only.
+    values = [
+        f"({row}, " + ", ".join(each.literals[row] if row < len(each.literals) else "NULL" for each in samples) + ")"
+        for row in range(rows + 1)
+    ]
+    database.run(_ANYTHING, f"INSERT INTO t (id, {names}) VALUES " + ", ".join(values))
+
+
+def _shown_by_the_server(database: Database, samples: tuple[Sample, ...]) -> dict[int, list[Any]]:
+    asked = ", ".join(each.asked.format(each.name) for each in samples)
+    return {row[0]: list(row[1:]) for row in database.run(f"SELECT id, {asked} FROM t")}
+
+
+def _shown(samples: tuple[Sample, ...], row: list[Any]) -> list[Any]:
+    return [None if value is None else each.shown(value) for each, value in zip(samples, row, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def samples(mysql: MySql) -> tuple[Sample, ...]:
+    return tuple(each for each in SAMPLES if each.only in (None, mysql.flavour))
+
+
+def _compare(samples: tuple[Sample, ...], found: dict[int, list[Any]], expected: dict[int, list[Any]]) -> None:
+    assert found.keys() == expected.keys()
+    for row, values in expected.items():
+        for sample, seen, right in zip(samples, found[row], values, strict=True):
+            assert seen == right, f"{sample.name} ({sample.declaration}) of row {row}"
+
+
+def test_inserted_values_are_those_the_server_shows(mysql: MySql, samples: tuple[Sample, ...]) -> None:
+    with new_database(mysql) as database:
+        _create(database, samples)
+        _fill(database, samples)
+        found = {}
+        for _, images in database.images("t"):
+            assert set(images.kinds.tolist()) == {INSERT}
+            for row in python_rows(images):
+                found[row[0]] = _shown(samples, row[1:])
+        _compare(samples, found, _shown_by_the_server(database, samples))
+
+
+def test_updates_and_deletes_carry_the_rows_before_and_after(mysql: MySql, samples: tuple[Sample, ...]) -> None:
+    with new_database(mysql) as database:
+        _create(database, samples)
+        _fill(database, samples)
+        before = _shown_by_the_server(database, samples)
+        # Every row gets another one's values, and nulls move too.
+        names = ", ".join(f"a.{each.name} = b.{each.name}" for each in samples)
+        database.run(
+            _ANYTHING, "CREATE TEMPORARY TABLE c AS SELECT * FROM t", "SET @rows = (SELECT COUNT(*) FROM t)",
+            f"UPDATE t a JOIN c b ON b.id = (a.id + 1) % @rows SET {names}",
+        )  # fmt: skip
+        after = _shown_by_the_server(database, samples)
+        assert after != before
+        database.run("DELETE FROM t")
+        found: dict[int, dict[int, list[Any]]] = {kind: {} for kind in (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE)}
+        for _, images in database.images("t", batch_rows=3):
+            for kind, row in zip(images.kinds.tolist(), python_rows(images), strict=True):
+                found[kind][row[0]] = _shown(samples, row[1:])
+        _compare(samples, found[INSERT], before)
+        changed = {row for row in before if before[row] != after[row]}
+        assert found[UPDATE_BEFORE].keys() >= changed
+        _compare(samples, found[UPDATE_BEFORE], {row: before[row] for row in found[UPDATE_BEFORE]})
+        _compare(samples, found[UPDATE_AFTER], {row: after[row] for row in found[UPDATE_BEFORE]})
+        _compare(samples, found[DELETE], after)
