@@ -57,14 +57,14 @@ class TableDecoder:
         self.names: list[str] = []
         for column in table.columns:
             widths.append(column_width(column))
-            if column.type is ColumnType.TYPED_ARRAY or (wanted is not None and column.name not in wanted):
-                slots.append(-1)
-                continue
             if column.name is None:
                 raise UnsupportedFormatError(
                     f"{self._where}: the server does not log the names of columns; "
                     "SET GLOBAL binlog_row_metadata = FULL"
                 )
+            if column.type is ColumnType.TYPED_ARRAY or (wanted is not None and column.name not in wanted):
+                slots.append(-1)
+                continue
             slots.append(len(self._columns))
             self._columns.append(row_column(column, charsets, f"{self._where} column {column.name}"))
             self.names.append(column.name)

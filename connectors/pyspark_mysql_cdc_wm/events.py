@@ -90,11 +90,12 @@ class Survey(NamedTuple):
 
 @inlined
 def read_event(  # noqa: PLR0917 - a loop's variables
-    data: Word, at: Word, stop: Word, checksums: Word, check: Word, position: Word, events: Word, row: Word
+    data: Word, at: Word, stop: Word, checksums: Word, check: Word, gaps: Word, position: Word, events: Word, row: Word
 ) -> tuple[Word, Word, Word]:
     """Put the event that fills ``[at, stop)`` into a row of the table: ``(fault, checksums, position after it)``.
 
-    The table's position is that of the event's end, 64 bits wide; that of one that is not in the file is the last's.
+    The table's position is that of the event's end, 64 bits wide; that of one that is not in the file is the last's. With
+    ``gaps`` the server may have left events out.
     """
     kind = byte_at(data, at + 4)
     end = uint32_at(data, at + 13)
@@ -113,8 +114,10 @@ def read_event(  # noqa: PLR0917 - a loop's variables
         return np.int64(Fault.CHECKSUM), checksums, position
     if end != 0 and not flags & ARTIFICIAL and kind != _HEARTBEATS[0] and kind != _HEARTBEATS[1]:
         position += stop - at
-        if end != position & _LOW:
+        skipped = (end - position) & _LOW
+        if skipped and not gaps:
             return np.int64(Fault.POSITION), checksums, position
+        position += skipped
     events[row, START] = at
     events[row, STOP] = body
     events[row, TYPE] = kind
@@ -145,7 +148,7 @@ def _survey(  # noqa: PLR0917 - arrays in, arrays out
             return np.int64(Fault.EVENT_SIZE), row, at, checksums, position
         if size > stop - at:
             break
-        fault, checksums, position = read_event(data, at, at + size, checksums, check, position, events, row)
+        fault, checksums, position = read_event(data, at, at + size, checksums, check, False, position, events, row)
         if fault:
             return fault, row, at, checksums, position
         row += 1

@@ -38,10 +38,10 @@ class Stopped(IntEnum):
 
 @compiled(
     "Tuple((int64, int64, int64, int64, boolean, int64))"
-    "(uint8[::1], int64, int64, boolean, boolean, int64, int64[:, ::1])"
+    "(uint8[::1], int64, int64, boolean, boolean, boolean, int64, int64[:, ::1])"
 )
 def _walk(  # noqa: PLR0917 - arrays in, arrays out
-    array: Word, start: Word, stop: Word, checksums: Word, check: Word, position: Word, events: Word
+    array: Word, start: Word, stop: Word, checksums: Word, check: Word, gaps: Word, position: Word, events: Word
 ) -> tuple[Word, Word, Word, Word, Word, Word]:
     """Tabulate the events: ``(why it stopped, fault, events, where, checksums, position)``."""
     data = address_of(array)
@@ -64,7 +64,9 @@ def _walk(  # noqa: PLR0917 - arrays in, arrays out
             return np.int64(Stopped.FULL), none, row, at, checksums, position
         if first != 0 or size < HEADER_SIZE + 1 or uint32_at(data, begin + 10) != size - 1:
             return np.int64(Stopped.FAULT), np.int64(Fault.EVENT_SIZE), row, at, checksums, position
-        fault, checksums, position = read_event(data, begin + 1, begin + size, checksums, check, position, events, row)
+        fault, checksums, position = read_event(
+            data, begin + 1, begin + size, checksums, check, gaps, position, events, row
+        )
         if fault:
             return np.int64(Stopped.FAULT), fault, row, at, checksums, position
         row += 1
@@ -75,9 +77,13 @@ def _walk(  # noqa: PLR0917 - arrays in, arrays out
 class PacketWalk:
     """Walks over the packets of one dump, one stretch of bytes after another."""
 
-    __slots__ = ("_check", "_events", "checksums", "position")
+    __slots__ = ("_check", "_events", "_gaps", "checksums", "position")
 
-    def __init__(self, *, position: int, checksums: bool, check: bool = True, capacity: int = 65536) -> None:
+    def __init__(
+        self, *, position: int, checksums: bool, check: bool = True, gaps: bool = False, capacity: int = 65536
+    ) -> None:
+        """Begin at ``position``; ``gaps`` tells that the server leaves events out, as it does for a set of GTIDs."""
+        self._gaps = gaps
         self.position = position
         self.checksums = checksums
         self._check = check
@@ -90,7 +96,7 @@ class PacketWalk:
             CorruptDataError: an event that fails its own checks.
         """
         why, fault, rows, at, self.checksums, self.position = _walk(
-            data, start, stop, self.checksums, self._check, self.position, self._events
+            data, start, stop, self.checksums, self._check, self._gaps, self.position, self._events
         )
         if why == Stopped.FAULT:
             raise fault_error(Fault(fault), f"binlog {file} after position {self.position}")
@@ -100,18 +106,18 @@ class PacketWalk:
         """Tabulate one event that fills ``data[start:stop]``, put together from several packets."""
         rows = np.empty((1, EVENT_FIELDS), np.int64)
         fault, self.checksums, self.position = _one(
-            data, start, stop, self.checksums, self._check, self.position, rows
+            data, start, stop, self.checksums, self._check, self._gaps, self.position, rows
         )
         if fault:
             raise fault_error(Fault(fault), f"binlog {file} after position {self.position}")
         return rows
 
 
-@compiled("Tuple((int64, boolean, int64))(uint8[::1], int64, int64, boolean, boolean, int64, int64[:, ::1])")
+@compiled("Tuple((int64, boolean, int64))(uint8[::1], int64, int64, boolean, boolean, boolean, int64, int64[:, ::1])")
 def _one(  # noqa: PLR0917 - arrays in, arrays out
-    array: Word, start: Word, stop: Word, checksums: Word, check: Word, position: Word, events: Word
+    array: Word, start: Word, stop: Word, checksums: Word, check: Word, gaps: Word, position: Word, events: Word
 ) -> tuple[Word, Word, Word]:
     data = address_of(array)
     if stop - start < HEADER_SIZE or uint32_at(data, start + 9) != stop - start:
         return np.int64(Fault.EVENT_SIZE), checksums, position
-    return read_event(data, start, stop, checksums, check, position, events, np.int64(0))
+    return read_event(data, start, stop, checksums, check, gaps, position, events, np.int64(0))

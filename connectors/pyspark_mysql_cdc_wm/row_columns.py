@@ -119,7 +119,9 @@ def _charset(column: Column, charsets: Mapping[int, str], where: str) -> str:
     if column.collation is None:
         raise UnsupportedFormatError(f"{where}: the server does not log its character set (binlog_row_metadata)")
     if column.collation not in charsets:
-        raise UnsupportedFormatError(f"{where}: a collation with the number {column.collation}, which the server has not")
+        raise UnsupportedFormatError(
+            f"{where}: a collation with the number {column.collation}, which the server has not"
+        )
     charset = charsets[column.collation]
     check_charset(charset, where)
     return charset

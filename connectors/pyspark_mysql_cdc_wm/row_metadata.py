@@ -31,8 +31,10 @@ _CHARACTER = frozenset({ColumnType.STRING, ColumnType.VAR_STRING, ColumnType.VAR
 _LABELLED = frozenset({ColumnType.ENUM, ColumnType.SET})
 
 
-def with_metadata(table: TableMap, fields: Iterable[tuple[int, bytes]]) -> TableMap:
+def with_metadata(table: TableMap, fields: Iterable[tuple[int, bytes]], *, mariadb: bool) -> TableMap:
     """Return the table with what ``fields``, pairs of a type and a value, say; unknown types are skipped.
+
+    ``mariadb`` counts geometries among the columns that have a collation.
 
     Raises:
         IndexError: a value that ends too early or tells of more columns than there are.
@@ -40,7 +42,7 @@ def with_metadata(table: TableMap, fields: Iterable[tuple[int, bytes]]) -> Table
     columns = list(table.columns)
     key: tuple[KeyPart, ...] | None = None
     numeric = _indexes(columns, _NUMERIC)
-    character = _indexes(columns, _CHARACTER)
+    character = _indexes(columns, _CHARACTER | {ColumnType.GEOMETRY} if mariadb else _CHARACTER)
     labelled = _indexes(columns, _LABELLED)
     for kind, value in fields:
         if kind == _SIGNS:
@@ -81,7 +83,7 @@ def _bits(value: bytes, count: int) -> list[bool]:
     return [bool(value[i // 8] & 0x80 >> i % 8) for i in range(count)]
 
 
-def _collations(value: bytes, count: int, default: bool) -> list[int]:  # noqa: FBT001 - two spellings of a field
+def _collations(value: bytes, count: int, default: bool) -> list[int]:
     scan = Scan(value)
     if not default:
         return [scan.lenenc() for _ in range(count)]

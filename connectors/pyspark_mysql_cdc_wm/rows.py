@@ -119,7 +119,7 @@ def _all_present(data: Word, at: Word, count: Word) -> Word:
     "Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], boolean,"
     " int32[:, ::1], int32[:, ::1], int32[:, ::1])"
 )
-def _locate(  # noqa: PLR0912, PLR0914, PLR0915, PLR0917 - one pass over the rows is the point of it
+def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the point of it
     array: Word,
     events: Word,
     cursor: Word,
@@ -144,8 +144,8 @@ def _locate(  # noqa: PLR0912, PLR0914, PLR0915, PLR0917 - one pass over the row
         if kind == _PARTIAL:
             fault = np.int64(Fault.PARTIAL_JSON)
             break
-        update = kind == _UPDATES[0] or kind == _UPDATES[1]  # noqa: PLR1714 - compiled
-        delete = kind == _DELETES[0] or kind == _DELETES[1]  # noqa: PLR1714 - compiled
+        update = kind == _UPDATES[0] or kind == _UPDATES[1]
+        delete = kind == _DELETES[0] or kind == _DELETES[1]
         found, present = _head(data, events[event, START] + HEADER_SIZE, stop, kind >= _FIRST_V2)
         if present < 0:
             fault = np.int64(Fault.ROWS_HEADER)
@@ -183,9 +183,7 @@ def _locate(  # noqa: PLR0912, PLR0914, PLR0915, PLR0917 - one pass over the row
                 images[0, rows], images[1, rows], images[2, rows] = first_kind, event, index
                 rows += 1
             if update:
-                here = _image(
-                    data, here, stop, present + bitmap, complete_after, widths, slots, rows, starts, sizes
-                )
+                here = _image(data, here, stop, present + bitmap, complete_after, widths, slots, rows, starts, sizes)
                 if here < 0:
                     fault = -here
                     break

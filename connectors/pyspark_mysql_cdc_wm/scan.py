@@ -13,6 +13,11 @@ class Scan:
         self._at = 0
 
     @property
+    def at(self) -> int:
+        """Bytes read so far."""
+        return self._at
+
+    @property
     def left(self) -> int:
         """Bytes not read yet."""
         return len(self._content) - self._at

@@ -20,8 +20,8 @@ _FLAGS_SIZE = 2
 _MARIADB_COMPRESSED = (140, 141)
 
 
-def read_table_map(body: bytes, where: str) -> TableMap:
-    """Return what a TABLE_MAP event's body, without header and checksum, says.
+def read_table_map(body: bytes, where: str, *, mariadb: bool = False) -> TableMap:
+    """Return what a TABLE_MAP event's body, without header and checksum, says; ``mariadb`` tells who wrote it.
 
     Raises:
         CorruptDataError: it ends too early.
@@ -36,12 +36,12 @@ def read_table_map(body: bytes, where: str) -> TableMap:
         metadata = Scan(scan.take(scan.lenenc()))
         columns = [_column(kind, metadata, f"{where}: {database}.{table}") for kind in types]
         nulls = scan.take((len(types) + 7) // 8)
-        columns = [
-            replace(column, nullable=bool(nulls[i // 8] >> i % 8 & 1)) for i, column in enumerate(columns)
-        ]
-        return with_metadata(TableMap(database, table, tuple(columns)), _fields(scan))
+        columns = [replace(column, nullable=bool(nulls[i // 8] >> i % 8 & 1)) for i, column in enumerate(columns)]
+        return with_metadata(TableMap(database, table, tuple(columns)), _fields(scan), mariadb=mariadb)
     except (IndexError, ValueError) as problem:
-        raise CorruptDataError(f"{where}: a description of a table (TABLE_MAP) that cannot be read: {problem}") from problem
+        raise CorruptDataError(
+            f"{where}: a description of a table (TABLE_MAP) that cannot be read: {problem}"
+        ) from problem
 
 
 def _name(scan: Scan) -> str:

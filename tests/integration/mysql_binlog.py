@@ -5,27 +5,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
+from pyspark_mysql_cdc_wm.changes import ChangeDecoder, Changes
+from pyspark_mysql_cdc_wm.charsets import charsets_by_collation
 from pyspark_mysql_cdc_wm.column import TableMap
-from pyspark_mysql_cdc_wm.decoding import RowImages, TableDecoder
 from pyspark_mysql_cdc_wm.dump import BinlogDump, FilePosition
-from pyspark_mysql_cdc_wm.events import HEADER_SIZE, START, STOP, TYPE, EventType
-from pyspark_mysql_cdc_wm.table_map import read_table_map
 from services.mysql import MySql
 from services.mysql_client import connect, run
 from services.mysql_program import Flavour
-
-_ROWS = np.array(
-    [
-        EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS, EventType.PARTIAL_UPDATE_ROWS,
-        EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1,
-    ]
-)  # fmt: skip
 
 
 @dataclass
@@ -35,7 +26,7 @@ class Database:
     server: MySql
     name: str
     since: FilePosition
-    charsets: dict[int, str] = field(default_factory=dict)
+    charsets: dict[int, str]
 
     def run(self, *statements: str) -> tuple[tuple[Any, ...], ...]:
         with connect(self.server.host, self.server.port, database=self.name) as connection:
@@ -48,25 +39,17 @@ class Database:
         settings = {"host": self.server.host, "port": self.server.port, "user": "root", "password": ""}
         return BinlogDump(settings, since or self.since)
 
-    def images(self, table: str, **options: Any) -> Iterator[tuple[TableMap, RowImages]]:
-        """Decode all that the binlog has about a table, block by block, statement by statement, as is easiest."""
-        decoders: dict[TableMap, TableDecoder] = {}
-        current: dict[bytes, TableMap] = {}
-        with closing(self.dump()) as dump:
-            for block in dump.blocks():
-                for i, event in enumerate(block.events):
-                    body = block.memory[event[START] + HEADER_SIZE : event[STOP]].tobytes()
-                    if event[TYPE] == EventType.TABLE_MAP:
-                        current[body[:6]] = read_table_map(body, "test")
-                    elif event[TYPE] in _ROWS:
-                        found = current[body[:6]]
-                        if (found.database, found.table) != (self.name, table):
-                            continue
-                        if found not in decoders:
-                            decoders[found] = TableDecoder(found, self.charsets, **options)
-                        rows = np.ascontiguousarray(block.events[i : i + 1])
-                        for images in decoders[found].decode(block.memory, rows):
-                            yield found, images
+    def changes(self, *tables: str, since: FilePosition | bytes | None = None, **options: Any) -> Iterator[Changes]:
+        """Decode all that the binlog has about some tables of this database."""
+
+        def wanted(table: TableMap) -> list[str] | None:
+            chosen = table.database == self.name and table.table in tables
+            return [str(column.name) for column in table.columns] if chosen else None
+
+        decoder = ChangeDecoder(self.charsets, wanted, **options)
+        with closing(self.dump(since)) as dump:
+            for memory, events, file in dump.blocks():
+                yield from decoder.decode(memory, events, file)
 
 
 @contextmanager
@@ -75,15 +58,14 @@ def new_database(server: MySql) -> Iterator[Database]:
     name = f"t_{uuid.uuid4().hex[:8]}"
     status = "SHOW BINARY LOG STATUS" if server.flavour is Flavour.MYSQL else "SHOW MASTER STATUS"
     ((file, position, *_),) = run(server.host, server.port, status)
-    collations = run(
-        server.host, server.port, "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS WHERE ID IS NOT NULL"
-    )
+    with connect(server.host, server.port) as connection:
+        charsets = charsets_by_collation(connection)
     run(server.host, server.port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-    yield Database(server, name, FilePosition(file, position), {int(number): str(each) for number, each in collations})
+    yield Database(server, name, FilePosition(file, position), charsets)
     run(server.host, server.port, f"DROP DATABASE {name}")
 
 
-def python_rows(images: RowImages) -> list[list[Any]]:
+def python_rows(images: Changes) -> list[list[Any]]:
     """The rows as Python values, durations and moments without a zone."""
     return [list(row) for row in zip(*(_values(column) for column in images.columns), strict=True)]
 

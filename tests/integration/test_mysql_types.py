@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from pyspark_mysql_cdc_wm.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from services.mysql import MySql
+from services.mysql import MySql, mysql_service
+from services.mysql_program import Flavour
+from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database, python_rows
 from tests.integration.mysql_columns import SAMPLES, Sample
+
+pytestmark = pytest.mark.service
 
 _ANYTHING = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'"
 
@@ -39,9 +44,18 @@ def _shown(samples: tuple[Sample, ...], row: list[Any]) -> list[Any]:
     return [None if value is None else each.shown(value) for each, value in zip(samples, row, strict=True)]
 
 
+@pytest.fixture(scope="module", params=[Flavour.MYSQL, Flavour.MARIADB], ids=lambda flavour: flavour.value)
+def server(request: pytest.FixtureRequest) -> Iterator[MySql]:
+    if request.param is Flavour.MYSQL:
+        yield request.getfixturevalue("mysql")
+    else:
+        with mysql_service(flavour=Flavour.MARIADB, where=Where.LOCAL) as mariadb:
+            yield mariadb
+
+
 @pytest.fixture(scope="module")
-def samples(mysql: MySql) -> tuple[Sample, ...]:
-    return tuple(each for each in SAMPLES if each.only in (None, mysql.flavour))
+def samples(server: MySql) -> tuple[Sample, ...]:
+    return tuple(each for each in SAMPLES if each.only in (None, server.flavour))
 
 
 def _compare(samples: tuple[Sample, ...], found: dict[int, list[Any]], expected: dict[int, list[Any]]) -> None:
@@ -51,20 +65,20 @@ def _compare(samples: tuple[Sample, ...], found: dict[int, list[Any]], expected:
             assert seen == right, f"{sample.name} ({sample.declaration}) of row {row}"
 
 
-def test_inserted_values_are_those_the_server_shows(mysql: MySql, samples: tuple[Sample, ...]) -> None:
-    with new_database(mysql) as database:
+def test_inserted_values_are_those_the_server_shows(server: MySql, samples: tuple[Sample, ...]) -> None:
+    with new_database(server) as database:
         _create(database, samples)
         _fill(database, samples)
-        found = {}
-        for _, images in database.images("t"):
-            assert set(images.kinds.tolist()) == {INSERT}
+        found: dict[int, list[Any]] = {}
+        for images in database.changes("t"):
+            assert set(images.images.kinds.tolist()) == {INSERT}
             for row in python_rows(images):
                 found[row[0]] = _shown(samples, row[1:])
         _compare(samples, found, _shown_by_the_server(database, samples))
 
 
-def test_updates_and_deletes_carry_the_rows_before_and_after(mysql: MySql, samples: tuple[Sample, ...]) -> None:
-    with new_database(mysql) as database:
+def test_updates_and_deletes_carry_the_rows_before_and_after(server: MySql, samples: tuple[Sample, ...]) -> None:
+    with new_database(server) as database:
         _create(database, samples)
         _fill(database, samples)
         before = _shown_by_the_server(database, samples)
@@ -78,8 +92,8 @@ def test_updates_and_deletes_carry_the_rows_before_and_after(mysql: MySql, sampl
         assert after != before
         database.run("DELETE FROM t")
         found: dict[int, dict[int, list[Any]]] = {kind: {} for kind in (INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE)}
-        for _, images in database.images("t", batch_rows=3):
-            for kind, row in zip(images.kinds.tolist(), python_rows(images), strict=True):
+        for images in database.changes("t", batch_rows=3):
+            for kind, row in zip(images.images.kinds.tolist(), python_rows(images), strict=True):
                 found[kind][row[0]] = _shown(samples, row[1:])
         _compare(samples, found[INSERT], before)
         changed = {row for row in before if before[row] != after[row]}
