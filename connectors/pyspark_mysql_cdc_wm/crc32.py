@@ -1,4 +1,4 @@
-"""CRC-32 (IEEE 802.3, as zlib's) of a stretch of bytes, callable from compiled code: sixteen tables, sixteen bytes a step.
+"""CRC-32 (IEEE 802.3, as zlib's) of a stretch of bytes, callable from compiled code: sixteen bytes a step.
 
 (Slicing by 16, after Stephan Brumme's crc32.)
 """

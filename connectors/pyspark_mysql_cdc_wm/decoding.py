@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.column import ColumnType, TableMap
 from pyspark_mysql_cdc_wm.memory import Values
-from pyspark_mysql_cdc_wm.row_columns import column_width, row_column
+from pyspark_mysql_cdc_wm.row_columns import RowColumn, column_width, row_column
 from pyspark_mysql_cdc_wm.rows import RowLocator, exhausted, new_cursor
 from pyspark_mysql_cdc_wm.wire import Bytes, Longs
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
@@ -30,7 +30,7 @@ class RowImages(NamedTuple):
 
 
 class TableDecoder:
-    """Decodes the row events of one table, in one of its shapes. Scratch memory is kept: it serves one read at a time."""
+    """Decodes the row events of one table in one of its shapes, one read at a time: scratch memory is kept."""
 
     __slots__ = ("_columns", "_locator", "_where", "names", "types")
 
@@ -53,7 +53,7 @@ class TableDecoder:
         self._where = f"table {table.database}.{table.table}"
         widths = []
         slots = []
-        self._columns = []
+        self._columns: list[RowColumn] = []
         self.names: list[str] = []
         for column in table.columns:
             widths.append(column_width(column))
@@ -94,5 +94,5 @@ class TableDecoder:
         for slot, column in enumerate(self._columns):
             try:
                 yield column.build(Values(data, starts[slot], sizes[slot]))
-            except CorruptDataError as damage:
+            except CorruptDataError as damage:  # noqa: PERF203 - a handful of columns
                 raise CorruptDataError(f"{self._where} column {self.names[slot]}: {damage}") from damage

@@ -22,6 +22,7 @@ from watermark_source.errors import ResponseTimeoutError, SourceError, Unreachab
 _DUMP, _DUMP_GTID = 0x12, 0x1E
 _NON_BLOCKING = 1
 _HEARTBEAT_V2 = 2
+_MARIADB_ANNOTATIONS = 2
 _FIRST_POSITION = 4
 _FIRST_ROOM = 4 * 1024 * 1024
 # One read of a socket gives what has arrived; less room than this left, and the rest is moved to the front.
@@ -76,7 +77,10 @@ class BinlogDump:
         flags = _HEARTBEAT_V2 | (0 if server_id else _NON_BLOCKING)
         if isinstance(start, FilePosition):
             self.file, position = start.file, start.position
-            request = struct.pack("<IHI", position, flags & ~_HEARTBEAT_V2, server_id) + start.file.encode()
+            mariadb = "mariadb" in self._connection.get_server_info().lower()
+            # Without the statements' texts MariaDB's stream has holes, and a missing event would be one more.
+            flags = flags & _NON_BLOCKING | (_MARIADB_ANNOTATIONS if mariadb else 0)
+            request = struct.pack("<IHI", position, flags, server_id) + start.file.encode()
             command = _DUMP
         else:
             self.file, position = "", _FIRST_POSITION
@@ -86,11 +90,11 @@ class BinlogDump:
         self._socket = self._connection._sock  # noqa: SLF001 - see above
         self._socket.settimeout(timeout_seconds)
         self._timeout = timeout_seconds
-        # A set of GTIDs leaves out what it holds, and MariaDB the texts of statements (ANNOTATE_ROWS).
-        gaps = not isinstance(start, FilePosition) or "mariadb" in self._connection.get_server_info().lower()
+        # A set of GTIDs leaves out what it holds.
+        gaps = not isinstance(start, FilePosition)
         self._walk = PacketWalk(position=position, checksums=checksums, check=check, gaps=gaps)
         self._memory: Bytes = np.empty(_FIRST_ROOM + PADDING, np.uint8)
-        self._view = memoryview(self._memory)
+        self._view = self._memory.data
         self._begin = self._end = 0
 
     @property
@@ -166,7 +170,7 @@ class BinlogDump:
             target = np.empty(2 * self._memory.size, np.uint8)
         target[:left] = self._memory[self._begin : self._end]
         if target is not self._memory:
-            self._memory, self._view = target, memoryview(target)
+            self._memory, self._view = target, target.data
         self._begin, self._end = 0, left
 
     def _long_event(self) -> Block:

@@ -90,12 +90,20 @@ class Survey(NamedTuple):
 
 @inlined
 def read_event(  # noqa: PLR0917 - a loop's variables
-    data: Word, at: Word, stop: Word, checksums: Word, check: Word, gaps: Word, position: Word, events: Word, row: Word
+    data: Word,
+    at: Word,
+    stop: Word,
+    checksums: Word,
+    check: Word,
+    gaps: Word,
+    position: Word,
+    events: Word,
+    row: Word,
 ) -> tuple[Word, Word, Word]:
     """Put the event that fills ``[at, stop)`` into a row of the table: ``(fault, checksums, position after it)``.
 
-    The table's position is that of the event's end, 64 bits wide; that of one that is not in the file is the last's. With
-    ``gaps`` the server may have left events out.
+    The table's position is that of the event's end, 64 bits wide; that of one that is not in the file is the last's.
+    With ``gaps`` the server may have left events out.
     """
     kind = byte_at(data, at + 4)
     end = uint32_at(data, at + 13)
@@ -112,9 +120,11 @@ def read_event(  # noqa: PLR0917 - a loop's variables
         return np.int64(Fault.EVENT_SIZE), checksums, position
     if check and checksums and checksum(data, at, stop - CHECKSUM_SIZE) != uint32_at(data, stop - CHECKSUM_SIZE):
         return np.int64(Fault.CHECKSUM), checksums, position
-    if end != 0 and not flags & ARTIFICIAL and kind != _HEARTBEATS[0] and kind != _HEARTBEATS[1]:
+    repeated = kind == _FORMAT_DESCRIPTION and end == 0
+    if not repeated and not flags & ARTIFICIAL and kind != _HEARTBEATS[0] and kind != _HEARTBEATS[1]:
         position += stop - at
-        skipped = (end - position) & _LOW
+        # MariaDB leaves the position out inside a transaction.
+        skipped = (end - position) & _LOW if end else np.int64(0)
         if skipped and not gaps:
             return np.int64(Fault.POSITION), checksums, position
         position += skipped

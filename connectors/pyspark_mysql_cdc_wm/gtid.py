@@ -1,9 +1,9 @@
 """GTID events: which transaction begins, and when it was committed; read in compiled code.
 
-Plain (types 33, 34), little-endian: flags 1, source 16, number 8, then, where the byte 2 follows, two sequence numbers of 8,
-commit time 7 (microseconds; with its highest bit the original time of 7 follows), and more. Tagged (42): fields of a
-number and a value, both varints: as many bytes as the first has ones at its low end, plus one. MariaDB's (162): number
-8, domain 4, flags 1.
+Plain (types 33, 34), little-endian: flags 1, source 16, number 8, then, where the byte 2 follows, two sequence
+numbers of 8, commit time 7 (microseconds; with its highest bit the original time of 7 follows), and more. Tagged (42):
+fields of a number and a value, both varints: as many bytes as the first has ones at its low end, plus one. MariaDB's
+(162): number 8, domain 4, flags 1.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def _varint_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
 
 
 @inlined
-def _tagged(data: Word, start: Word, stop: Word) -> tuple[Word, Word]:
+def _tagged(  # noqa: PLR0911, PLR0912 - compiled code has no exceptions
+    data: Word, start: Word, stop: Word
+) -> tuple[Word, Word]:
     """Number and commit time of a tagged identifier; number -1 if it cannot be read."""
     number, time = _NONE, np.int64(0)
     at = start
@@ -85,7 +87,8 @@ def gtid_at(data: Word, kind: Word, start: Word, stop: Word) -> tuple[Word, Word
     The number is -1 if the event cannot be read, and 0 for a transaction without an identifier.
     """
     if kind == _TAGGED:
-        return _tagged(data, start, stop)
+        number, time = _tagged(data, start, stop)
+        return number, time
     if kind == _MARIADB:
         if stop - start < 13:
             return _NONE, np.int64(0)

@@ -136,7 +136,9 @@ def _put_temporal(out: Word, end: Word, kind: Word, packed: Word) -> Word:
 
 
 @inlined
-def _put_base64(data: Word, at: Word, size: Word, kind: Word, out: Word, end: Word) -> Word:
+def _put_base64(  # noqa: PLR0917 - compiled
+    data: Word, at: Word, size: Word, kind: Word, out: Word, end: Word
+) -> Word:
     """Bytes of another type of column; -1 without room."""
     if np.int64(out.shape[0]) - end < size * 4 // 3 + size // 28 + 32:
         return _NONE
@@ -183,7 +185,9 @@ def _varlen_at(data: Word, at: Word, limit: Word) -> tuple[Word, Word]:
 
 
 @inlined
-def _put_opaque(data: Word, at: Word, limit: Word, out: Word, end: Word) -> Word:
+def _put_opaque(  # noqa: PLR0911 - compiled code has no exceptions
+    data: Word, at: Word, limit: Word, out: Word, end: Word
+) -> Word:
     if at >= limit:
         return _NONE
     kind = byte_at(data, at)
@@ -201,7 +205,7 @@ def _put_opaque(data: Word, at: Word, limit: Word, out: Word, end: Word) -> Word
         if size - 2 < needed or np.int64(out.shape[0]) - end < precision + 3:
             return _NONE
         return decimal_text(data, at + 2, precision, scale, out, end)
-    if kind == _DATE or kind == _TIME or kind == _DATETIME or kind == _TIMESTAMP:  # noqa: PLR1714 - compiled
+    if kind == _DATE or kind == _TIME or kind == _DATETIME or kind == _TIMESTAMP:  # noqa: PLR1714, SIM109 - compiled
         if size != 8:
             return _NONE
         return _put_temporal(out, end, kind, uint_at(data, at, np.int64(8)))
@@ -209,7 +213,7 @@ def _put_opaque(data: Word, at: Word, limit: Word, out: Word, end: Word) -> Word
 
 
 @inlined
-def put_scalar(  # noqa: PLR0917 - compiled
+def put_scalar(  # noqa: PLR0911, PLR0917 - compiled code has no exceptions
     data: Word, kind: Word, at: Word, limit: Word, out: Word, end: Word, doubles: Word, reals: Word
 ) -> tuple[Word, Word]:
     """Write a value that is no container: where the text ends, -1 for a fault, and floating point numbers so far.
@@ -243,7 +247,7 @@ def put_scalar(  # noqa: PLR0917 - compiled
         return end, reals
     width = _WIDTHS[kind]
     value = uint_at(data, at, width)
-    if kind == _INT16 or kind == _INT32 or kind == _INT64:  # noqa: PLR1714 - compiled
+    if kind == _INT16 or kind == _INT32 or kind == _INT64:  # noqa: PLR1714, SIM109 - compiled
         shift = 64 - 8 * width
         return _put_signed(out, end, (value << shift) >> shift), reals
     return _put_number(out, end, np.uint64(value), np.int64(1)), reals

@@ -30,7 +30,7 @@ _BASE, _LIMIT, _OBJECT, _WIDTH, _COUNT, _DONE = range(6)
 
 
 @compiled("Tuple((int64, int64, int64))(uint8[::1], int32[::1], int32[::1], int32[::1], uint8[::1], uint64[::1])")
-def _write(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the documents
+def _write(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the documents
     array: Word, starts: Word, sizes: Word, offsets: Word, out: Word, doubles: Word
 ) -> tuple[Word, Word, Word]:
     """Write texts with places kept for floating point numbers: ``(fault, bytes, such numbers)``."""
@@ -122,7 +122,7 @@ def _write(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the documents
 
 
 @compiled("int64(uint8[::1], int32[::1], uint8[::1], int32[::1], int32[::1], uint8[::1])")
-def _place_doubles(  # noqa: PLR0912, PLR0917 - arrays in, arrays out
+def _place_doubles(  # noqa: PLR0912, PLR0915, PLR0917 - arrays in, arrays out
     texts: Word, offsets: Word, numbers: Word, ends: Word, new_offsets: Word, out: Word
 ) -> Word:
     """Copy texts, numbers put in their places the way MySQL shows them (``my_gcvt``); the number of bytes."""

@@ -40,7 +40,7 @@ class Stopped(IntEnum):
     "Tuple((int64, int64, int64, int64, boolean, int64))"
     "(uint8[::1], int64, int64, boolean, boolean, boolean, int64, int64[:, ::1])"
 )
-def _walk(  # noqa: PLR0917 - arrays in, arrays out
+def _walk(  # noqa: PLR0911, PLR0917 - arrays in, arrays out
     array: Word, start: Word, stop: Word, checksums: Word, check: Word, gaps: Word, position: Word, events: Word
 ) -> tuple[Word, Word, Word, Word, Word, Word]:
     """Tabulate the events: ``(why it stopped, fault, events, where, checksums, position)``."""
@@ -120,4 +120,5 @@ def _one(  # noqa: PLR0917 - arrays in, arrays out
     data = address_of(array)
     if stop - start < HEADER_SIZE or uint32_at(data, start + 9) != stop - start:
         return np.int64(Fault.EVENT_SIZE), checksums, position
-    return read_event(data, start, stop, checksums, check, gaps, position, events, np.int64(0))
+    fault, checksums, position = read_event(data, start, stop, checksums, check, gaps, position, events, np.int64(0))
+    return fault, checksums, position

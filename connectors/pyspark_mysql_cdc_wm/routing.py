@@ -79,9 +79,10 @@ def _same(data: Word, at: Word, other: Word, place: Word, size: Word) -> Word:
 
 @compiled(
     "Tuple((int64, int64))"
-    "(uint8[::1], int64[:, ::1], int64, uint8[::1], int64[:, ::1], int64, int64[::1], int32[::1], int64[::1], int64[::1])"
+    "(uint8[::1], int64[:, ::1], int64, uint8[::1], int64[:, ::1], int64,"
+    " int64[::1], int32[::1], int64[::1], int64[::1])"
 )
-def _route(  # noqa: PLR0917 - arrays in, arrays out
+def _route(  # noqa: PLR0911, PLR0912, PLR0917 - arrays in, arrays out
     array: Word,
     events: Word,
     first: Word,

@@ -46,7 +46,8 @@ def _head(data: Word, start: Word, stop: Word, second_version: Word) -> tuple[Wo
         at += size
     if at > stop:
         return np.int64(0), np.int64(-1)
-    return lenenc_at(data, at, stop)
+    count, at = lenenc_at(data, at, stop)
+    return count, at
 
 
 @inlined

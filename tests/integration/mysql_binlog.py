@@ -29,11 +29,11 @@ class Database:
     charsets: dict[int, str]
 
     def run(self, *statements: str) -> tuple[tuple[Any, ...], ...]:
-        with connect(self.server.host, self.server.port, database=self.name) as connection:
-            with connection.cursor() as cursor:
-                for statement in statements:
-                    cursor.execute(statement)
-                return tuple(cursor.fetchall())
+        settings = (self.server.host, self.server.port)
+        with connect(*settings, database=self.name) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return tuple(cursor.fetchall())
 
     def dump(self, since: FilePosition | bytes | None = None) -> BinlogDump:
         settings = {"host": self.server.host, "port": self.server.port, "user": "root", "password": ""}

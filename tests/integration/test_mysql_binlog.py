@@ -212,9 +212,12 @@ def test_a_set_of_identifiers_skips_what_it_holds(mysql: MySql) -> None:
 
 
 def test_a_file_that_is_gone_is_the_servers_own_words(mysql: MySql) -> None:
-    with new_database(mysql) as database, closing(database.dump(FilePosition("binlog.999999"))) as dump:
-        with pytest.raises(SourceError, match="1236 .*first log file name"):
-            list(dump.blocks())
+    with (
+        new_database(mysql) as database,
+        closing(database.dump(FilePosition("binlog.999999"))) as dump,
+        pytest.raises(SourceError, match=r"1236 .*first log file name"),
+    ):
+        list(dump.blocks())
 
 
 def test_least_metadata_is_refused_with_the_remedy() -> None:
