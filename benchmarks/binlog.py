@@ -26,8 +26,9 @@ _TABLE = (
 )
 _NUMBERS = "WITH RECURSIVE n (i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i + 1 < {end})"
 _SELECT = (
-    " SELECT i, i % 5000, i / 7, ELT(1 + i % 3, 'new', 'paid', 'sent'), '2024-05-07 12:30:15.123456' + INTERVAL i SECOND,"
-    " '2024-05-07 12:30:15.123', i / 3, i % 100, CONCAT('customer ', i), REPEAT('n', i % 60) FROM n"
+    " SELECT i, i % 5000, i / 7, ELT(1 + i % 3, 'new', 'paid', 'sent'),"
+    " '2024-05-07 12:30:15.123456' + INTERVAL i SECOND, '2024-05-07 12:30:15.123', i / 3, i % 100,"
+    " CONCAT('customer ', i), REPEAT('n', i % 60) FROM n"
 )
 _STEP = 1000
 
@@ -36,15 +37,12 @@ def fill(server: MySql, changes: int) -> FilePosition:
     """Insert half of ``changes`` rows and update them, a thousand a transaction; return where the binlog was before."""
     run(server.host, server.port, "CREATE DATABASE bench", _TABLE, "FLUSH BINARY LOGS")
     ((file, position, *_),) = run(server.host, server.port, "SHOW BINARY LOG STATUS")
-    statements = []
-    for first in range(0, changes // 2, _STEP):
-        numbers = _NUMBERS.format(first=first, end=first + _STEP)
-        statements.append(f"INSERT INTO bench.orders {numbers} {_SELECT}")
-    for first in range(0, changes // 2, _STEP):
-        statements.append(
-            f"UPDATE bench.orders SET amount = amount + 1, state = 'done' WHERE id >= {first} AND id < {first + _STEP}"
-        )
-    run(server.host, server.port, *statements)
+    firsts = range(0, changes // 2, _STEP)
+    numbers = [_NUMBERS.format(first=first, end=first + _STEP) for first in firsts]
+    inserts = [f"INSERT INTO bench.orders {each} {_SELECT}" for each in numbers]
+    changed = "UPDATE bench.orders SET amount = amount + 1, state = 'done'"
+    updates = [f"{changed} WHERE id >= {first} AND id < {first + _STEP}" for first in firsts]
+    run(server.host, server.port, *inserts, *updates)
     return FilePosition(str(file), int(position))
 
 

@@ -24,9 +24,10 @@ _NON_BLOCKING = 1
 _HEARTBEAT_V2 = 2
 _MARIADB_ANNOTATIONS = 2
 _FIRST_POSITION = 4
-_FIRST_ROOM = 4 * 1024 * 1024
+_FIRST_ROOM = 8 * 1024 * 1024
 # One read of a socket gives what has arrived; less room than this left, and the rest is moved to the front.
 _LEAST_ROOM = 256 * 1024
+_BLOCK_BYTES = 2 * 1024 * 1024
 _ROTATE_NAME = 27
 
 
@@ -90,6 +91,7 @@ class BinlogDump:
         self._socket = self._connection._sock  # noqa: SLF001 - see above
         self._socket.settimeout(timeout_seconds)
         self._timeout = timeout_seconds
+        self._waits = server_id != 0
         # A set of GTIDs leaves out what it holds.
         gaps = not isinstance(start, FilePosition)
         self._walk = PacketWalk(position=position, checksums=checksums, check=check, gaps=gaps)
@@ -114,21 +116,42 @@ class BinlogDump:
             ResponseTimeoutError: nothing arrived in time, not even a heartbeat.
             CorruptDataError: bytes that fail their own checks.
         """
+        held = 0
+        file = self.file
         while True:
-            stopped, events, at = self._walk.walk(self._memory, self._begin, self._end, self.file)
-            file = self.file
-            self._follow(events)
-            self._begin = at
-            if len(events):
+            first = self._begin
+            stopped, events, self._begin = self._walk.walk(self._memory, first, self._end, self.file, held=held)
+            self._follow(events[held:])
+            held = len(events)
+            if stopped is Stopped.SHORT and self._may_hold(events):
+                self._receive()
+                continue
+            if held:
                 yield Block(self._memory, events, file)
+            held, file = 0, self.file
             if stopped is Stopped.END:
                 return
             if stopped is Stopped.ERROR:
                 raise self._refusal()
             if stopped is Stopped.LONG:
                 yield self._long_event()
+                file = self.file
             elif stopped is Stopped.SHORT:
+                if self._room() < _LEAST_ROOM:
+                    self._make_room()
                 self._receive()
+
+    def _may_hold(self, events: Longs) -> bool:
+        """Whether to wait for more before giving these events away: each block costs its reader some fixed work.
+
+        Only where the server sends without a pause, and what has arrived need not be moved.
+        """
+        if self._waits or not len(events) or self._room() < _LEAST_ROOM:
+            return False
+        return bool(self._begin - events[0, START] < _BLOCK_BYTES)
+
+    def _room(self) -> int:
+        return self._memory.size - PADDING - self._end
 
     def _prepare(self, heartbeat_seconds: float) -> bool:
         nanoseconds = int(heartbeat_seconds * 1e9)
@@ -148,8 +171,6 @@ class BinlogDump:
 
     def _receive(self) -> None:
         """Read once from the socket."""
-        if self._memory.size - PADDING - self._end < _LEAST_ROOM:
-            self._make_room()
         try:
             size = self._socket.recv_into(self._view[self._end : self._memory.size - PADDING])
         except TimeoutError as late:
@@ -177,12 +198,10 @@ class BinlogDump:
         """Receive all packets of one event and close the gaps that their heads leave."""
         size = done = 0
         while True:
-            while self._end - self._begin < done + PACKET_HEAD:
-                self._receive()
+            self._receive_until(done + PACKET_HEAD)
             head = self._begin + done
             part = int.from_bytes(self._memory[head : head + 3].tobytes(), "little")
-            while self._end - self._begin < done + PACKET_HEAD + part:
-                self._receive()
+            self._receive_until(done + PACKET_HEAD + part)
             head = self._begin + done
             target = self._begin + PACKET_HEAD + size
             if done:
@@ -195,6 +214,12 @@ class BinlogDump:
         events = self._walk.one_event(self._memory, start, start + size - 1, self.file)
         self._begin += done
         return Block(self._memory, events, self.file)
+
+    def _receive_until(self, size: int) -> None:
+        while self._end - self._begin < size:
+            if self._room() < _LEAST_ROOM:
+                self._make_room()
+            self._receive()
 
     def _refusal(self) -> SourceError:
         start = self._begin + PACKET_HEAD

@@ -89,18 +89,21 @@ class PacketWalk:
         self._check = check
         self._events = np.empty((capacity, EVENT_FIELDS), np.int64)
 
-    def walk(self, data: Bytes, start: int, stop: int, file: str) -> tuple[Stopped, Longs, int]:
-        """Return why it stopped, the events before (a view that the next walk overwrites), and where it stopped.
+    def walk(self, data: Bytes, start: int, stop: int, file: str, *, held: int = 0) -> tuple[Stopped, Longs, int]:
+        """Return why it stopped, the events before, and where it stopped.
+
+        The events are a view that the next walk overwrites, but for the first ``held`` of them: those are of the walks
+        before, and returned again.
 
         Raises:
             CorruptDataError: an event that fails its own checks.
         """
         why, fault, rows, at, self.checksums, self.position = _walk(
-            data, start, stop, self.checksums, self._check, self._gaps, self.position, self._events
+            data, start, stop, self.checksums, self._check, self._gaps, self.position, self._events[held:]
         )
         if why == Stopped.FAULT:
             raise fault_error(Fault(fault), f"binlog {file} after position {self.position}")
-        return Stopped(why), self._events[:rows], at
+        return Stopped(why), self._events[: held + rows], at
 
     def one_event(self, data: Bytes, start: int, stop: int, file: str) -> Longs:
         """Tabulate one event that fills ``data[start:stop]``, put together from several packets."""

@@ -1,9 +1,9 @@
 """Columns of dates and times. What is no date (0000-00-00, 2024-00-00, 2023-02-31) is null.
 
-Layouts (my_time.cc): DATE 3 bytes little-endian: day 5 bits, month 4, year 15. The others big-endian, a fraction of 0
-to 3 bytes (two digits each) after them. DATETIME 5 bytes, offset by 0x8000000000: year * 13 + month 17 bits, day 5, hour
-5, minute 6, second 6. TIMESTAMP 4 bytes of seconds since 1970, 0 for none. TIME 3 bytes, with the fraction one number
-offset by its highest bit: hour 10 bits, minute 6, second 6. Before MySQL 5.6: digits of a decimal number.
+Layouts (my_time.cc): DATE 3 bytes little-endian: day 5 bits, month 4, year 15. The others are big-endian, a fraction of
+0 to 3 bytes (two digits each) after them. DATETIME 5 bytes, offset by 0x8000000000: year * 13 + month 17 bits, day 5,
+hour 5, minute 6, second 6. TIMESTAMP 4 bytes of seconds since 1970, 0 for none. TIME 3 bytes, with the fraction one
+number offset by its highest bit: hour 10 bits, minute 6, second 6. Before MySQL 5.6: digits of a decimal number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records what the unit tests decode: ``python -m tests.unit.mysql.record`` writes ``recorded/`` anew from real servers.
+"""Records what the unit tests decode, from real servers: ``python -m tests.unit.mysql.record`` fills ``recorded/``.
 
 Each file is a binlog as it lies on the server's disk, after its four bytes of magic.
 """

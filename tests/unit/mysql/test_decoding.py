@@ -100,9 +100,11 @@ def test_rows_cut_anywhere_are_damaged_or_fewer(kind: EventType) -> None:
     for stop in range(first, last):
         event[0, STOP] = stop
         try:
-            assert sum(len(each.kinds) for each in decoder.decode(memory, event)) < whole
+            found = sum(len(each.kinds) for each in decoder.decode(memory, event))
         except CorruptDataError as damage:
-            assert "table shop.orders" in str(damage)
+            assert "table shop.orders" in str(damage)  # noqa: PT017 - or it is no error
+        else:
+            assert found < whole
 
 
 @given(st.data())
