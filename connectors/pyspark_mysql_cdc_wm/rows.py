@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pyspark_mysql_cdc_wm.events import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.wire import Bytes, Ints, Longs, lenenc_at, uint16_at, uint_at
+from watermark_source.errors import UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
@@ -28,6 +29,9 @@ _PARTIAL = int(EventType.PARTIAL_UPDATE_ROWS)
 _UPDATES = (int(EventType.UPDATE_ROWS), int(EventType.UPDATE_ROWS_V1))
 _DELETES = (int(EventType.DELETE_ROWS), int(EventType.DELETE_ROWS_V1))
 _FIRST_V2 = int(EventType.WRITE_ROWS)
+
+# Places are kept in 32 bits.
+_LARGEST = 2**31 - 1
 
 _NULL = -1
 _ABSENT = -2
@@ -237,6 +241,8 @@ class RowLocator:
             CorruptDataError: a row that cannot be.
             UnsupportedFormatError: a partial update, or rows that lack columns.
         """
+        if data.size > _LARGEST:
+            raise UnsupportedFormatError(f"{where}: {data.size} bytes of events at once; at most {_LARGEST} are read")
         fault, rows = _locate(
             data,
             events,

@@ -1,12 +1,15 @@
 """Columns of text: from the column's character set to UTF-8.
 
-MySQL's names for character sets are not Python's, and the two differ in single code points: ``latin1`` is cp1252 with
-the five free bytes as control characters. Sets of one byte a character go through a table of 256 entries.
+Sets of one byte a character go through tables that a server was asked for (single_byte.json): Python's codecs of
+similar names differ in single characters. A byte without a character becomes what the server shows for it, a question
+mark.
 """
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from importlib import resources
 
 import numpy as np
 import numpy.typing as npt
@@ -21,23 +24,6 @@ from watermark_source.machine_code.native import Word, address_of, byte_at, comp
 _AS_THEY_LIE = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
 # Bytes of a unit, whether the high byte is first, and whether two units can make a character.
 _WIDE = {"ucs2": (2, True, False), "utf16": (2, True, True), "utf16le": (2, False, True), "utf32": (4, True, False)}
-_SINGLE = {
-    "latin1": "cp1252",
-    "latin2": "iso8859_2",
-    "latin5": "iso8859_9",
-    "latin7": "iso8859_13",
-    "greek": "iso8859_7",
-    "hebrew": "iso8859_8",
-    "cp1250": "cp1250",
-    "cp1251": "cp1251",
-    "cp1256": "cp1256",
-    "cp1257": "cp1257",
-    "cp850": "cp850",
-    "cp852": "cp852",
-    "cp866": "cp866",
-    "koi8r": "koi8_r",
-    "koi8u": "koi8_u",
-}
 
 
 def check_charset(charset: str, where: str) -> None:
@@ -46,8 +32,8 @@ def check_charset(charset: str, where: str) -> None:
     Raises:
         UnsupportedFormatError: it cannot.
     """
-    if charset not in _AS_THEY_LIE and charset not in _WIDE and charset not in _SINGLE:
-        readable = ", ".join(sorted({*_AS_THEY_LIE, *_WIDE, *_SINGLE}))
+    if charset not in _AS_THEY_LIE and charset not in _WIDE and charset not in _single_byte():
+        readable = ", ".join(sorted({*_AS_THEY_LIE, *_WIDE, *_single_byte()}))
         raise UnsupportedFormatError(
             f"{where}: text in the character set {charset}, which is not read; leave the column out, or convert it to "
             f"one of {readable}"
@@ -65,7 +51,7 @@ def texts(values: Values, charset: str) -> pa.Array:
     offsets, offsets_view = allocated(values.rows + 1, np.int32)
     # No character takes more than three bytes for each of these sets' bytes.
     content, content_view = allocated(3 * int(values.sizes.sum(dtype=np.int64)) + PADDING, np.uint8)
-    if charset in _SINGLE:
+    if charset in _single_byte():
         _translate(values.data, values.starts, values.sizes, _table(charset), offsets_view, content_view)
     elif _widen(values.data, values.starts, values.sizes, *_WIDE[charset], offsets_view, content_view):
         raise CorruptDataError(f"text of the character set {charset} that ends within a character")
@@ -74,11 +60,16 @@ def texts(values: Values, charset: str) -> pa.Array:
 
 
 @cache
+def _single_byte() -> dict[str, str]:
+    """The 256 characters of each character set of one byte a character."""
+    found: dict[str, str] = json.loads(resources.files(__package__).joinpath("single_byte.json").read_text("utf-8"))
+    return found
+
+
+@cache
 def _table(charset: str) -> npt.NDArray[np.int32]:
-    """Code points by byte; a byte without a character is the control character of the same number."""
-    codec = _SINGLE[charset]
-    found = [bytes([byte]).decode(codec, errors="replace") for byte in range(256)]
-    return np.array([i if each == "�" else ord(each) for i, each in enumerate(found)], np.int32)
+    """Code points by byte."""
+    return np.array([ord(each) for each in _single_byte()[charset]], np.int32)
 
 
 @inlined

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pyspark_mysql_cdc_wm.memory import Values
 from pyspark_mysql_cdc_wm.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.texts import texts
+from pyspark_mysql_cdc_wm.wire import padded
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database, python_rows
+from tests.integration.mysql_charsets import single_byte_charsets
 from tests.integration.mysql_columns import SAMPLES, Sample
 
 pytestmark = pytest.mark.service
@@ -56,6 +61,14 @@ def server(request: pytest.FixtureRequest) -> Iterator[MySql]:
 @pytest.fixture(scope="module")
 def samples(server: MySql) -> tuple[Sample, ...]:
     return tuple(each for each in SAMPLES if each.only in (None, server.flavour))
+
+
+def test_character_sets_of_one_byte_are_those_of_the_server(mysql: MySql) -> None:
+    found = single_byte_charsets(mysql)
+    assert {"latin1", "greek", "hebrew", "cp1256", "swe7", "tis620"} <= found.keys()
+    every = Values(padded(bytes(range(256))), np.arange(256, dtype=np.int32), np.ones(256, np.int32))
+    for charset, characters in found.items():
+        assert texts(every, charset).to_pylist() == list(characters), charset
 
 
 def _compare(samples: tuple[Sample, ...], found: dict[int, list[Any]], expected: dict[int, list[Any]]) -> None:

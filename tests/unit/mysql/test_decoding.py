@@ -124,6 +124,15 @@ def test_any_bytes_are_rows_or_a_declared_error(data: st.DataObject) -> None:
     assert memory.size >= last + PADDING
 
 
+def test_more_than_32_bits_of_places_are_refused() -> None:
+    _, event = _row_event(EventType.WRITE_ROWS)
+    decoder = TableDecoder(table_maps("full")["orders"], charsets())
+    # A view of one byte again and again: no memory is needed.
+    large = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (2**31,), (0,))
+    with pytest.raises(UnsupportedFormatError, match="2147483648 bytes of events at once"):
+        list(decoder.decode(large, event))
+
+
 def test_another_number_of_columns_is_refused() -> None:
     memory, event = _row_event(EventType.WRITE_ROWS)
     decoder = TableDecoder(table_maps("full")["hidden"], charsets())

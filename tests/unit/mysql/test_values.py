@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import json
+import struct
 from decimal import Decimal
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.column import Column, ColumnType
 from pyspark_mysql_cdc_wm.decimals import decimal_width, decimals
@@ -160,6 +165,19 @@ def test_json_without_content_is_null_and_nesting_has_an_end() -> None:
         )
     with pytest.raises(CorruptDataError, match="nested deeper"):
         json_texts(values(document))
+
+
+@given(st.lists(st.binary(max_size=60), max_size=5))
+def test_any_bytes_are_json_or_damaged(documents: list[bytes]) -> None:
+    with contextlib.suppress(CorruptDataError):
+        for text in json_texts(values(*documents)).to_pylist():
+            assert len(text) <= 1 << 20
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floating_point_numbers_in_json_keep_their_value(number: float) -> None:
+    (text,) = json_texts(values(b"\x0b" + struct.pack("<d", number))).to_pylist()
+    assert struct.pack("<d", json.loads(text)) == struct.pack("<d", number)
 
 
 def test_json_that_leads_to_the_same_bytes_again_and_again_ends() -> None:
