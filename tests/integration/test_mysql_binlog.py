@@ -12,7 +12,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 
 from pyspark_mysql_cdc_wm.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.dump import BinlogDump, FilePosition
-from pyspark_mysql_cdc_wm.events import TYPE, EventType
+from pyspark_mysql_cdc_wm.events import START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from services.mysql import MySql
 from services.mysqld import LocalMySql
@@ -100,6 +100,16 @@ def test_an_event_of_several_packets_is_put_together(mysql: MySql) -> None:
         database.run("INSERT INTO t VALUES (1, REPEAT('0123456789', 3400000))", "INSERT INTO t VALUES (2, 'after')")
         found = _flat(list(database.changes("t")))
     assert [row for _, row in found] == [[1, b"0123456789" * 3_400_000], [2, b"after"]]
+
+
+def test_blocks_are_large_where_the_server_does_not_pause(mysql: MySql) -> None:
+    with new_database(mysql) as database:
+        database.run("CREATE TABLE t (id INT PRIMARY KEY, body LONGBLOB)")
+        database.run(*(f"INSERT INTO t VALUES ({i}, REPEAT('x', 100000))" for i in range(90)))
+        with closing(database.dump()) as dump:
+            sizes = [int(block.events[-1, STOP] - block.events[0, START]) for block in dump.blocks()]
+    assert sum(sizes) > 9_000_000
+    assert len(sizes) <= 8
 
 
 def test_commit_times_are_the_servers_and_never_go_back(mysql: MySql) -> None:

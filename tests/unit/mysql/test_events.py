@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 
+import numba
 import numpy as np
 import pytest
 
@@ -12,12 +13,13 @@ from pyspark_mysql_cdc_wm.events import POSITION, STOP, TYPE, EventSurvey, Event
 from pyspark_mysql_cdc_wm.wire import PADDING, padded
 from tests.unit.mysql.recordings import MAGIC_SIZE, content, surveyed
 from watermark_source.errors import CorruptDataError, InternalError
-from watermark_source.machine_code.native import address_of, compiled
+from watermark_source.machine_code.native import address_of
 
 RECORDINGS = ["full", "minimal", "no_checksum", "compressed", "tagged", "mariadb"]
 
 
-@compiled("int64(uint8[::1], int64, int64)")
+# Not kept between processes: what is kept goes by the sources of the package that the function is in.
+@numba.njit("int64(uint8[::1], int64, int64)")
 def _sum(array, start, stop):
     return checksum(address_of(array), start, stop)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 import zstandard
@@ -24,7 +25,7 @@ from pyspark_mysql_cdc_wm.routing import Router
 from pyspark_mysql_cdc_wm.wire import Bytes, Longs, padded
 from tests.unit.mysql.recordings import charsets, surveyed
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
-from watermark_source.machine_code.native import address_of, compiled
+from watermark_source.machine_code.native import address_of
 
 # A body of a server of version 9.1.0 with a tag, and what it says.
 TAGGED = bytes.fromhex(
@@ -33,7 +34,8 @@ TAGGED = bytes.fromhex(
 )
 
 
-@compiled("Tuple((int64, int64))(uint8[::1], int64, int64)")
+# Not kept between processes: what is kept goes by the sources of the package that the function is in.
+@numba.njit("Tuple((int64, int64))(uint8[::1], int64, int64)")
 def _gtid(array, kind, stop):
     number, time = gtid_at(address_of(array), kind, np.int64(0), stop)
     return number, time
@@ -74,11 +76,17 @@ def test_the_event_that_only_frees_descriptions_is_no_rows() -> None:
     assert Router(lambda table: None).route(*_one_event(EventType.WRITE_ROWS, body), "f").tables.tolist() == [-1]
 
 
+_ROWS = (EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS)
+
+
 def test_a_table_is_asked_about_once_a_shape() -> None:
     asked = []
     router = Router(lambda table: asked.append(table.table))  # type: ignore[func-returns-value]
-    for _ in range(2):
-        router.route(*surveyed("full"), "full")
+    for opening in range(3):
+        memory, events = surveyed("full")
+        # Each opening of a table gives it another number.
+        memory[events[np.isin(events[:, TYPE], (EventType.TABLE_MAP, *_ROWS)), START] + HEADER_SIZE + 1] += opening
+        router.route(memory, events, "full")
     assert asked == ["orders", "keys_of_two", "hidden"]
 
 
