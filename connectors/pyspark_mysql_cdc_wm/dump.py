@@ -17,9 +17,18 @@ import pymysql
 from pyspark_mysql_cdc_wm.events import START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.packets import LONGEST_PACKET, PACKET_HEAD, PacketWalk, Stopped
 from pyspark_mysql_cdc_wm.wire import PADDING, Bytes, Longs
-from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
+from watermark_source.errors import (
+    RefusedError,
+    ResponseTimeoutError,
+    SourceError,
+    UnreachableError,
+    UnsupportedFormatError,
+)
 
 _DUMP, _DUMP_GTID = 0x12, 0x1E
+_LARGEST_POSITION = 2**32 - 1
+# Access denied (to a database, a user, for want of a privilege), and users that log in by other means.
+_REFUSALS = frozenset({1044, 1045, 1142, 1227, 1251, 1698, 3118})
 _NON_BLOCKING = 1
 _HEARTBEAT_V2 = 2
 _MARIADB_ANNOTATIONS = 2
@@ -69,12 +78,21 @@ class BinlogDump:
 
         Raises:
             UnreachableError: no connection.
+            RefusedError: not let in.
+            UnsupportedFormatError: a position that this command cannot name.
         """
+        if isinstance(start, FilePosition) and start.position > _LARGEST_POSITION:
+            raise UnsupportedFormatError(
+                f"binlog {start.file} position {start.position}: above 4 GB the server takes sets of GTIDs alone; "
+                "set gtid_mode = ON, or max_binlog_size to at most 1 GB"
+            )
+        where = f"MySQL at {settings.get('host')}:{settings.get('port')}"
         try:
             self._connection: Any = pymysql.connect(**{"autocommit": True, **settings})
+            checksums = self._prepare(heartbeat_seconds)
         except (pymysql.MySQLError, OSError) as failure:
-            raise UnreachableError(f"MySQL at {settings.get('host')}:{settings.get('port')}: {failure}") from failure
-        checksums = self._prepare(heartbeat_seconds)
+            refused = bool(failure.args) and failure.args[0] in _REFUSALS
+            raise (RefusedError if refused else UnreachableError)(f"{where}: {failure}") from failure
         flags = _HEARTBEAT_V2 | (0 if server_id else _NON_BLOCKING)
         if isinstance(start, FilePosition):
             self.file, position = start.file, start.position
@@ -112,7 +130,7 @@ class BinlogDump:
         """Yield what arrives, until the end of a dump that does not wait.
 
         Raises:
-            SourceError: the server ended the dump with an error.
+            SourceError: the server ended the dump with an error; ``RefusedError`` for want of a privilege.
             ResponseTimeoutError: nothing arrived in time, not even a heartbeat.
             CorruptDataError: bytes that fail their own checks.
         """
@@ -227,4 +245,5 @@ class BinlogDump:
         content = self._memory[start : start + size].tobytes()
         code = int.from_bytes(content[1:3], "little")
         text = content[9:].decode(errors="replace") if content[3:4] == b"#" else content[3:].decode(errors="replace")
-        return SourceError(f"binlog {self.file} position {self.position}: the server ended the dump: {code} {text}")
+        kind = RefusedError if code in _REFUSALS else SourceError
+        return kind(f"binlog {self.file} position {self.position}: the server ended the dump: {code} {text}")

@@ -16,8 +16,15 @@ from pyspark_mysql_cdc_wm.events import START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from services.mysql import MySql
 from services.mysqld import LocalMySql
+from services.ports import free_ports
 from tests.integration.mysql_binlog import Database, new_database, python_rows
-from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, UnsupportedFormatError
+from watermark_source.errors import (
+    RefusedError,
+    ResponseTimeoutError,
+    SourceError,
+    UnreachableError,
+    UnsupportedFormatError,
+)
 
 pytestmark = pytest.mark.service
 
@@ -242,6 +249,34 @@ def test_least_metadata_is_refused_with_the_remedy() -> None:
             with closing(database.dump()) as dump:
                 for memory, events, file in dump.blocks():
                     assert not list(decoder.decode(memory, events, file))
+
+
+def test_who_may_not_read_the_binlog_is_told_so(mysql: MySql) -> None:
+    with new_database(mysql) as database:
+        user = f"{database.name}_user"
+        database.run(f"CREATE USER '{user}'@'%' IDENTIFIED BY 'right'")
+        settings = {"host": mysql.host, "port": mysql.port, "user": user, "ssl": {"check_hostname": False}}
+        with pytest.raises(RefusedError, match="Access denied") as refused:
+            BinlogDump({**settings, "password": "wrong"}, database.since)
+        assert "wrong" not in str(refused.value)
+        with (
+            closing(BinlogDump({**settings, "password": "right"}, database.since)) as dump,
+            pytest.raises(RefusedError, match="REPLICATION SLAVE"),
+        ):
+            list(dump.blocks())
+        database.run(f"GRANT REPLICATION SLAVE ON *.* TO '{user}'@'%'", _TABLE, _insert(1, 1))
+        with closing(BinlogDump({**settings, "password": "right"}, database.since)) as dump:
+            assert EventType.WRITE_ROWS in [kind for block in dump.blocks() for kind in block.events[:, TYPE].tolist()]
+        database.run(f"DROP USER '{user}'@'%'")
+
+
+def test_a_server_that_is_not_there_and_a_position_that_cannot_be_named() -> None:
+    (port,) = free_ports(1)
+    settings = {"host": "127.0.0.1", "port": port, "user": "root", "password": ""}
+    with pytest.raises(UnreachableError, match=f"MySQL at 127.0.0.1:{port}: .*refused"):
+        BinlogDump(settings, FilePosition("binlog.000001"))
+    with pytest.raises(UnsupportedFormatError, match=r"position 4294967296: above 4 GB .* gtid_mode = ON"):
+        BinlogDump(settings, FilePosition("binlog.000001", 2**32))
 
 
 @pytest.mark.parametrize("setting", ["binlog_row_image = MINIMAL", "binlog_row_value_options = PARTIAL_JSON"])
