@@ -69,7 +69,7 @@ $(INSTALLED): pyproject.toml | python
 	@test -x $(RUN) || { echo "creating $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); } || { \
 	    rm -rf $(VENV); \
 	    echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
-	@echo "installing the project and its tools into $(VENV) (once; about 700 MB with pyspark)"
+	@echo "installing the project and its tools into $(VENV) (once; about 1.3 GB with pyspark)"
 	$(RUN) -m pip install --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(RUN) -m pip install --disable-pip-version-check --editable '.[all]' --group dev
 	@touch $@

@@ -15,6 +15,7 @@ from benchmarks.latency import idle, latency
 from benchmarks.memory import RECORDS as MEMORY_RECORDS
 from benchmarks.memory import memory
 from benchmarks.planning import planning
+from benchmarks.prebuilt import PrebuiltSource
 from benchmarks.queries import read_all
 from benchmarks.session import spark_session
 from benchmarks.throughput import compressed, throughput
@@ -76,6 +77,7 @@ def _on_one_broker(chosen: Sequence[str], rounds: int) -> Iterator[Figure]:
                 yield from memory(kafka.bootstrap, {records: f"long-{records}" for records in MEMORY_RECORDS})
                 continue
             spark = spark_session("benchmarks", jars=spark_kafka_jars())
+            spark.dataSource.register(PrebuiltSource)
             read = partial(read_all, spark, kafka.bootstrap)
             runs: dict[str, Callable[[], Iterator[Figure]]] = {
                 "throughput": partial(throughput, read, "even", rounds),

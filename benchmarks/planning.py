@@ -43,7 +43,7 @@ _POLL = 0.01
 _LONGEST_PAUSE = 1.0
 """Seconds the runner waits before it looks again."""
 _START = 1_700_000_000_000
-_STEP = 100
+_STEP = 10
 """Milliseconds of event time between two rows of a split."""
 _ALIGNED = {"alignmentGroup": "benchmark", "alignmentMaxDrift": "10 seconds"}
 

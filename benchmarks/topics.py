@@ -11,8 +11,9 @@ START = 1_700_000_000_000
 RECORDS = 10_000_000
 PARTITIONS = 8
 HOURS = 10
+VALUE_SIZE = 100
 BATCH_RECORDS = 150
-"""100-byte records in a batch of 16 KiB, a Java producer's default."""
+"""In a batch of 16 KiB, a Java producer's default."""
 
 SKEWED_RECORDS = 1_000_000
 """Records in each of the skewed topic's partitions."""
@@ -27,7 +28,7 @@ def even_topic(bootstrap: str, name: str, *, records: int = RECORDS, codec: str 
     count = records // PARTITIONS
     times = START + (np.arange(count, dtype=np.int64) * (HOURS * 3_600_000)) // count
     for partition in range(PARTITIONS):
-        bulk_produce(bootstrap, name, partition, times, codec=codec, batch_records=BATCH_RECORDS)
+        bulk_produce(bootstrap, name, partition, times, value_size=VALUE_SIZE, codec=codec, batch_records=BATCH_RECORDS)
 
 
 def long_topic(bootstrap: str, name: str, *, records: int) -> None:

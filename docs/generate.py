@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pyspark_aligned_kafka.options import KAFKA_OPTIONS
-from pyspark_aligned_kafka.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
+from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
+from pyspark_aligned_kafka.options.kafka_options import KAFKA_OPTIONS
 from watermark_source.options import Option
 from watermark_source.spark.options import ENGINE_OPTIONS
 
@@ -41,11 +41,11 @@ query starts; an unknown name is refused with the nearest known one. A duration 
 `5 seconds`, `1 minute 30 seconds`, `2 hours`, `1 day`.
 """
 _SETTINGS = """\
-Kafka's own client settings, in the spelling of its Java clients and with their defaults; only
-`kafka.metadata.max.age.ms` is shorter here. Certificates and keys are PEM, as files or as text. Passwords, private
-keys and `kafka.sasl.jaas.config` appear in no log, error or checkpoint. Spark itself prints a source's options in
-`explain(True)`; it hides those with a password in them, but knows no PEM text: give keys as files, or set
-`spark.sql.redaction.options.regex` to `(?i)url|kafka\\.ssl|jaas`.
+Kafka's own client settings, in the spelling of its Java clients. Time limits and pauses have the defaults they have
+there, but for `kafka.metadata.max.age.ms`, which is shorter; sizes have defaults of their own. Certificates and keys
+are PEM, as files or as text. Passwords, private keys and `kafka.sasl.jaas.config` appear in no log, error or
+checkpoint. Spark itself prints a source's options in `explain(True)`; it hides those with a password in them, but knows
+no PEM text: give keys as files, or set `spark.sql.redaction.options.regex` to `(?i)url|kafka\\.ssl|jaas`.
 """
 _REFUSED = "Refused, with what to do instead:"
 

@@ -139,7 +139,7 @@ class LocalKafka:
     def pause(self, node: int | None = None) -> None:
         """Freeze one node, or all (SIGSTOP): its sockets stay open and nothing answers."""
         for each in self._chosen(node):
-            self._processes[each].signal(signal.SIGSTOP)
+            self._processes[each].freeze()
 
     def resume(self, node: int | None = None) -> None:
         """Let frozen nodes go on."""

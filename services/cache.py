@@ -12,7 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from services.errors import ServiceError
+
 _WAIT_NOTICE_SECONDS = 1.0
+_WAIT_SECONDS = 7_200.0
+"""Longer than the downloads of an entry may take: who holds the lock then hangs, or is frozen."""
 
 
 def cache_folder() -> Path:
@@ -27,6 +31,9 @@ def cached(name: str, fill: Callable[[Path], None]) -> Path:
     ``fill`` works in a folder of its own that gets its final name only after ``fill`` has returned. A process killed
     half-way leaves nothing that a later call would take for complete; its remains are removed by the next one.
     Processes that want the same entry wait for the one that makes it.
+
+    Raises:
+        ServiceError: another process has been at it for two hours.
     """
     root = cache_folder()
     entry = root / name
@@ -60,7 +67,13 @@ def _locked(path: Path) -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if not told and time.monotonic() - since > _WAIT_NOTICE_SECONDS:
+                waited = time.monotonic() - since
+                if waited > _WAIT_SECONDS:
+                    raise ServiceError(
+                        f"another process holds {path} and has not made {path.stem} within {waited:.0f} s; "
+                        f"end that process (fuser {path} names it)"
+                    ) from None
+                if not told and waited > _WAIT_NOTICE_SECONDS:
                     sys.stderr.write(f"waiting for another process that fills {path.with_suffix('')}\n")
                     told = True
                 time.sleep(0.1)

@@ -6,7 +6,6 @@ Ivy settings file for machines that must use another repository.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import sys
@@ -20,6 +19,7 @@ from services.cache import cached
 from services.errors import ServiceError
 from services.java import java_command
 from services.process import ChildProcess
+from services.pyspark_home import pyspark_home
 
 SETTINGS_VARIABLE = "WATERMARK_SOURCE_IVY_SETTINGS"
 _POLL_SECONDS = 0.1
@@ -52,14 +52,6 @@ def jars(entry: str, modules: Sequence[Module], *, size: str | None = None) -> t
     return tuple(sorted(folder.glob("*.jar")))
 
 
-def pyspark_jars() -> Path:
-    """The folder of jars inside the installed pyspark."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise ServiceError("pyspark is not installed, and its Ivy is needed to fetch jars; run: pip install pyspark")
-    return Path(spec.origin).parent / "jars"
-
-
 def retrieve(modules: Sequence[Module], target: Path, *, size: str | None = None, transitive: bool = True) -> None:
     """Download the jars of ``modules`` into ``target``, by default with all they depend on; progress on stderr.
 
@@ -74,7 +66,7 @@ def retrieve(modules: Sequence[Module], target: Path, *, size: str | None = None
     command = [
         java_command(),
         "-cp",
-        str(pyspark_jars() / "*"),
+        str(pyspark_home() / "jars" / "*"),
         "org.apache.ivy.Main",
         *(["-settings", settings] if settings else []),
         "-cache",

@@ -85,6 +85,12 @@ class ChildProcess:
         """Send a signal to the child alone, for example SIGSTOP; one that has ended ignores it."""
         self._process.send_signal(number)
 
+    def freeze(self) -> None:
+        """Stop the child alone (SIGSTOP), and return when all its threads have stopped, which a busy machine delays."""
+        self._process.send_signal(signal.SIGSTOP)
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
     def last_lines(self, count: int = 30) -> str:
         """The end of its log."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()

@@ -11,13 +11,13 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from services.errors import ServiceError
 from services.java import java_command
 from services.ports import free_ports
 from services.process import ChildProcess
+from services.pyspark_home import pyspark_home
 
 START_SECONDS = 90.0
 _ANSWER_SECONDS = 5.0
@@ -174,14 +174,6 @@ def spark_cluster(
     with contextlib.closing(SparkCluster(hosts, cores=cores, memory=memory, environment=environment)) as cluster:
         cluster.start()
         yield cluster
-
-
-def pyspark_home() -> Path:
-    """Folder of the installed pyspark, which is a complete Spark: ``SPARK_HOME``."""
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        raise ServiceError("pyspark is not installed: pip install pyspark")
-    return Path(found.origin).parent
 
 
 def _scala_version(home: Path) -> str:

@@ -14,6 +14,7 @@ _UNIT_MS = {
 _TERM = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]+)", re.IGNORECASE)
 
 _PAIRS = (("d", 86_400_000, "h", 3_600_000), ("h", 3_600_000, "min", 60_000), ("min", 60_000, "s", 1_000))
+"""A unit, the next smaller one, and the milliseconds of each."""
 
 _LONGEST_MS = 100_000 * 366 * 86_400_000
 """A hundred thousand years: far below where sums of moments and durations would leave 64 bits."""

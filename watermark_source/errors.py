@@ -24,10 +24,14 @@ Spark has an error condition for the same thing, the message begins with it in b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 _SHOWN = 200
 """Characters of a wrong value that an error shows."""
+_LISTED = 10
+"""Things of many that a message names."""
 
 
 class WatermarkSourceError(Exception):
@@ -65,6 +69,13 @@ def shortened(seen: object) -> str:
     """Return a wrong value as one line of bearable length: it may be a checkpoint, or name a thousand partitions."""
     text = str(seen).replace("\n", " ")
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def listed(things: Iterable[Any]) -> str:
+    """Return things that have an order, such as splits, in one line: in that order, the first ten of them."""
+    ordered = sorted(things)
+    more = f" and {len(ordered) - _LISTED} more" if len(ordered) > _LISTED else ""
+    return ", ".join(map(str, ordered[:_LISTED])) + more
 
 
 def labelled(condition: str | None, text: str) -> str:

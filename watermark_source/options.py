@@ -105,9 +105,9 @@ def positive_integer(text: str) -> int:
 
 def ports(text: str) -> range:
     """Parse a port, or the first and the last of several, such as ``40000-40015``."""
-    first, _, last = text.partition("-")
+    first, dash, last = text.partition("-")
     lowest = integer(first, minimum=1, maximum=65_535)
-    highest = integer(last, minimum=lowest, maximum=65_535) if last else lowest
+    highest = integer(last, minimum=lowest, maximum=65_535) if dash else lowest
     return range(lowest, highest + 1)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DefaultSource"]
 
-_NEEDED = ("pyarrow", "kafka", "numba", "cramjam")
+_NEEDED = ("pyarrow", "kafka", "numba", "cramjam", "zstandard")
 
 
 class DefaultSource(DataSource):

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pyspark_aligned_kafka.batch_bounds import BatchBounds
-from pyspark_aligned_kafka.options import KafkaOptions
+from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
+from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.source import range_reader
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.spark.connector import BatchRangeReader
 from watermark_source.spark.options import ENGINE_OPTIONS, IN_A_BATCH
 
-_STREAMS_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_STREAMS_ONLY = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "commitGroupId",
+)
 
 
 @dataclass(frozen=True, slots=True)

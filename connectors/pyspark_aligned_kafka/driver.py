@@ -1,30 +1,30 @@
-"""The driver side of a query: look-ups that share one connection to the cluster."""
+"""The driver side of a query: look-ups that share their connections, but for those that nobody waits for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
 
-from pyspark_aligned_kafka.admin import KafkaAdmin
-from pyspark_aligned_kafka.batch_bounds import BatchBounds
-from pyspark_aligned_kafka.bounds import KafkaLogBounds
-from pyspark_aligned_kafka.consumer_group import ConsumerGroup
-from pyspark_aligned_kafka.discovery import KafkaDiscovery
-from pyspark_aligned_kafka.group_progress import GroupProgress
-from pyspark_aligned_kafka.offset_lookup import KafkaOffsetLookup
-from pyspark_aligned_kafka.options import KafkaOptions
-from pyspark_aligned_kafka.start import start_of_stream
-from pyspark_aligned_kafka.start_positions import KafkaStartPositions
-from pyspark_aligned_kafka.time_index import KafkaTimeIndex
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
+from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
+from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
+from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
+from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
+from pyspark_aligned_kafka.lookup.offset_lookup import KafkaOffsetLookup
+from pyspark_aligned_kafka.lookup.start import start_of_stream
+from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
+from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
+from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.spark.connector import Connector
 
 
 def open_connector(options: KafkaOptions) -> Connector:
-    """Return what the engine asks; it connects on first use."""
+    """Return what the engine asks; it connects on first use, and once more to look for new partitions."""
     admin = KafkaAdmin(options.client)
     return Connector(
-        discovery=_discovery(admin, options),
+        discovery=_discovery(admin, KafkaAdmin(options.client), options),
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.stale_ends),
         time_index=KafkaTimeIndex(admin),
@@ -40,14 +40,14 @@ def look_up_batch(options: KafkaOptions, bounds: BatchBounds) -> Sequence[LateRa
         UnknownSplitError: a subscribed topic, or every assigned partition, does not exist.
     """
     with closing(KafkaAdmin(options.client)) as admin:
-        return bounds.late_ranges(_discovery(admin, options).discover(), KafkaOffsetLookup(admin))
+        return bounds.late_ranges(_discovery(admin, admin, options).discover(), KafkaOffsetLookup(admin))
 
 
-def _discovery(admin: KafkaAdmin, options: KafkaOptions) -> KafkaDiscovery:
-    return KafkaDiscovery(admin, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms"))
+def _discovery(admin: KafkaAdmin, beside: KafkaAdmin, options: KafkaOptions) -> KafkaDiscovery:
+    return KafkaDiscovery(admin, beside, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms"))
 
 
-def _progress(options: KafkaOptions) -> GroupProgress | None:
+def _progress(options: KafkaOptions) -> GroupCommits | None:
     if options.commit_group is None:
         return None
-    return GroupProgress(ConsumerGroup(options.client, options.commit_group, note=options.engine.source_name))
+    return GroupCommits(ConsumerGroup(options.client, options.commit_group, note=options.engine.source_name))

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pyspark.sql.types import StructType
 
 from pyspark_aligned_kafka.batch import KafkaBatch, ignored
-from pyspark_aligned_kafka.options import FORMAT
+from pyspark_aligned_kafka.lookup.start import start_of_stream
+from pyspark_aligned_kafka.options.kafka_options import FORMAT
 from pyspark_aligned_kafka.schema import kafka_columns
 from pyspark_aligned_kafka.source import KafkaSource
-from pyspark_aligned_kafka.start import start_of_stream
 from watermark_source.spark.batch import AlignedBatchReader
 from watermark_source.spark.source import AlignedStreamReader, refuse_user_schema, stream_schema
 
@@ -33,7 +33,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStream
         source.options.engine,
         schema,
         max_rows=source.options.max_offsets_per_trigger,
-        hold=source.options.hold,
+        minimum_rows=source.options.minimum_rows,
         fail_on_data_loss=source.options.fail_on_data_loss,
     )
 

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark_aligned_kafka import checkpoint, conditions, options
-from pyspark_aligned_kafka.options import KafkaOptions
+from pyspark_aligned_kafka.errors import conditions
+from pyspark_aligned_kafka.lookup import checkpoint
+from pyspark_aligned_kafka.options import kafka_options as options
+from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Connector, RangeReader
 
 if TYPE_CHECKING:
-    from pyspark_aligned_kafka.reading import KafkaRangeReader
+    from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class KafkaSource:
 def range_reader(given: KafkaOptions, columns: tuple[str, ...]) -> KafkaRangeReader:
     """Return the executor side, which delivers these columns."""
     # The reader brings numba with it, which takes its time and is not needed to check options.
-    from pyspark_aligned_kafka.reading import KafkaRangeReader  # noqa: PLC0415
+    from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader  # noqa: PLC0415
 
     return KafkaRangeReader(
         client=given.client,

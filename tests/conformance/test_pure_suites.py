@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from pyspark_aligned_kafka.discovery import select
-from pyspark_aligned_kafka.json_maps import ShapeError, parse_integers, parse_partitions
-from pyspark_aligned_kafka.metadata import Topic
-from pyspark_aligned_kafka.subscription import (
+from pyspark_aligned_kafka.cluster.metadata import Topic
+from pyspark_aligned_kafka.lookup.discovery import select
+from pyspark_aligned_kafka.options.json_maps import ShapeError, parse_integers, parse_partitions
+from pyspark_aligned_kafka.options.subscription import (
     Subscription,
     parse_assign,
     parse_subscribe,

@@ -21,12 +21,13 @@ import pyarrow.parquet as pq
 
 from services.deadline import wait_until
 from services.process import ChildProcess
-from services.spark_cluster import SparkCluster, pyspark_home
+from services.pyspark_home import pyspark_home
+from services.spark_cluster import SparkCluster
 from tests.integration.cluster_driver import Job, command
 
 DRIVER_HOST = "127.0.0.4"
 PACKAGES = ("watermark_source", "pyspark_aligned_kafka")
-_NEEDED = ("pyspark", "pyarrow", "numpy", "numba", "llvmlite", "kafka", "cramjam")
+_NEEDED = ("pyspark", "pyarrow", "numpy", "numba", "llvmlite", "kafka", "cramjam", "zstandard")
 _SECONDS = 600.0
 """For the slowest machine; an idle one takes half a minute."""
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

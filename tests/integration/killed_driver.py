@@ -1,7 +1,7 @@
 """A driver program to be killed: two queries over one topic into files, which start again whenever they fail.
 
-Run as ``python killed_driver.py BOOTSTRAP TOPIC FOLDER``; it never ends by itself. It writes what Spark reports of each
-batch, and every failure of a query, to ``FOLDER/progress.jsonl``, a line each.
+Run as ``python killed_driver.py MASTER BOOTSTRAP TOPIC FOLDER``; it never ends by itself. It writes what Spark reports
+of each batch, and every failure of a query, to ``FOLDER/progress.jsonl``, a line each.
 """
 
 from __future__ import annotations
@@ -40,11 +40,17 @@ KEEP_LOGS = ("spark.sql.streaming.minBatchesToRetain", "100000")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the queries read and where they write."""
+    """Where the queries run, what they read and where they write."""
 
+    master: str
     bootstrap: str
     topic: str
     folder: Path
+
+    @property
+    def arguments(self) -> list[str]:
+        """What this program is started with."""
+        return [self.master, self.bootstrap, self.topic, str(self.folder)]
 
     def checkpoint(self, query: str) -> Path:
         return self.folder / "checkpoints" / query
@@ -64,7 +70,8 @@ class Job:
                 "subscribe": self.topic,
                 "startingOffsets": "latest",
                 "maxOutOfOrderness": f"{OUT_OF_ORDERNESS_MS} ms",
-                "idleTimeout": "20 seconds",
+                # Longer than any outage.
+                "idleTimeout": "30 seconds",
             }
         )
         rows = reader.options(maxOffsetsPerTrigger="20000").load()
@@ -122,17 +129,24 @@ class ProgressLog(StreamingQueryListener):
         )
 
 
-def session() -> SparkSession:
-    # A task may fail as often as it likes here: only the kills of this test make one fail.
-    builder = SparkSession.builder.master("local[2,10]").appName("killed")
+def session(master: str) -> SparkSession:
+    builder = SparkSession.builder.master(master).appName("killed")
     settings = {
+        "spark.cores.max": "2",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
+        # An executor lives as shortly as the kills let it.
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.memory": "700m",
+        # Nodes of a cluster have the project installed.
+        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "spark.log.level": "WARN",
         "spark.python.authenticate.socketTimeout": "60s",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
+        # As often as it likes: only the kills of this test make one fail.
+        "spark.task.maxFailures": "10",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         KEEP_LOGS[0]: KEEP_LOGS[1],
@@ -143,7 +157,7 @@ def session() -> SparkSession:
 
 
 def main(job: Job) -> None:
-    spark = session()
+    spark = session(job.master)
     lines = Lines(job.progress_log)
     spark.streams.addListener(ProgressLog(lines))
     queries = job.queries(spark)
@@ -166,4 +180,4 @@ def main(job: Job) -> None:
 
 
 if __name__ == "__main__":
-    main(Job(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+    main(Job(*sys.argv[1:4], Path(sys.argv[4])))

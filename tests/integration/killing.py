@@ -1,8 +1,9 @@
-"""Kill -9: which process of a running driver program, and at which moment of its batches."""
+"""Kill -9: which process of a running driver program or of those it needs, and at which moment of its batches."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import random
 import re
 import signal
@@ -16,13 +17,18 @@ from typing import TypeVar
 import psutil
 
 from services.process import ChildProcess
+from services.spark_cluster import SparkCluster
 from tests.integration import killed_driver
 from tests.integration.killed_driver import QUERIES, Job
+from tests.integration.outages import Outages
 
+_log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _PATIENCE_SECONDS = 240.0
 """For the slowest machine; an idle one starts a driver within 15 s."""
 _GONE_SECONDS = 30.0
+_LONGEST_PAUSE_SECONDS = 8.0
+"""Before a killed broker is started again."""
 _THREADS = ('"stream execution', '"dag-scheduler')
 _MESSAGE = re.compile(r"\d\d/\d\d/\d\d |Exception|Caused by|Traceback|[\w.]+(Error|Exception)\b")
 
@@ -34,10 +40,14 @@ class Kind(Enum):
     """The source's driver side, of one of the queries."""
     WORKER = "worker"
     """A Python worker of the executor, at work if one is."""
+    EXECUTOR = "executor"
+    """The executor's JVM; its Python workers must notice by themselves, and Spark starts another."""
     DRIVER = "driver"
     """The program and its JVM; what they started must notice by itself."""
     GROUP = "group"
     """The driver's whole process group."""
+    BROKER = "broker"
+    """The only one; it is started again after a pause, and all go on as if nothing had happened."""
 
 
 class Moment(Enum):
@@ -69,12 +79,15 @@ def schedule(kills: int, rng: random.Random) -> list[tuple[Kind, Moment]]:
     """
     order: list[tuple[Kind, Moment]] = []
     moments = {kind: rng.sample(list(Moment), len(Moment)) for kind in Kind}
-    while len(order) < kills:
+    for kind in (Kind.EXECUTOR, Kind.BROKER):
+        # However few kills there are, one of these is within a batch.
+        moments[kind].sort(key=lambda moment: moment is Moment.LOGGED)
+    while len(order) < kills - 2:
         for kind in rng.sample(list(Kind), len(Kind)):
             if not moments[kind]:
                 moments[kind] = rng.sample(list(Moment), len(Moment))
             order.append((kind, moments[kind].pop()))
-    return [(Kind.DRIVER, Moment.LOGGED), *order[1 : kills - 1], (Kind.GROUP, Moment.ANY)]
+    return [(Kind.DRIVER, Moment.LOGGED), *order[: kills - 2], (Kind.GROUP, Moment.ANY)]
 
 
 @dataclass
@@ -82,12 +95,14 @@ class Killer:
     """Runs the driver program, kills, and starts it again."""
 
     job: Job
+    cluster: SparkCluster
+    outages: Outages
     rng: random.Random
     kills: list[Kill] = field(default_factory=list)
-    recovery_seconds: list[float] = field(default_factory=list)
-    """From a kill until every query had committed another batch, where that was waited for."""
+    recoveries: list[tuple[Kind, float]] = field(default_factory=list)
+    """Seconds from a kill until every query had committed another batch, where that was waited for."""
     orphans: list[str] = field(default_factory=list)
-    """Command lines of processes that outlived their driver."""
+    """Command lines of processes that outlived their driver or executor."""
     _driver: ChildProcess | None = None
     _killed_at: float = 0.0
     _committed: dict[str, int] = field(default_factory=dict)
@@ -96,15 +111,16 @@ class Killer:
     def start(self) -> None:
         """Start the driver program."""
         self._driver = ChildProcess(
-            [sys.executable, killed_driver.__file__, self.job.bootstrap, self.job.topic, str(self.job.folder)],
+            [sys.executable, killed_driver.__file__, *self.job.arguments],
             folder=self.job.folder,
             log=self.job.folder / "driver.log",
         )
 
     def close(self) -> None:
-        """End the driver, if it runs."""
+        """End the driver, if it runs, and an outage."""
         if self._driver is not None:
             self._kill_group(self._driver)
+        self.outages.wait()
 
     def strike(self, kind: Kind, moment: Moment) -> None:
         """Wait for the moment, kill, and start the driver again if it was the driver.
@@ -121,6 +137,12 @@ class Killer:
                 self._kill_one(self._runners)
             case Kind.WORKER:
                 self._kill_one(self._workers)
+            case Kind.EXECUTOR if moment is Moment.LOGGED:
+                self._kill_executor_in_a_task()
+            case Kind.EXECUTOR:
+                self._kill_one(self._executors)
+            case Kind.BROKER:
+                self.outages.begin(self.rng.uniform(0, _LONGEST_PAUSE_SECONDS))
             case Kind.DRIVER:
                 self._kill_driver(driver)
             case Kind.GROUP:
@@ -128,14 +150,17 @@ class Killer:
         self._committed = {q: self._count("commits", q) for q in QUERIES}
         logged = (q for q in QUERIES if self._count("offsets", q) > self._committed[q])
         self.kills.append(Kill(kind, moment, tuple(logged)))
+        _log.info("%s", self.kills[-1])
 
     def recover(self) -> None:
         """Wait until each query has committed a batch since the last kill; start the driver if it does not run."""
         if self._driver is None:
             self.start()
+        self.outages.wait()
         self._wait(lambda: all(self._count("commits", q) > n for q, n in self._committed.items()), "a batch")
         if self.kills:
-            self.recovery_seconds.append(time.monotonic() - self._killed_at)
+            self.recoveries.append((self.kills[-1].kind, time.monotonic() - self._killed_at))
+            _log.info("recovered from %s within %.1f s", self.kills[-1].kind.value, self.recoveries[-1][1])
 
     def _wait_for(self, moment: Moment) -> None:
         query = self.rng.choice(QUERIES)
@@ -156,21 +181,35 @@ class Killer:
 
     def _kill_one(self, candidates: Callable[[], Sequence[psutil.Process]]) -> None:
         victim = self.rng.choice(self._wait(candidates, "a process to kill"))
+        below = _pyspark(victim.pid)
         _kill(victim)
-        self._expect_gone([victim])
+        self._expect_gone([victim, *below])
+
+    def _kill_executor_in_a_task(self) -> None:
+        """Kill it while one of its workers reads, which is held so that it does not get done meanwhile."""
+        worker = self.rng.choice(self._wait(self._workers, "a task"))
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.suspend()
+        (executor,) = self._executors()
+        below = _pyspark(executor.pid)
+        _kill(executor)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.resume()
+        self._expect_gone([executor, *below])
 
     def _kill_driver(self, driver: ChildProcess) -> None:
         family = self._family()
-        for process in [psutil.Process(driver.pid), *(p for p in family if _command(p).startswith("java "))]:
+        for process in [psutil.Process(driver.pid), *(p for p in _pyspark(driver.pid) if _is_java(p))]:
             _kill(process)
-        self._expect_gone(family)
+        # One that the cluster was about to start is an executor of nobody.
+        self._expect_gone([*family, *self._executors()])
         driver.kill()
         self._driver = None
 
     def _kill_group(self, driver: ChildProcess) -> None:
         family = self._family()
         driver.kill()
-        self._expect_gone(family)
+        self._expect_gone([*family, *self._executors()])
         self._driver = None
 
     def _running(self) -> ChildProcess:
@@ -178,20 +217,30 @@ class Killer:
         return self._driver
 
     def _family(self) -> list[psutil.Process]:
-        """Return the driver's JVM and all its Python processes."""
-        try:
-            found = psutil.Process(self._running().pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-        return [p for p in found if _command(p).startswith("java ") or "pyspark" in _command(p)]
+        """Return the driver's JVM, the executor, and all Python processes of both."""
+        return [*_pyspark(self._running().pid), *self._executors(), *self._below_executors()]
 
     def _runners(self) -> list[psutil.Process]:
         return [p for p in self._family() if "python_streaming_source_runner" in _command(p)]
 
+    def _executors(self) -> list[psutil.Process]:
+        found = []
+        for pid in self.cluster.executors(0):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(pid))
+        return found
+
+    def _below_executors(self) -> list[psutil.Process]:
+        return [process for pid in self.cluster.executors(0) for process in _pyspark(pid)]
+
     def _workers(self) -> list[psutil.Process]:
-        """Return the workers that are reading: at work, and connected to the broker (those that plan are not)."""
+        """Return the workers that are reading: at work, and connected to the broker."""
         port = int(self.job.bootstrap.rsplit(":", 1)[1])
-        workers = [p for p in self._family() if "pyspark.daemon" in _command(p) and _status(p) == psutil.STATUS_RUNNING]
+        workers = [
+            p
+            for p in self._below_executors()
+            if "pyspark.daemon" in _command(p) and _status(p) == psutil.STATUS_RUNNING
+        ]
         return [p for p in workers if port in _connected_to(p)]
 
     def _expect_gone(self, processes: Collection[psutil.Process]) -> None:
@@ -231,7 +280,7 @@ class Killer:
     def _what_the_driver_says(self) -> str:
         """Return the messages of its log without their traces, and where its queries are at the moment."""
         for process in self._family():
-            if _command(process).startswith("java "):
+            if _is_java(process):
                 process.send_signal(signal.SIGQUIT)  # the JVM writes all its stacks
         time.sleep(2)
         lines = self._running().last_lines(20_000).splitlines()
@@ -247,6 +296,19 @@ class Killer:
 def _kill(process: psutil.Process) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         process.kill()
+
+
+def _pyspark(pid: int) -> list[psutil.Process]:
+    """Return the JVMs and pyspark's Python processes below a process."""
+    try:
+        found = psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [p for p in found if _is_java(p) or "pyspark" in _command(p)]
+
+
+def _is_java(process: psutil.Process) -> bool:
+    return _command(process).startswith("java ")
 
 
 def _command(process: psutil.Process) -> str:

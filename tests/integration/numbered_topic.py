@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from services.bulk import PartitionRecords, bulk_produce_partitions
-from services.wire import BrokerConnection
+from services.bulk import PartitionRecords
+from tests.integration.sure_writer import SureWriter
 
 Millis = npt.NDArray[np.int64]
 
@@ -24,6 +23,8 @@ STEP_MS = 20_000
 DISORDER_MS = 4_900
 _ROWS = {AHEAD: 200, ORDERED: 300, SLOW: 5, DESCENDING: 100}
 _AHEAD_MS = 3_600_000
+_STOP_SECONDS = 240.0
+"""Longer than the writer is patient."""
 
 
 def value_of(partition: int, offsets: Millis) -> Millis:
@@ -35,14 +36,18 @@ def value_of(partition: int, offsets: Millis) -> Millis:
 class NumberedTopic:
     """Writes ticks of rows in a thread of its own, between ``start`` and ``stop``."""
 
-    bootstrap: str
-    name: str
+    writer: SureWriter
     random: np.random.Generator
     _written: dict[int, list[Millis]] = field(default_factory=lambda: {p: [] for p in range(PARTITIONS)})
     _ticks: int = 0
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _error: Exception | None = None
+
+    @classmethod
+    def of(cls, bootstrap: str, name: str, random: np.random.Generator) -> NumberedTopic:
+        """Begin with an empty topic."""
+        return cls(SureWriter(bootstrap, name, dict.fromkeys(range(PARTITIONS), 0)), random)
 
     def timestamps(self, partition: int) -> Millis:
         """Return the timestamps of a partition's rows; the index is the offset."""
@@ -56,7 +61,8 @@ class NumberedTopic:
         """Stop writing; raises what made the writing end, if it did not last until now."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(60)
+            self._thread.join(_STOP_SECONDS)
+            assert self._error is not None or not self._thread.is_alive(), "the last tick does not end"
         if self._error is not None:
             raise self._error
 
@@ -83,23 +89,12 @@ class NumberedTopic:
     def _write(self, rows: dict[int, Millis]) -> None:
         records = {}
         for partition, timestamps in rows.items():
-            first = sum(map(len, self._written[partition]))
+            first = self.writer.ends[partition]
             values = value_of(partition, np.arange(first, first + len(timestamps)))
             records[partition] = PartitionRecords(timestamps, values.astype(">i8").view(np.uint8).reshape(-1, 8))
-        self._wait_for_leaders()
-        bulk_produce_partitions(self.bootstrap, self.name, records)
+        self.writer.write(records)
         for partition, timestamps in rows.items():
             self._written[partition].append(timestamps)
-
-    def _wait_for_leaders(self) -> None:
-        """Wait for a broker that was suspended with its machine: a write that fails half-way could not be repeated."""
-        host, _, port = self.bootstrap.rpartition(":")
-        for _ in range(300):
-            with BrokerConnection(host, int(port)) as connection:
-                leaders = connection.cluster(self.name).leaders
-            if {each.partition for each in leaders} >= set(ACTIVE):
-                return
-            time.sleep(0.1)
 
     def _run(self) -> None:
         try:

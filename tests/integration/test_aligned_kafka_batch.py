@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 
-from pyspark_aligned_kafka.reading import KafkaRangeReader
-from pyspark_aligned_kafka.settings import parse_settings
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.kafka import Kafka
 from services.topics import create_topic, delete_records, delete_topic
 from tests.integration.kafka_streams import START, KafkaStreams, write
@@ -61,7 +61,7 @@ def test_what_falls_to_retention_while_it_is_read_is_no_loss_from_earliest(
         streams.write(split.log, {0: range(60)})
         delete_records(kafka.bootstrap, split.log, {0: 25})
     settings = parse_settings({"kafka.bootstrap.servers": kafka.bootstrap})
-    reader = KafkaRangeReader(settings, ("offset",), fail_on_data_loss=True)
+    reader = KafkaRangeReader(settings, ("offset",), fail_on_data_loss=True, poll_timeout_ms=120_000)
     assert reader.log_ranges({earliest, given, Split("not-there", 0)}) == {
         split: SplitRange(split, 25, 60) for split in (earliest, given)
     }

@@ -131,6 +131,16 @@ def test_partitions_added_while_running_are_found_and_begin_at_earliest(kafka: K
     assert connector.bounds.end_positions(added) == {Split(topic, 3): 2}
 
 
+def test_new_partitions_are_found_beside_the_calls(kafka: Kafka, topic: str, splits: list[Split]) -> None:
+    discovery = connect(kafka, subscribe=topic, **{"kafka.metadata.max.age.ms": "200"}).discovery
+    assert discovery.discover() == set(splits)
+    add_partitions(kafka.bootstrap, topic, 4)
+    deadline = time.monotonic() + 10
+    while discovery.discover() != {*splits, Split(topic, 3)}:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 def test_ends_follow_the_log_and_leave_out_what_does_not_exist(kafka: Kafka, topic: str, splits: list[Split]) -> None:
     bounds = connect(kafka, subscribe=topic).bounds
     asked = {*splits, Split(topic, 99), Split("no-such-topic", 0)}

@@ -11,10 +11,10 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from pyspark_aligned_kafka import commit_pace
-from pyspark_aligned_kafka.consumer_group import ConsumerGroup
-from pyspark_aligned_kafka.group_progress import GroupProgress
-from pyspark_aligned_kafka.settings import parse_settings
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster import commit_pace
+from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
+from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
 from pyspark_aligned_kafka.source import KafkaSource
 from services.broker import FAST_START, LocalKafka
 from services.groups import Committed, committed_offsets, coordinator_of, group_member
@@ -49,8 +49,8 @@ def wait_for(condition: Callable[[], object], seconds: float = 30) -> float:
 
 
 @pytest.fixture
-def progress(kafka: Kafka, topic_name: str) -> Iterator[GroupProgress]:
-    made = GroupProgress(group_of(kafka.bootstrap, topic_name))
+def progress(kafka: Kafka, topic_name: str) -> Iterator[GroupCommits]:
+    made = GroupCommits(group_of(kafka.bootstrap, topic_name))
     yield made
     made.close()
 
@@ -121,7 +121,7 @@ def test_a_group_with_members_refuses_and_takes_commits_when_they_have_left(
 
 
 def test_active_members_are_told_once_and_commits_go_on_by_themselves(
-    kafka: Kafka, new_topic: NewTopic, topic_name: str, progress: GroupProgress, caplog: pytest.LogCaptureFixture
+    kafka: Kafka, new_topic: NewTopic, topic_name: str, progress: GroupCommits, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = new_topic(1)
     with group_member(kafka.bootstrap, topic_name, topic):
@@ -135,7 +135,7 @@ def test_active_members_are_told_once_and_commits_go_on_by_themselves(
 
 
 def test_however_often_there_is_progress_there_is_about_one_commit_a_second(
-    kafka: Kafka, new_topic: NewTopic, topic_name: str, progress: GroupProgress
+    kafka: Kafka, new_topic: NewTopic, topic_name: str, progress: GroupCommits
 ) -> None:
     topic = new_topic(1)
     begun, position = time.monotonic(), 0
@@ -171,7 +171,7 @@ def test_a_broker_that_is_away_holds_nobody_up_and_the_latest_offsets_arrive_lat
 ) -> None:
     with kafka_cluster(1, jvm=FAST_START) as cluster:
         create_topic(cluster.bootstrap, "t", 1)
-        progress = GroupProgress(group_of(cluster.bootstrap, "g"))
+        progress = GroupCommits(group_of(cluster.bootstrap, "g"))
         progress.processed({Split("t", 0): 1})
         wait_for(lambda: held(cluster.bootstrap, "g") == {("t", 0): 1})
         cluster.pause()
@@ -196,7 +196,7 @@ def test_a_coordinator_that_freezes_or_dies_is_followed_to_its_new_place(caplog:
         create_topic(cluster.bootstrap, "t", 1, replicas=3)
         coordinator = coordinator_of(cluster.bootstrap, "g")
         others = bootstrap_without(cluster, coordinator)
-        progress = GroupProgress(group_of(cluster.bootstrap, "g"))
+        progress = GroupCommits(group_of(cluster.bootstrap, "g"))
         progress.processed({Split("t", 0): 1})
         wait_for(lambda: held(others, "g") == {("t", 0): 1})
 
@@ -273,7 +273,7 @@ def test_a_checkpoint_of_sparks_own_source_is_where_the_group_begins(
 
 
 def test_the_group_is_kept_alive_while_nothing_happens(
-    kafka: Kafka, new_topic: NewTopic, topic_name: str, progress: GroupProgress, monkeypatch: pytest.MonkeyPatch
+    kafka: Kafka, new_topic: NewTopic, topic_name: str, progress: GroupCommits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A minute is too long for a test.
     monkeypatch.setattr(commit_pace, "REPEAT_S", 0.2)

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from pyspark_aligned_kafka import session as sessions
-from pyspark_aligned_kafka.connection import BrokerConnection
-from pyspark_aligned_kafka.options import KAFKA_COLUMNS
-from pyspark_aligned_kafka.reading import KafkaRangeReader
-from pyspark_aligned_kafka.settings import parse_settings
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
+from pyspark_aligned_kafka.reading import session as sessions
+from pyspark_aligned_kafka.reading.connection import BrokerConnection
+from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.broker import FAST_START
 from services.bulk import bulk_produce
 from services.kafka import Kafka, kafka_cluster
@@ -42,13 +42,14 @@ pytestmark = pytest.mark.service
 CODECS = ["gzip", "snappy", "lz4", "zstd", None]
 Row = dict[str, object]
 NewTopic = Callable[..., str]
+SMALL_FETCHES = {"kafka.max.partition.fetch.bytes": 1 << 20}
 
 
 def reader(bootstrap: str, columns: Sequence[str] = tuple(KAFKA_COLUMNS), **options: object) -> KafkaRangeReader:
     limits = {name: str(value) for name, value in options.items() if name.startswith("kafka.")}
     settings = parse_settings({"kafka.bootstrap.servers": bootstrap, **limits})
     given = {name: value for name, value in options.items() if name not in limits}
-    made = KafkaRangeReader(settings, tuple(columns), fail_on_data_loss=True)
+    made = KafkaRangeReader(settings, tuple(columns), fail_on_data_loss=True, poll_timeout_ms=120_000)
     return dataclasses.replace(made, **given)  # type: ignore[arg-type]
 
 
@@ -288,7 +289,7 @@ def test_connections_are_kept_for_the_next_read_and_thrown_away_for_a_retry(
     for _ in range(3):
         assert len(offsets(reader(kafka.bootstrap, ("offset",)).read(wanted))) == 100
     assert len(made) == 1
-    monkeypatch.setattr("pyspark_aligned_kafka.reading._is_retry", lambda: True)
+    monkeypatch.setattr("pyspark_aligned_kafka.reading.range_reader._is_retry", lambda: True)
     assert len(offsets(reader(kafka.bootstrap, ("offset",)).read(wanted))) == 100
     assert len(made) == 2
 
@@ -372,7 +373,7 @@ def test_a_killed_connection_is_made_again_at_the_right_position(kafka: Kafka, n
     with pytest.MonkeyPatch.context() as patch:
         init = BrokerConnection.__init__
         patch.setattr(BrokerConnection, "__init__", lambda self, taking: (taken.append(taking), init(self, taking))[1])
-        for i, made in enumerate(reader(kafka.bootstrap, ("offset",), partition_max_bytes=1 << 20).read([wanted])):
+        for i, made in enumerate(reader(kafka.bootstrap, ("offset",), **SMALL_FETCHES).read([wanted])):
             seen += made.columns[0].to_pylist()
             if i in (2, 12):
                 taken[-1].shutdown(socket.SHUT_RDWR)
@@ -386,7 +387,7 @@ def test_a_broker_restart_in_the_middle_of_a_read_loses_and_doubles_nothing() ->
         wanted = [number_topic(broker, "t", 200_000, partition) for partition in range(2)]
         seen: dict[int, list[int]] = {0: [], 1: []}
         restart = threading.Thread(target=lambda: (broker.kill(), broker.start()))
-        for i, made in enumerate(reader(broker.bootstrap, ("offset",), partition_max_bytes=1 << 20).read(wanted)):
+        for i, made in enumerate(reader(broker.bootstrap, ("offset",), **SMALL_FETCHES).read(wanted)):
             seen[made.split.number] += made.columns[0].to_pylist()
             if i == 3:
                 restart.start()
@@ -401,7 +402,7 @@ def test_leadership_that_moves_is_followed() -> None:
         wanted = [number_topic(cluster, "t", 100_000, partition) for partition in range(3)]
         time.sleep(2)  # bulk_produce waits for the leader only; let the followers catch up
         seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
-        for i, made in enumerate(reader(cluster.bootstrap, ("offset",), partition_max_bytes=1 << 20).read(wanted)):
+        for i, made in enumerate(reader(cluster.bootstrap, ("offset",), **SMALL_FETCHES).read(wanted)):
             seen[made.split.number] += made.columns[0].to_pylist()
             if i == 3:
                 cluster.kill(1)
@@ -413,7 +414,7 @@ def test_a_broker_that_stops_answering_ends_the_read_within_the_time_limit() -> 
     with kafka_cluster(1, jvm=FAST_START) as broker:
         create_topic(broker.bootstrap, "t", 1)
         wanted = [number_topic(broker, "t", 200_000)]
-        begun = reader(broker.bootstrap, poll_timeout_ms=3000, partition_max_bytes=1 << 20).read(wanted)
+        begun = reader(broker.bootstrap, poll_timeout_ms=3000, **SMALL_FETCHES).read(wanted)
         next(begun)
         broker.pause(1)
         at = time.monotonic()

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pyspark_aligned_kafka import session as sessions
-from pyspark_aligned_kafka.reading import KafkaRangeReader
-from pyspark_aligned_kafka.settings import parse_settings
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.reading import session as sessions
+from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.broker import FAST_START
 from services.bulk import bulk_produce
 from services.kafka import kafka_cluster
@@ -73,7 +73,7 @@ def reader(port: int) -> KafkaRangeReader:
             "kafka.ssl.truststore.location": str(PEM / "ca.pem"),
         }
     )
-    return KafkaRangeReader(settings, ("offset",), fail_on_data_loss=True)
+    return KafkaRangeReader(settings, ("offset",), fail_on_data_loss=True, poll_timeout_ms=120_000)
 
 
 def test_a_logged_in_reader_over_tls_reads_every_row_again_and_again(secure_port: int) -> None:

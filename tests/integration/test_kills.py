@@ -1,10 +1,15 @@
-"""Kill -9 of runners, workers and drivers over running queries: what was delivered is as if nothing had happened."""
+"""Kill -9 of whatever two running queries need: what was delivered is as if nothing had happened.
+
+A driver program on a cluster with one executor, over one broker: each of them is killed, and Python processes of both
+sides of Spark.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,18 +18,21 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from services.kafka import Kafka
+from services.broker import FAST_START
+from services.kafka import Kafka, kafka_service
+from services.spark_cluster import SparkCluster, spark_cluster
 from services.topics import create_topic
 from tests.integration.killed_driver import KEEP_LOGS, OUT_OF_ORDERNESS_MS, QUERIES, ROWS, WINDOW_MS, WINDOWS, Job
 from tests.integration.killing import Killer, Kind, schedule
 from tests.integration.numbered_topic import ACTIVE, PARTITIONS, NumberedTopic, value_of
+from tests.integration.outages import Outages
 from tests.spark.queries import START, Streams
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
 
 # Setting up is the test: a driver takes 15 s to come back, many times that on a busy machine.
-pytestmark = pytest.mark.timeout(7_200)
+pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
 
 _log = logging.getLogger(__name__)
 
@@ -72,17 +80,34 @@ def run_to_the_end(job: Job, spark: SparkSession) -> None:
 
 
 @pytest.fixture(scope="module")
+def broker() -> Iterator[Kafka]:
+    """A broker of this test's own: others need theirs alive."""
+    with kafka_service(jvm=FAST_START) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SparkCluster]:
+    with spark_cluster(["127.0.0.1"], cores=2) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def aftermath(
-    request: pytest.FixtureRequest, kafka: Kafka, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    broker: Kafka,
+    cluster: SparkCluster,
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Aftermath:
     kills, seed = request.config.getoption("--kills"), request.config.getoption("--kills-seed")
     folder = tmp_path_factory.mktemp("kills")
-    job = Job(kafka.bootstrap, f"kills-{folder.name}", folder)
-    create_topic(kafka.bootstrap, job.topic, PARTITIONS)
-    topic = NumberedTopic(kafka.bootstrap, job.topic, np.random.default_rng(seed))
+    job = Job(cluster.master_url, broker.bootstrap, f"kills-{folder.name}", folder)
+    create_topic(broker.bootstrap, job.topic, PARTITIONS)
+    topic = NumberedTopic.of(broker.bootstrap, job.topic, np.random.default_rng(seed))
     # Before the queries begin, at "latest": none of theirs.
     topic.tick()
-    killer = Killer(job, random.Random(seed))
+    killer = Killer(job, cluster, Outages(broker), random.Random(seed))
     topic.start()
     try:
         killer.start()
@@ -107,7 +132,9 @@ def aftermath(
         spark.conf.unset(KEEP_LOGS[0])
     progress = [json.loads(line) for line in job.progress_log.read_text().splitlines()]
     _log.info("seed %d, %s", seed, [(k.kind.value, k.moment.value, k.uncommitted) for k in killer.kills])
-    _log.info("recovered within %s s", [round(s, 1) for s in killer.recovery_seconds])
+    _log.info("recovered within %s s", [(kind.value, round(s, 1)) for kind, s in killer.recoveries])
+    _log.info("outages of %s s", [round(s, 1) for s in killer.outages.seconds])
+    _log.info("of batches in doubt, in the log: %s", topic.writer.doubtful)
     return Aftermath(topic, streams, killer, progress, due, closed, first)
 
 
@@ -240,3 +267,9 @@ def test_nothing_outlives_a_killed_driver(aftermath: Aftermath) -> None:
 def test_some_kills_hit_a_batch_under_way(aftermath: Aftermath) -> None:
     assert any(kill.uncommitted for kill in aftermath.killer.kills)
     assert aftermath.killer.kills[0].uncommitted
+
+
+def test_everyone_was_killed(aftermath: Aftermath) -> None:
+    # The first kill and the last are of drivers, whatever the number.
+    kinds, kills = {kill.kind for kill in aftermath.killer.kills}, len(aftermath.killer.kills)
+    assert len(kinds) >= min(len(Kind), kills - 2)

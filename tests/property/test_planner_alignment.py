@@ -100,7 +100,10 @@ def test_a_split_with_rows_is_never_idle(
         driver.now += 20_000
     for batch in driver.batches:
         for split, state in batch.after.splits.items():
-            if state.status is SplitStatus.IDLE:
+            if state.status is SplitStatus.IDLE and split in batch.observation.unknown:
+                # Nobody says whether it has rows now: it stays as it was.
+                assert state == batch.before.splits[split]
+            elif state.status is SplitStatus.IDLE:
                 assert batch.observation.ends[split] == state.position == state.observed
 
 
@@ -151,6 +154,29 @@ def test_what_need_not_be_looked_up_changes_no_plan(
         state, seen = driver.state(), driver.observe()
         everything, nothing = (replace(seen, settled=s) for s in (frozenset(log.splits), frozenset[Split]()))
         assert plan(state, everything, policy, log) == plan(state, nothing, policy, log)
+        perform(driver, action)
+
+
+@given(
+    st.booleans().flatmap(lambda noise: logs(disorder=800, noise=noise)),
+    drifts,
+    bounds,
+    idle_timeouts,
+    st.none() | st.integers(1, 10_000),
+    actions(disorder=800),
+)
+def test_newest_event_times_change_nothing_where_they_do_not_matter(
+    log: SimulatedLog, drift: int, bound: int, timeout: int | None, skew: int | None, script: Sequence[Action]
+) -> None:
+    policy = PlanPolicy(out_of_orderness=bound, max_drift=drift, idle_timeout=timeout, max_future_skew=skew)
+    driver = Driver(log, policy)
+    for action in [*script, Step()]:
+        state, seen = driver.state(), driver.observe()
+        known, unknown = plan(state, seen, policy, log), plan(state, replace(seen, newest={}), policy, log)
+        if not unknown.newest_matters:
+            assert unknown.limit is None or known.limit.watermark >= unknown.limit.watermark
+            lower = replace(known.state, limit=unknown.state.limit)
+            assert replace(known, state=lower, limit=unknown.limit, newest_matters=False) == unknown
         perform(driver, action)
 
 

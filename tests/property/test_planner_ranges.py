@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,10 +13,20 @@ from tests.simulation.driver import Batch, Driver
 from tests.simulation.log import Row, SimulatedLog
 from tests.simulation.scenarios import Action, actions, budgets, logs, perform
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.hold import Hold
+from watermark_source.planning import budget
+from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.split import Split
+
+
+@pytest.fixture(autouse=True, scope="module", params=[1, budget.SAMPLE])
+def _sample(request: pytest.FixtureRequest) -> object:
+    """A few splits are enough for a sample."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "SAMPLE", request.param)
+        yield
+
 
 policies = st.builds(
     PlanPolicy,
@@ -122,7 +133,10 @@ def test_held_rows_are_read_once_there_are_enough_or_the_delay_is_over(
 ) -> None:
     delay = 60_000
     driver = Driver(
-        log, replace(policy, max_drift=None, hold=Hold(least, Millis(delay))), max_rows=max_rows, index=index
+        log,
+        replace(policy, max_drift=None, minimum_rows=MinimumRows(least, Millis(delay))),
+        max_rows=max_rows,
+        index=index,
     )
     rows_at: int | None = None
     for action in script:
@@ -135,5 +149,5 @@ def test_held_rows_are_read_once_there_are_enough_or_the_delay_is_over(
             planned = driver.step()
             due = rows_at is None or waiting >= least or driver.now - rows_at >= delay
             assert planned.has_rows == (waiting > 0 and due)
-            assert planned.is_held == (waiting > 0 and not due)
+            assert planned.waits_for_more == (waiting > 0 and not due)
             rows_at = driver.now if planned.has_rows else rows_at

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from services import cache
 from services.cache import cache_folder, cached
 from services.deadline import wait_until
 from services.errors import ServiceError
@@ -88,6 +89,16 @@ def test_a_second_process_waits_for_the_first() -> None:
         assert first.stdout.readline() == "half\n"
         entry = cached("entry", _must_not_fill)
     assert (entry / "file").read_text(encoding="utf-8") == "whole"
+
+
+def test_a_process_that_hangs_while_it_fills_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_WAIT_SECONDS", 0.2)
+    with _start(_SLOW, "60") as hangs:
+        assert hangs.stdout is not None
+        assert hangs.stdout.readline() == "half\n"
+        with pytest.raises(ServiceError, match=r"another process holds .*entry\.lock"):
+            cached("entry", _must_not_fill)
+        hangs.kill()
 
 
 _DOWNLOAD = f"""

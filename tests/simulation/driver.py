@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from tests.simulation.log import Row, SimulatedLog
@@ -91,17 +91,18 @@ class Driver:
             return self._memory[1]
         return CODEC.decode(json.loads(self.text))
 
-    def observe(self, *, one_batch: bool = False) -> Observation:
+    def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         state, frozen = self.state(), self._frozen
         known = self.log.splits.keys() if frozen is None else frozen.ends.keys()
         added = known - state.splits.keys()
         return Observation(
             now=Millis(self.now),
             asked_at=Millis(self.now) if frozen is None else frozen.at,
-            ends=self.log.ends() if frozen is None else frozen.ends,
+            ends=self.log.ends(self.log.splits.keys() - unknown) if frozen is None else frozen.ends,
+            unknown=unknown & self.log.splits.keys() if frozen is None else frozenset(),
             earliest=self.log.earliest(),
             added={s: self.log.splits[s].earliest for s in added if s in self.log.splits},
-            observed={r.split: self._reported(r, state.future_cap) for r in ranges_of(state)},
+            highest={r.split: self._reported(r, state.future_cap) for r in ranges_of(state)},
             newest=({} if not self.index else self.log.newest(known) if frozen is None else frozen.newest),
             # As if rows had come to the others since.
             settled={s for s in known if s.number % 2} if frozen is None else frozenset(),
@@ -111,9 +112,9 @@ class Driver:
             one_batch=one_batch,
         )
 
-    def step(self, *, one_batch: bool = False) -> Plan:
+    def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:
         """Plan once; if there is a batch, write its offset and read its rows."""
-        observation = self.observe(one_batch=one_batch)
+        observation = self.observe(one_batch=one_batch, unknown=unknown)
         before = self.state()
         index = self.log if self.index else None
         planned = plan(before, observation, self.policy, index, announce=not self._announced)

@@ -46,7 +46,8 @@ class SimulatedLog:
 
     def __init__(self, numbers: int = 0, *, log: str = "log") -> None:
         self.splits: dict[Split, SplitLog] = {Split(log, n): SplitLog() for n in range(numbers)}
-        self.look_ups = 0
+        self.asked: list[int] = []
+        """How many splits each look-up was about."""
 
     def ends(self, splits: Set[Split] | None = None) -> dict[Split, int]:
         return {s: t.end for s, t in self.splits.items() if splits is None or s in splits}
@@ -67,7 +68,7 @@ class SimulatedLog:
 
     def first_after(self, limits: Mapping[Split, Millis]) -> Mapping[Split, IndexEntry | None]:
         """As ``ListOffsets`` with a timestamp answers: the first such row of the *whole* log."""
-        self.look_ups += 1
+        self.asked.append(len(limits))
         found: dict[Split, IndexEntry | None] = dict.fromkeys(limits)
         for split, limit in limits.items():
             row = next((r for r in self.splits[split].rows if r.event_time > limit), None)

@@ -44,7 +44,14 @@ class KillPlanning:
     """The process ends after planning, before the offset is written."""
 
 
-Action = Append | Wait | Step | Kill | KillPlanning
+@dataclass(frozen=True)
+class StepUnanswered:
+    """The same while the system does not answer for one split."""
+
+    number: int
+
+
+Action = Append | Wait | Step | Kill | KillPlanning | StepUnanswered
 
 
 def event_times(*, most: int = 30, disorder: int = 0, origin: int = START) -> SearchStrategy[tuple[int, ...]]:
@@ -84,7 +91,8 @@ def actions(splits: int = 4, *, most: int = 40, disorder: int = 0, kills: bool =
     times = later.flatmap(lambda shift: event_times(most=6, disorder=disorder, origin=START + shift))
     append = st.builds(Append, number, times, st.integers(0, 2))
     wait = st.builds(Wait, st.sampled_from([1, 500, 1_001, 5_000, 60_000]))
-    known: list[SearchStrategy[Action]] = [append, wait, st.just(Step()), st.just(Step())]
+    unanswered = st.builds(StepUnanswered, number)
+    known: list[SearchStrategy[Action]] = [append, wait, st.just(Step()), st.just(Step()), unanswered]
     if kills:
         known += [st.just(Kill()), st.just(KillPlanning())]
     return st.lists(st.one_of(known), max_size=most)
@@ -102,6 +110,8 @@ def perform(driver: Driver, action: Action, *, adds_splits: bool = False) -> Non
         driver.now += action.millis
     elif isinstance(action, Step):
         driver.step()
+    elif isinstance(action, StepUnanswered):
+        driver.step(unknown={Split("log", action.number)})
     elif isinstance(action, Kill):
         driver.restart()
     else:

@@ -22,7 +22,7 @@ from watermark_source.options import Option, OptionTable, boolean, non_empty, po
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.time_index import IndexEntry
-from watermark_source.spark.connector import Connector, RangeReader, ReadBatch
+from watermark_source.spark.connector import Connector, Ends, RangeReader, ReadBatch
 from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions
 from watermark_source.spark.source import AlignedStreamReader, refuse_user_schema, stream_schema
 
@@ -84,6 +84,9 @@ class FileLog:
 
     def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         return {s: (Path(self.directory) / str(s)).stat().st_size // ROW.itemsize for s in splits & self.discover()}
+
+    def current_ends(self, splits: Set[Split]) -> Ends:
+        return Ends(self.end_positions(splits))
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         return dict.fromkeys(splits, 0)

@@ -17,7 +17,7 @@ CHOOSING = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "SPARK_LOCAL_DIRS", "PY
 SCRIPT = """
 import logging
 logging.basicConfig(format="%(message)s")
-from connector import adding
+from connector.room import adding
 hits = sum(adding.add.stats.cache_hits.values())
 print(adding.__file__.rpartition("connector")[0], adding.add(20, 22), "loaded" if hits else "compiled")
 """
@@ -29,7 +29,7 @@ def add(a, b):
 """
 
 
-def archive(folder: Path, *, also: str = "", changed: str = "connector/adding.py") -> Path:
+def archive(folder: Path, *, also: str = "", changed: str = "connector/room/adding.py") -> Path:
     """Pack a connector and the engine as ``--py-files`` takes them, with one more comment in one source if asked."""
     folder.mkdir()
     packed = folder / "project.zip"
@@ -50,7 +50,11 @@ def sources() -> dict[str, str]:
     """The files of a connector that adds, and what it needs of the engine, by path."""
     compiling = [ENGINE / "__init__.py", *sorted((ENGINE / "machine_code").glob("*.py"))]
     found = {str(each.relative_to(ENGINE.parent)): each.read_text() for each in compiling}
-    return found | {"connector/__init__.py": "", "connector/adding.py": CONNECTOR}
+    return found | {
+        "connector/__init__.py": "",
+        "connector/room/__init__.py": "",
+        "connector/room/adding.py": CONNECTOR,
+    }
 
 
 def run(where: Path, **environment: str | Path) -> tuple[str, str]:
@@ -76,7 +80,7 @@ def test_code_compiled_from_one_archive_serves_another_with_the_same_source(vari
     assert run(archive(tmp_path / "other"), **chosen) == ("loaded", "")
 
 
-@pytest.mark.parametrize("changed", ["connector/adding.py", "watermark_source/machine_code/native.py"])
+@pytest.mark.parametrize("changed", ["connector/room/adding.py", "watermark_source/machine_code/native.py"])
 def test_an_archive_with_another_source_compiles_anew(changed: str, tmp_path: Path) -> None:
     chosen = {"NUMBA_CACHE_DIR": tmp_path / "chosen", "HOME": tmp_path / "home"}
     assert run(archive(tmp_path / "one"), **chosen)[0] == "compiled"

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from docs.generate import ENGINE_GROUPS, PAGE, page
-from pyspark_aligned_kafka.options import OPTION_TABLE
-from pyspark_aligned_kafka.setting_table import REFUSED, SETTINGS
+from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS
+from pyspark_aligned_kafka.options.kafka_options import OPTION_TABLE
 from watermark_source.options import Option
 from watermark_source.spark.options import ENGINE_OPTIONS
 

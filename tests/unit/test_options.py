@@ -94,7 +94,7 @@ def test_ports(text: str, found: range) -> None:
     assert ports(text) == found
 
 
-@pytest.mark.parametrize("text", ["", "0", "65536", "5-4", "-5", "1-2-3", "1,2", "http", "1-65536"])
+@pytest.mark.parametrize("text", ["", "0", "65536", "5-4", "-5", "1-2-3", "1,2", "http", "1-65536", "4040-"])
 def test_what_are_no_ports(text: str) -> None:
     with pytest.raises(ValueError):
         ports(text)

@@ -48,11 +48,23 @@ def test_out_of_orderness_belongs_to_the_bounded_strategy(strategy: str) -> None
     assert f"the strategy is {strategy}" in str(error)
 
 
+@pytest.mark.parametrize(("given", "strategy"), [
+    ({}, "bounded"),
+    ({"watermarkStrategy": "monotonous"}, "monotonous"),
+])  # fmt: skip
+def test_the_clocks_interval_belongs_to_strategy_none(given: dict[str, str], strategy: str) -> None:
+    error = refusal(WATERMARKINTERVAL="5 seconds", **given)
+    assert (error.option, error.seen) == ("watermarkInterval", "5 seconds")
+    assert f"the strategy is {strategy}" in str(error)
+    assert parsed(watermarkInterval="5 seconds", watermarkStrategy="none").watermark_interval == 5_000
+
+
 @pytest.mark.parametrize("given", [
     {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute"},
     {"idleTimeout": "1 minute"},
+    {"maxFutureSkew": "1 minute"},
 ])  # fmt: skip
-def test_without_event_time_there_is_neither_alignment_nor_idleness(given: dict[str, str]) -> None:
+def test_without_event_time_there_is_neither_alignment_nor_idleness_nor_a_future(given: dict[str, str]) -> None:
     assert refusal(watermarkStrategy="none", **given).option == next(iter(given))
 
 

@@ -14,12 +14,16 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import resources
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 import numba
 from numba.core import caching
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +81,8 @@ class KeptCode(caching.FunctionCache):
 
 def package_of(function: Callable[..., Any]) -> str:
     """Return the package whose sources a function is compiled from, besides those of this one."""
-    return function.__module__.rpartition(".")[0] or __package__
+    package, dot, _ = function.__module__.partition(".")
+    return package if dot else __package__
 
 
 @cache
@@ -118,7 +123,15 @@ def _digest(package: str) -> str:
     host = (numba.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
     digest.update(repr(host).encode())
     for each in (__package__, package):
-        for source in sorted(resources.files(each).iterdir(), key=lambda found: found.name):
-            if source.name.endswith(".py"):
-                digest.update(source.name.encode() + b"\0" + source.read_bytes())
+        for path, source in sorted(_sources(resources.files(each), ""), key=itemgetter(0)):
+            digest.update(path.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:20]
+
+
+def _sources(room: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    """Return the source files of a folder, or of a place in an archive, and of all folders in it."""
+    for each in room.iterdir():
+        if each.is_dir():
+            yield from _sources(each, f"{path}{each.name}/")
+        elif each.name.endswith(".py"):
+            yield path + each.name, each

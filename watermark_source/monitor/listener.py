@@ -23,7 +23,7 @@ from watermark_source.monitor.status import SourceStatus, late_rows, parse_progr
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class QuerySource(NamedTuple):
@@ -108,7 +108,7 @@ class StatusListener(StreamingQueryListener):
             statuses = parse_progress(progress)
         except UsageError as error:
             if run not in self._refused:
-                _LOG.warning("query %s: %s", progress.name or query, error)
+                _log.warning("query %s: %s", progress.name or query, error)
             self._refused.add(run)
             return
         with self._lock:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import heapq
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from watermark_source.errors import UsageError
 from watermark_source.planning.split import Split
@@ -23,7 +23,7 @@ REPORTED_SPLITS = 100
 
 
 class Status(Enum):
-    """Watermark status of a split. The value is its letter in offsets and reports."""
+    """Watermark status of a split in reports. The value is its letter there; a, i and p are those of offsets."""
 
     ACTIVE = "a"
     IDLE = "i"
@@ -31,7 +31,16 @@ class Status(Enum):
     FINISHED = "f"
     """Read up to the end this run was given."""
     UNKNOWN = "u"
-    """Not looked at yet, or its log could not be asked."""
+    """Its log could not be asked; what is known of it is of before."""
+
+
+class Outline(NamedTuple):
+    """What tells how interesting a split is."""
+
+    split: Split
+    status: Status
+    lag: int | None
+    holds_back: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +68,9 @@ class SplitView:
         """Return how many positions are still to be read, ``None`` while the end is not known."""
         # An end before our position is a log that was cut off or created anew; there is nothing to read in it.
         return None if self.end is None else max(0, self.end - self.position)
+
+
+_Interesting = TypeVar("_Interesting", Outline, SplitView)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +113,8 @@ class SourceStatus:
     @classmethod
     def of(
         cls,
-        splits: Iterable[SplitView],
+        splits: Sequence[Outline],
+        view: Callable[[Outline], SplitView],
         *,
         format_name: str,
         source_name: str,
@@ -112,8 +125,8 @@ class SourceStatus:
         rows: int = 0,
         future_rows: int = 0,
     ) -> SourceStatus:
-        """Build the status of a source from *all* its splits."""
-        every = tuple(splits)
+        """Build the status of a source from *all* its splits; only those that are reported are viewed."""
+        reported = map(view, most_interesting(splits, REPORTED_SPLITS))
         return cls(
             format_name=format_name,
             source_name=source_name,
@@ -121,9 +134,9 @@ class SourceStatus:
             watermark=watermark,
             processing_time=processing_time,
             group=group,
-            splits=tuple(sorted(most_interesting(every, REPORTED_SPLITS), key=_by_split)),
-            counts=dict(Counter(view.status for view in every)),
-            lag=sum(view.lag or 0 for view in every),
+            splits=tuple(sorted(reported, key=_by_split)),
+            counts=dict(Counter(outline.status for outline in splits)),
+            lag=sum(outline.lag or 0 for outline in splits),
             rows=rows,
             future_rows=future_rows,
         )
@@ -193,7 +206,7 @@ class SourceStatus:
         )
 
 
-def most_interesting(splits: Iterable[SplitView], n: int) -> list[SplitView]:
+def most_interesting(splits: Iterable[_Interesting], n: int) -> list[_Interesting]:
     """Return the ``n`` splits to look at first, in that order: holding back, paused, idle, then by lag."""
     return heapq.nsmallest(n, splits, key=_interest)
 
@@ -254,9 +267,9 @@ def _by_split(view: SplitView) -> Split:
 _STATUS_INTEREST = {Status.PAUSED: 0, Status.IDLE: 1}
 
 
-def _interest(view: SplitView) -> tuple[bool, int, int, Split]:
+def _interest(of: Outline | SplitView) -> tuple[bool, int, int, Split]:
     rest = len(_STATUS_INTEREST)
-    return not view.holds_back, _STATUS_INTEREST.get(view.status, rest), -(view.lag or 0), view.split
+    return not of.holds_back, _STATUS_INTEREST.get(of.status, rest), -(of.lag or 0), of.split
 
 
 def _present(**fields: Any) -> dict[str, Any]:

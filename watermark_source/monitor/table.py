@@ -175,7 +175,7 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
     return tuple(pieces)
 
 
-def pack(pieces: Iterable[str], width: int) -> list[str]:
+def join_pieces(pieces: Iterable[str], width: int) -> list[str]:
     """Put pieces side by side into lines of at most ``width`` characters."""
     packed: list[str] = []
     for piece in pieces:

@@ -18,9 +18,9 @@ from rich.text import Text
 from watermark_source.clock import Clock
 from watermark_source.errors import UsageError
 from watermark_source.monitor.status import SourceStatus, Status, parse_progress
-from watermark_source.monitor.table import GAP, Layout, count_text, headline, layout, pack
+from watermark_source.monitor.table import GAP, Layout, count_text, headline, join_pieces, layout
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 _STYLES = {
     Status.ACTIVE: "green",
@@ -84,7 +84,7 @@ def render_text(
 def _arrange(
     status: SourceStatus, *, width: int, now: int | None, raw: bool, lines: int | None
 ) -> tuple[list[str], Layout]:
-    head = pack(headline(status, now=now, raw=raw), width)
+    head = join_pieces(headline(status, now=now, raw=raw), width)
     # Besides the rows: column titles, their rule, the line that tells what is hidden.
     room = None if lines is None else max(1, lines - len(head) - 3)
     return head, layout(status, width=width, now=now, raw=raw, lines=room)
@@ -189,10 +189,10 @@ class LiveStatus:
             return parse_progress(self._query.lastProgress)
         except UsageError as error:
             if not self._warned:
-                _LOG.warning("the status of the query cannot be shown: %s", error)
+                _log.warning("the status of the query cannot be shown: %s", error)
             self._warned = True
         except Exception as error:  # noqa: BLE001  the view must not fail when the query's JVM is gone
-            _LOG.debug("the query gives no progress: %s", error)
+            _log.debug("the query gives no progress: %s", error)
         return ()
 
     def _picture(self, now: int) -> RenderableType:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from watermark_source.durations import format_duration
 from watermark_source.monitor.status import Status
 from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,14 @@ class Facts:
     """It has rows, and the batch's row budget (``maxOffsetsPerTrigger``) went to others."""
     waits_for_more: bool = False
     """It has rows, too few of them for a batch (``minOffsetsPerTrigger``)."""
+
+
+IN_GENERAL: dict[SplitStatus, str] = {
+    SplitStatus.ACTIVE: "has rows to read",
+    SplitStatus.IDLE: "nothing to read for longer than idleTimeout",
+    SplitStatus.PAUSED: "ahead of its alignment group by more than alignmentMaxDrift",
+}
+"""What a marker says: it follows from two offsets alone, on any replay, and they hold no more facts than the status."""
 
 
 def why(facts: Facts) -> str:
@@ -102,7 +111,7 @@ _SENTENCES: dict[Status, Callable[[Facts], str]] = {
         if facts.watermark is None and facts.holds_back and not facts.reading
         else "read to the end this run was given"
     ),
-    Status.UNKNOWN: lambda _: "not looked at yet",
+    Status.UNKNOWN: lambda _: "no answer about its log",
 }
 
 

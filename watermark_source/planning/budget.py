@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.ends import Backlog, event_time_of, watermark_of
-from watermark_source.planning.split import Split
+from watermark_source.planning.ends import Backlog, Reach, event_time_of, watermark_of
+from watermark_source.planning.split import SAMPLE, Split, sample
 
 _GOOD_SHARE = 0.8
 """A batch that uses this share of its budget is good enough: the search may stop."""
@@ -22,47 +23,100 @@ def budgeted_ends(backlog: Backlog, allowed: Mapping[Split, int], budget: int | 
         return dict(allowed)
     if backlog.index is None:
         return _shared(backlog, allowed, budget)
-    low, high = _bounds(backlog)
-    best, over = {s: t.position for s, t in backlog.splits.items()}, dict(allowed)
+    aim = None
+    if len(backlog.ends) >= 2 * SAMPLE:
+        # What would fit of some splits: thousands of them are better looked up once than until it fits.
+        some = backlog.only(sample(backlog.ends.keys(), SAMPLE))
+        rows = _total(some, some.ends)
+        aim = _search(some, some.ends, max(1, budget * rows // _total(backlog, backlog.ends))).event_time
+    found = _search(backlog, allowed, budget, aim)
+    return found.ends if found.over is None else _oldest_first(backlog, found.ends, found.over, budget)
+
+
+class _Found(NamedTuple):
+    """What a search came to: how far each split is read if it goes up to an event time."""
+
+    event_time: int
+    ends: dict[Split, int]
+    over: Mapping[Split, int] | None = None
+    """How far with the next millisecond, which does not fit; ``None`` if ``ends`` are good enough."""
+
+
+def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: int | None = None) -> _Found:
+    """Look for the latest event time up to which all rows fit; first at ``aim``."""
+    low, high, likely = _bounds(backlog)
+    start, halve = low, False
+    best, over = {s: t.position for s, t in backlog.splits.items()}, allowed
     least, most = 0, _total(backlog, allowed)
-    halve = False
     while high - low > 1:
-        middle = (low + high) // 2
-        if not halve:
+        if low >= likely:
+            # A guess that was wrong: three times as far, until it is too far.
+            aim = likely = min(high, low + 2 * (low - start) + 1)
+        if aim is None:
             # Rows are often spread evenly in event time, so look first where the budget would then be used up.
-            aim = low + int((high - low) * ((1 + _GOOD_SHARE) / 2 * budget - least) / (most - least))
-            middle = min(max(aim, low + 1), high - 1)
-        halve = not halve
-        tried = backlog.up_to(watermark_of(Millis(middle), backlog.policy)).ends
-        size = _total(backlog, tried)
+            share = 0.5 if halve else ((1 + _GOOD_SHARE) / 2 * budget - least) / (most - least)
+            aim = low + int((likely - low) * share)
+            halve = not halve
+        aim = min(max(aim, low + 1), high - 1)
+        tried = backlog.up_to(watermark_of(Millis(aim), backlog.policy))
+        size = _total(backlog, tried.ends)
         if size > budget:
-            high, over, most = middle, tried, size
-        elif size >= _GOOD_SHARE * budget:
-            return tried
-        else:
-            low, best, least = middle, tried, size
-    return _oldest_first(backlog, best, over, budget)
+            high, over, most = aim, tried.ends, size
+            likely = high
+            # What comes next is known only once something that fits has been tried.
+            aim = low + 1 if low == start else None
+            continue
+        if size >= _GOOD_SHARE * budget:
+            return _Found(aim, tried.ends)
+        low, best, least = max(aim, _quiet_until(backlog, tried, aim)), tried.ends, size
+        aim = None
+        next_rows = _next_rows(tried, allowed)
+        too_late = next_rows[budget - size][0] if len(next_rows) > budget - size else high
+        if too_late < high:
+            high = likely = too_late
+            most = budget + 1
+            over = {**best, **{s: tried.cut[s].position + 1 for at, s in next_rows if at <= too_late}}
+    return _Found(low, dict(best), {s: max(end, best[s]) for s, end in over.items()})
 
 
-def _bounds(backlog: Backlog) -> tuple[int, int]:
-    """Return an event time up to which hardly anything is unread, and one up to which everything may be."""
+def _next_rows(tried: Reach, allowed: Mapping[Split, int]) -> list[tuple[Millis, Split]]:
+    """Return when the next row of each split that has one comes, in order."""
+    return sorted((e.event_time, s) for s, e in tried.cut.items() if tried.ends[s] == e.position < allowed[s])
+
+
+def _quiet_until(backlog: Backlog, tried: Reach, event_time: int) -> int:
+    """Return up to which event time the ends would be the same as those that were found for ``event_time``."""
+    rows = [entry.event_time for entry in tried.cut.values()]
+    known = [event_time_of(t.watermark, backlog.policy) for t in backlog.splits.values() if t.watermark is not None]
+    return min([*rows, *(at for at in known if at > event_time)], default=event_time + 1) - 1
+
+
+def _bounds(backlog: Backlog) -> tuple[int, int, int]:
+    """Return an event time up to which hardly anything is unread, one up to which everything is, and a likely one."""
     known = [event_time_of(t.watermark, backlog.policy) for t in backlog.splits.values() if t.watermark is not None]
     unknown = [s for s, t in backlog.splits.items() if t.watermark is None]
     firsts = backlog.index.first_after(dict.fromkeys(unknown, MIN)) if unknown and backlog.index is not None else {}
     low = min([*known, *(entry.event_time for entry in firsts.values() if entry is not None)], default=MIN)
     cap = MAX if backlog.future_cap is None else backlog.future_cap
     high = max((backlog.newest.get(s, cap) for s in backlog.ends), default=cap)
-    return low - 1, max(low, high)
+    return low - 1, max(low, high), max(backlog.newest.values(), default=high)
 
 
 def _oldest_first(
     backlog: Backlog, best: Mapping[Split, int], over: Mapping[Split, int], budget: int
 ) -> dict[Split, int]:
-    """Add to ``best`` what fits of ``over``: the lowest watermark's first, what is left of the budget to the next."""
+    """Add to ``best`` what fits of ``over``: the lowest watermark's first, what is left of the budget to the next.
+
+    With alignment everybody's first row comes before anybody's second: they are all of one millisecond, and who reads
+    several of it while others read none would be ahead of them by more than a row.
+    """
     ends = dict(best)
     left = budget - _total(backlog, best)
-    for split in sorted(ends, key=lambda s: (_order(backlog, s), s)):
-        size = min(over[split] - ends[split], left)
+    in_order = sorted(ends, key=lambda s: (_order(backlog, s), s))
+    unread = [s for s in in_order if best[s] == backlog.splits[s].position]
+    first_rows = [] if backlog.policy.max_drift is None else [(s, 1) for s in unread]
+    for split, most in [*first_rows, *((s, budget) for s in in_order)]:
+        size = min(over[split] - ends[split], left, most)
         ends[split] += size
         left -= size
     return ends

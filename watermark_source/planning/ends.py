@@ -8,7 +8,7 @@ will be at the end of every log, so the limit follows the backlog at full speed 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from watermark_source.alignment.group import view
@@ -31,11 +31,22 @@ class Limit:
     holder: Split
 
 
+class Aligned(NamedTuple):
+    """What the alignment group allows: its limit, if it has one, and how far each split with rows may be read."""
+
+    limit: Limit | None
+    ends: dict[Split, int]
+    newest_matters: bool = False
+    """Whether the newest event times of the logs would give another limit that lets some split go elsewhere."""
+
+
 class Reach(NamedTuple):
     """How far each split may be read, and which of them only by guess."""
 
     ends: dict[Split, int]
     blind: frozenset[Split]
+    cut: Mapping[Split, IndexEntry]
+    """The first entry that is too late, of the splits that are not read to their end for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,10 @@ class Backlog:
     index: TimeIndex | None
     future_cap: Millis | None
     blind_step: int
+
+    def only(self, splits: Set[Split]) -> Backlog:
+        """Return the backlog of some of the splits."""
+        return replace(self, splits={s: self.splits[s] for s in splits}, ends={s: self.ends[s] for s in splits})
 
     def up_to(self, watermark: Millis, holder: Split | None = None) -> Reach:
         """Return how far each split may be read for its watermark not to go beyond ``watermark``.
@@ -79,7 +94,7 @@ class Backlog:
             ends[split] += 1
         if holder in cut and ends[holder] == self.splits[holder].position:
             ends[holder] += 1
-        return Reach(ends, frozenset(blind))
+        return Reach(ends, frozenset(blind), cut)
 
     def _first_after(self, splits: Set[Split], event_time: Millis) -> Mapping[Split, IndexEntry | None]:
         if self.index is None:
@@ -156,20 +171,28 @@ def _reached(
     return state.watermark
 
 
-def aligned_ends(
-    splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog
-) -> tuple[Limit | None, dict[Split, int]]:
-    """Return the group's limit, if it has one, and the planned ends of the splits that have rows, none beyond it."""
+def aligned_ends(splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog) -> Aligned:
+    """Return the group's limit, and the planned ends of the splits that have rows, none beyond it."""
     if backlog.policy.max_drift is None or observation.one_batch:
-        return None, dict(backlog.ends)
+        return Aligned(None, dict(backlog.ends))
     blind: frozenset[Split] = frozenset()
     while True:
         limit = group_limit(splits, observation, backlog, blind)
         if limit is None:
             # Nobody has read a row, and no log's end is known: one step, to see where everybody is.
-            return None, {s: min(end, splits[s].position + backlog.blind_step) for s, end in backlog.ends.items()}
+            step = backlog.blind_step
+            ends = {s: min(end, splits[s].position + step) for s, end in backlog.ends.items()}
+            return Aligned(None, ends, newest_matters=backlog.index is not None and bool(ends))
         reach = backlog.up_to(limit.watermark, limit.holder)
         if reach.blind <= blind:
-            return limit, reach.ends
+            return Aligned(limit, reach.ends, newest_matters=_newest_matters(backlog, reach))
         # What the index cannot tell about a split now, it could not tell about its end either.
         blind |= reach.blind
+
+
+def _newest_matters(backlog: Backlog, reach: Reach) -> bool:
+    if backlog.index is None:
+        return False
+    # A split that has a watermark will count with no lower one: a limit that cuts nothing could only be higher.
+    may_count_lower = any(t.watermark is None for t in backlog.splits.values())
+    return bool(reach.blind) or reach.ends != backlog.ends or may_count_lower

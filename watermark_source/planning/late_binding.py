@@ -52,6 +52,7 @@ def bind(piece: Piece, log: SplitRange) -> SplitRange:
         if end < start and is_first and not whole.late_start:
             raise DataLossError(
                 f"{split} is read from position {start} on, and ends at {log.end} now: "
-                "the topic or table was re-created or truncated"
+                "the topic or table was re-created or truncated. "
+                'Begin within it, for example startingOffsets = "earliest"'
             )
     return SplitRange(split, start, max(start, end))

@@ -48,6 +48,9 @@ def check_loss(
     losses: list[Loss] = []
     for split, state in splits.items():
         end, earliest = observation.ends.get(split), observation.earliest.get(split, 0)
+        if split in observation.unknown or (end is not None and earliest <= state.position <= end):
+            going_on[split] = state
+            continue
         if end is None:
             losses.append(
                 Loss(
@@ -57,7 +60,6 @@ def check_loss(
                 )
             )
             continue
-        goes_on_at = state.position
         if end < state.position:
             goes_on_at = end
             losses.append(
@@ -68,7 +70,7 @@ def check_loss(
                     "the topic or table was re-created or truncated",
                 )
             )
-        elif earliest > state.position:
+        else:
             goes_on_at = min(earliest, end)
             losses.append(
                 Loss(
@@ -78,10 +80,8 @@ def check_loss(
                     "what was between was deleted before it was read",
                 )
             )
-        going_on[split] = (
-            state if goes_on_at == state.position else replace(state, position=goes_on_at, observed=goes_on_at)
-        )
-    for split, start in observation.added.items():
+        going_on[split] = replace(state, position=goes_on_at, observed=goes_on_at)
+    for split, start in sorted(observation.added.items()):
         if split not in observation.ends:
             continue
         if start > 0:

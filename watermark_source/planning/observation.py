@@ -6,8 +6,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.hold import Hold
 from watermark_source.planning.loss import LossKind
+from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.split import Split
 
 
@@ -21,15 +21,18 @@ class Observation:
     """Just before the ends were asked for: what came after this moment need not show in them. On a clock that follows
     no correction of the wall clock, which would be time that did not pass."""
     ends: Mapping[Split, int]
-    """End position of every split that exists now."""
+    """End position of every split that exists now, but for the unknown ones."""
+    unknown: Set[Split] = frozenset()
+    """Splits that exist and whose end nobody tells for the moment: they stay as they are."""
     earliest: Mapping[Split, int] = field(default_factory=dict)
     """First retained position, as far as it was asked for."""
     added: Mapping[Split, int] = field(default_factory=dict)
     """Start position of the splits that are new."""
-    observed: Mapping[Split, Millis | None] = field(default_factory=dict)
+    highest: Mapping[Split, Millis | None] = field(default_factory=dict)
     """Highest event time of each split's last planned range, ``None`` if it held no row that counts."""
     newest: Mapping[Split, Millis | None] = field(default_factory=dict)
-    """Highest event time in the log, asked for *before* the ends; empty without a time index."""
+    """Highest event time in the log, asked for *before* the ends; empty without a time index, and while nobody needs
+    it."""
     settled: Set[Split] = frozenset()
     """Splits that had the same end before ``newest`` was asked for: no row of theirs is later than it."""
     max_rows: int | None = None
@@ -53,7 +56,7 @@ class PlanPolicy:
     """Alignment is on exactly when this is set."""
     max_future_skew: int | None = None
     watermark_interval: int = 1_000
-    hold: Hold | None = None
+    minimum_rows: MinimumRows | None = None
     """Few rows wait for more; ``None`` if they never do."""
     fail_on_data_loss: bool = True
     loss_conditions: Mapping[LossKind, str] = field(default_factory=dict)

@@ -21,6 +21,7 @@ watermark) are left out.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,10 +52,9 @@ class OffsetCodec:
     def encode(self, state: SourceState) -> dict[str, Any]:
         """Return the offset; its JSON text is equal exactly when the states are equal."""
         since = min((t.since for t in state.splits.values() if t.since is not None), default=None)
-        splits: dict[str, dict[str, list[Any]]] = {}
-        for split in sorted(state.splits, key=lambda s: (s.log, str(s.number))):
-            fields = _encode_split(state.splits[split], state.watermark or 0, since or 0)
-            splits.setdefault(split.log, {})[str(split.number)] = fields
+        splits: defaultdict[str, dict[str, list[Any]]] = defaultdict(dict)
+        for (log, number), split in state.splits.items():
+            splits[log][str(number)] = _encode_split(split, state.watermark or 0, since or 0)
         offset: dict[str, Any] = {
             "cap": state.future_cap,
             "limit": state.limit,
@@ -63,7 +63,7 @@ class OffsetCodec:
             "run": state.run,
             "since": since,
             "source": self.source,
-            "splits": splits,
+            "splits": {log: dict(sorted(numbers.items())) for log, numbers in sorted(splits.items())},
             "v": VERSION,
             "wm": state.watermark,
         }
@@ -132,7 +132,7 @@ def _decode_splits(splits: object, watermark: int, since: int) -> dict[Split, Sp
         for number, fields in numbers.items():
             split = Split(log, _decode_number(log, number))
             decoded[split] = _decode_split(split, fields, watermark, since)
-    return decoded
+    return dict(sorted(decoded.items()))
 
 
 def _decode_number(log: str, text: object) -> int:

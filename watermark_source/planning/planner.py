@@ -1,7 +1,7 @@
 """The planner: from what is known and observed to what the next batch reads and says. Pure; nothing else decides.
 
-Order of rules: fold what the last batch saw -> loss checks -> future cap -> alignment limit -> planned ends -> hold ->
-row budget -> status -> combined watermark -> is there anything to send?
+Order of rules: fold what the last batch saw -> loss checks -> future cap -> alignment limit -> planned ends ->
+minimum rows -> row budget -> status -> combined watermark -> is there anything to send?
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from watermark_source.eventtime.combine import recompute
 from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of, future_cap, watermark_of
-from watermark_source.planning.hold import is_held
 from watermark_source.planning.loss import Loss, check_loss, refuse
+from watermark_source.planning.minimum_rows import waits_for_more
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.status import TRANSITIONS, SplitEvent, next_since, rest_event
+from watermark_source.planning.status import TRANSITIONS, SplitEvent, changed_status, next_since, rest_event, unanswered
 from watermark_source.planning.time_index import TimeIndex
 
 
@@ -32,12 +32,14 @@ class Plan:
     is_batch: bool
     """Whether there is anything to send: rows, a higher watermark, a status change, a clock tick."""
     has_rows: bool
-    is_held: bool
+    waits_for_more: bool
     """Whether there are rows that wait for more to come."""
     limit: Limit | None
     """The alignment limit and who sets it."""
     losses: tuple[Loss, ...]
     """What was lost and is skipped; not empty only without ``fail_on_data_loss``."""
+    newest_matters: bool
+    """Whether the newest event times, where the observation leaves them out, could change what is read."""
 
 
 def plan(
@@ -52,7 +54,7 @@ def plan(
 
     Args:
         state: as of the last planned batch.
-        observation: what the outside said; ``observed`` must hold every split with a range not yet observed.
+        observation: what the outside said; ``highest`` must have every split with a range not yet observed.
         policy: the user's decisions.
         index: event-time look-ups; without one, alignment and budget go by what has been read so far.
         announce: the first plan of a process: the watermark is sent even if it is unchanged.
@@ -72,19 +74,21 @@ def plan(
         refuse(losses, policy.loss_conditions)
 
     backlog = backlog_of(splits, observation, policy, index)
-    limit, allowed = aligned_ends(splits, observation, backlog)
-    held = _is_held(backlog, allowed, observation, policy)
+    limit, allowed, newest_matters = aligned_ends(splits, observation, backlog)
+    waits = _waits_for_more(backlog, allowed, observation, policy)
     budget = None if observation.one_batch else observation.max_rows
-    ends = {s: splits[s].position for s in allowed} if held else budgeted_ends(backlog, allowed, budget)
+    ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget)
 
-    planned = {s: _advance(t, allowed.get(s), ends.get(s), observation, policy) for s, t in splits.items()}
+    planned = {
+        s: unanswered(t) if s in observation.unknown else _advance(t, allowed.get(s), ends.get(s), observation, policy)
+        for s, t in splits.items()
+    }
     watermark = _combined(state, planned, observation, policy)
     has_rows = any(t.position > t.observed for t in planned.values())
     tick = policy.use_processing_time and _tick_is_due(state, observation, policy, has_rows=has_rows)
-    changed = any(t.status is not _status_of(state, s) for s, t in planned.items())
     moved = tick if policy.use_processing_time else watermark != state.watermark
-    says_something = moved or changed or (announce and watermark is not None)
-    is_batch = has_rows or bool(losses) or (policy.sends_markers and says_something)
+    says_something = moved or changed_status(state.splits, planned) or (announce and watermark is not None)
+    is_batch = has_rows or bool(losses) or (policy.sends_markers and bool(says_something))
     return Plan(
         state=SourceState(
             splits=planned,
@@ -97,9 +101,10 @@ def plan(
         ),
         is_batch=is_batch,
         has_rows=has_rows,
-        is_held=held,
+        waits_for_more=waits,
         limit=limit,
         losses=losses,
+        newest_matters=newest_matters,
     )
 
 
@@ -112,7 +117,7 @@ def _fold(state: SplitState, split: Split, observation: Observation, policy: Pla
     """Take what the last range's tasks saw into the split's watermark, which never regresses."""
     if state.observed == state.position:
         return state
-    highest = observation.observed[split]
+    highest = observation.highest[split]
     if highest is None or policy.use_processing_time:
         reached = state.watermark
     else:
@@ -121,11 +126,15 @@ def _fold(state: SplitState, split: Split, observation: Observation, policy: Pla
     return SplitState(state.position, state.position, reached, state.status, state.since)
 
 
-def _is_held(backlog: Backlog, allowed: Mapping[Split, int], observation: Observation, policy: PlanPolicy) -> bool:
+def _waits_for_more(
+    backlog: Backlog, allowed: Mapping[Split, int], observation: Observation, policy: PlanPolicy
+) -> bool:
+    if policy.minimum_rows is None:
+        return False
     waiting = sum(end - backlog.splits[s].position for s, end in allowed.items())
     # A run that has its end, or is one batch, waits for nothing.
     bounded = observation.one_batch or observation.ends_are_final
-    return waiting > 0 and not bounded and is_held(policy.hold, waiting, observation.since_rows)
+    return waiting > 0 and not bounded and waits_for_more(policy.minimum_rows, waiting, observation.since_rows)
 
 
 def _advance(
@@ -145,11 +154,6 @@ def _advance(
         return state
     position = state.position if end is None else end
     return SplitState(position, state.observed, state.watermark, status, since)
-
-
-def _status_of(state: SourceState, split: Split) -> SplitStatus:
-    known = state.splits.get(split)
-    return SplitStatus.ACTIVE if known is None else known.status
 
 
 def _combined(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import SplitRange
@@ -21,8 +22,7 @@ class RangeReport:
     """Rows whose event time was beyond the future cap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(NamedTuple):
     """How far reports tell about a range."""
 
     max_event_time: Millis | None

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Set
+from random import Random
+from typing import Final, NamedTuple
+
+SAMPLE: Final = 200
+"""So many splits tell about all of them well enough to guess from."""
 
 
 class Split(NamedTuple):
@@ -35,3 +40,8 @@ class SplitRange(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.split}[{self.start},{self.end})"
+
+
+def sample(splits: Set[Split], size: int) -> Set[Split]:
+    """Return so many of the splits, or all if there are no more: always the same ones, of any log and number."""
+    return splits if len(splits) <= size else frozenset(Random(size).sample(sorted(splits), size))  # noqa: S311

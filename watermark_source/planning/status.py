@@ -6,9 +6,12 @@ idle. So a slow reader, a paused split or a long pause of the driver never makes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 
 
@@ -50,16 +53,26 @@ TRANSITIONS: dict[tuple[SplitStatus, SplitEvent], SplitStatus] = {
 }
 
 
+def changed_status(before: Mapping[Split, SplitState], after: Mapping[Split, SplitState]) -> list[Split]:
+    """Return the splits whose status is not what it was; a new split was active."""
+    return [s for s, t in after.items() if t.status is not (before[s].status if s in before else _ACTIVE)]
+
+
 def caught_up_since(state: SplitState, asked_at: Millis) -> Millis:
     """Return since when an active split has had nothing left to read, which may be just now.
 
     ``asked_at`` is when the log's end was asked for. It is not the present in a run whose ends were fixed when it
     began: what came since is not known, and time spent reading must not count as quiet.
     """
-    if state.status is not SplitStatus.ACTIVE or state.since is None:
+    if state.status is not _ACTIVE or state.since is None:
         return asked_at
     # A clock that was set back between two processes must not make a moment in the future.
     return min(state.since, asked_at)
+
+
+def unanswered(state: SplitState) -> SplitState:
+    """Return a split whose log's system did not answer. Nobody could write to it either, so quiet time starts anew."""
+    return replace(state, since=None) if state.status is _ACTIVE and state.since is not None else state
 
 
 def rest_event(state: SplitState, asked_at: Millis, idle_timeout: int | None) -> SplitEvent:
@@ -71,6 +84,6 @@ def rest_event(state: SplitState, asked_at: Millis, idle_timeout: int | None) ->
 
 def next_since(state: SplitState, event: SplitEvent, status: SplitStatus, asked_at: Millis) -> Millis | None:
     """Return the moment that goes with the new status: see ``SplitState.since``."""
-    if status is SplitStatus.ACTIVE:
+    if status is _ACTIVE:
         return caught_up_since(state, asked_at) if event in (SplitEvent.CAUGHT_UP, SplitEvent.QUIET) else None
     return state.since if status is state.status and state.since is not None else asked_at

@@ -10,6 +10,9 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Final
+
+_NEW_OBJECTS: Final = 200_000
 
 
 @cache
@@ -19,6 +22,14 @@ def spare_imports() -> None:
     Spark collects after every task, and looking through all modules (numba's among them) takes 0.1 s each time.
     """
     gc.freeze()
+
+
+def collect_rarely() -> None:
+    """Let it look only after more new objects than a few plans leave, in the process that makes nothing but plans.
+
+    Between our own calls Spark reads and writes offsets, each of them ten thousand lists.
+    """
+    gc.set_threshold(_NEW_OBJECTS)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ an error of ``watermark_source.errors``; none waits without limit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -24,7 +24,10 @@ class SplitDiscovery(Protocol):
     """Which splits exist now."""
 
     def discover(self) -> Set[Split]:
-        """Return all splits the user's selection matches. Cheap to call often: the connector caches."""
+        """Return all splits the user's selection matches.
+
+        Cheap to call often: but for the first time the connector answers from memory, and looks again beside the calls.
+        """
         ...
 
 
@@ -40,11 +43,28 @@ class StartPositions(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Where logs end, as far as their systems answer."""
+
+    positions: Mapping[Split, int]
+    """First position that does not exist yet; splits that are gone are left out."""
+    unknown: Mapping[Split, int | None] = field(default_factory=dict)
+    """Splits there was no answer about in time; with an end they had a while ago, where that is known."""
+
+
 class LogBounds(Protocol):
     """First and last position that can be read."""
 
     def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's end (first position that does not exist yet); splits that are gone are left out."""
+        ...
+
+    def current_ends(self, splits: Set[Split]) -> Ends:
+        """Return the ends without letting a part of the system that is slow or dead keep the others waiting.
+
+        It is asked on; the error comes when it has been silent for the connector's own time limit.
+        """
         ...
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:

@@ -14,7 +14,8 @@ from pyspark.sql.types import StructType, TimestampType
 
 from watermark_source import durations
 from watermark_source.errors import UsageError
-from watermark_source.spark.markers import EVENT_TIME, MARKER, MARKER_TYPE
+from watermark_source.spark.column_names import EVENT_TIME, MARKER
+from watermark_source.spark.markers import MARKER_TYPE
 
 _CLOCK = "__watermark_source_clock"
 _DELAY_KEY = "spark.watermarkDelayMs"

@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
 
+from watermark_source.monitor.why import IN_GENERAL
 from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.status import changed_status
 from watermark_source.spark.arrow import column
+from watermark_source.spark.column_names import MARKER
 
 _MOST_MILLIS = (2**63 - 1) // 1_000
-
-EVENT_TIME = "event_time"
-MARKER = "marker"
 
 MARKER_TYPE = StructType(
     [
@@ -32,11 +32,6 @@ MARKER_TYPE = StructType(
 """``type`` is ``watermark`` or ``status``. ``log`` and ``split`` are null for the whole source."""
 
 _STATUS_NAME = {SplitStatus.ACTIVE: "active", SplitStatus.IDLE: "idle", SplitStatus.PAUSED: "paused"}
-_REASON = {
-    SplitStatus.ACTIVE: "has rows to read",
-    SplitStatus.IDLE: "nothing to read for longer than idleTimeout",
-    SplitStatus.PAUSED: "ahead of its alignment group by more than alignmentMaxDrift",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +55,13 @@ def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ..
     """
     first: list[Marker] = []
     last: list[Marker] = []
-    for split, state in sorted(after.splits.items()):
-        known = before.splits.get(split)
-        if state.status is not (SplitStatus.ACTIVE if known is None else known.status):
-            row = Marker(
-                "status", split.log, split.number, state.watermark, _STATUS_NAME[state.status],
-                after.use_processing_time, _REASON[state.status],
-            )  # fmt: skip
-            (last if state.status is SplitStatus.IDLE else first).append(row)
+    for split in sorted(changed_status(before.splits, after.splits)):
+        state = after.splits[split]
+        row = Marker(
+            "status", split.log, split.number, state.watermark, _STATUS_NAME[state.status],
+            after.use_processing_time, IN_GENERAL[state.status],
+        )  # fmt: skip
+        (last if state.status is SplitStatus.IDLE else first).append(row)
     if after.watermark is not None:
         first.append(Marker("watermark", None, None, after.watermark, None, after.use_processing_time, None))
     return (*first, *last)

@@ -32,7 +32,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="0 seconds",
         accepted=f"must be {durations.ACCEPTED}",
         example="5 seconds",
-        doc="How far an event may be behind the highest event time of its own split and still be on time.",
+        doc="How far an event may be behind the highest event time of its own split and still be on time. Only with "
+        "`watermarkStrategy` `bounded`.",
     ),
     Option(
         name="idleTimeout",
@@ -69,7 +70,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}",
         example="10 minutes",
         doc="An event further in the future than this, by the driver's clock when its batch is planned, does not move "
-        "the watermark: one broken clock cannot make every other row late. Such rows are delivered and counted.",
+        "the watermark: one broken clock cannot make every other row late. Such rows are delivered and counted. Not "
+        "with `watermarkStrategy` `none`.",
     ),
     Option(
         name="watermarkInterval",
@@ -78,7 +80,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="1 second",
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="1 second",
-        doc="With processing-time watermarks: at most one batch without data in this time.",
+        doc="While no rows come, the clock moves on once in this time, with a batch without rows. Only with "
+        "`watermarkStrategy` `none`.",
     ),
     Option(
         name="includeMarkers",
@@ -137,6 +140,12 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
 """The engine's options that mean something in a batch read too; it ignores the others."""
 
+_OF_EVENT_TIME = {
+    "idleTimeout": "a clock is never idle",
+    "maxFutureSkew": "a row's event time is the clock's, and never in the future",
+}
+"""Options that need event times, and why."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
@@ -174,12 +183,22 @@ class EngineOptions:
                 f"belongs to watermarkStrategy bounded, and the strategy is {strategy}", example="leave it out",
             )  # fmt: skip
         if strategy == NONE and group is not None:
-            raise OptionError("alignmentGroup", group, "needs event-time watermarks, and watermarkStrategy is none")
-        if strategy == NONE and values["idleTimeout"] is not None:
             raise OptionError(
-                "idleTimeout", given_text(given, "idleTimeout"),
-                "has no meaning with watermarkStrategy none: a clock is never idle", example="leave it out",
+                "alignmentGroup", group, "needs event-time watermarks, and watermarkStrategy is none",
+                example="leave it out",
             )  # fmt: skip
+        if strategy != NONE and "watermarkinterval" in named:
+            raise OptionError(
+                "watermarkInterval", given_text(given, "watermarkInterval"),
+                f"belongs to watermarkStrategy none, and the strategy is {strategy}: its watermark follows rows, not "
+                "the clock", example="leave it out",
+            )  # fmt: skip
+        for name, why in _OF_EVENT_TIME.items():
+            if strategy == NONE and values[name] is not None:
+                raise OptionError(
+                    name, given_text(given, name), f"has no meaning with watermarkStrategy none: {why}",
+                    example="leave it out",
+                )  # fmt: skip
         return cls(
             source_name=values["sourceName"] or format_name,
             out_of_orderness=values["maxOutOfOrderness"] if strategy == BOUNDED else 0,

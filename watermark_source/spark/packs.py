@@ -6,14 +6,15 @@ small ranges share one; a big range is a pack of its own, or several.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.split import SplitRange
+from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.markers import Marker
 from watermark_source.spark.reports import ReportAddress
 
@@ -35,6 +36,24 @@ class Pack(InputPartition):
     clock: Millis | None
     """Event time of every row, with processing-time watermarks."""
     report_to: ReportAddress | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the ranges log by log, as numbers: ten thousand of them as objects take longer than all else here."""
+        logs = [(log, _numbers_of(ranges)) for log, ranges in groupby(self.ranges, key=lambda r: r.split.log)]
+        return _unpickled, (logs, self.markers, self.future_cap, self.clock, self.report_to)
+
+
+def _numbers_of(ranges: Iterable[SplitRange]) -> list[int]:
+    return [number for r in ranges for number in (r.split.number, r.start, r.end)]
+
+
+def _unpickled(logs: Iterable[tuple[str, Sequence[int]]], *others: Any) -> Pack:
+    ranges = (
+        SplitRange(Split(log, number), start, end)
+        for log, numbers in logs
+        for number, start, end in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    )
+    return Pack(tuple(ranges), *others)
 
 
 def pack(
@@ -59,11 +78,12 @@ def pack(
     open_pack: list[SplitRange] = []
     filled = 0
     for piece in (piece for r in ranges for piece in _cut(r, big)):
-        if open_pack and filled + piece.size > small:
+        size = piece.end - piece.start
+        if open_pack and filled + size > small:
             packs.append(tuple(open_pack))
             open_pack, filled = [], 0
         open_pack.append(piece)
-        filled += piece.size
+        filled += size
     if open_pack:
         packs.append(tuple(open_pack))
     return packs

@@ -9,6 +9,9 @@ _SHORTEST, _LONGEST = 0.015, 0.1
 """Seconds from an answer "nothing new" to the next look. Spark asks about 85 times a second while it is idle."""
 _SHARE = 0.04
 """The next look comes after this part of the time that has passed since the last batch, within those bounds."""
+_CPU_SHARE, _RAREST = 0.04, 1.0
+"""Looks that would take more than this share of a core are further apart, up to so many seconds: thousands of splits
+take their time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +21,13 @@ class Pace:
     last_batch: float = field(default_factory=time.monotonic)
     next_look: float = 0.0
 
-    def after(self, *, is_batch: bool) -> Pace:
-        """Return the pace after a look that led to a batch, or found nothing new."""
+    def after(self, *, is_batch: bool, cpu: float = 0.0) -> Pace:
+        """Return the pace after a look that led to a batch, or found nothing new; it took ``cpu`` seconds of a core."""
         now = time.monotonic()
         if is_batch:
             return Pace(now)
-        pause = min(_LONGEST, max(_SHORTEST, _SHARE * (now - self.last_batch)))
+        longest = min(_RAREST, max(_LONGEST, cpu / _CPU_SHARE))
+        pause = min(longest, max(_SHORTEST, _SHARE * (now - self.last_batch)))
         return Pace(self.last_batch, now + pause)
 
     def wait(self) -> None:

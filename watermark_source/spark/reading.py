@@ -13,8 +13,9 @@ from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.arrow import repeated
 from watermark_source.spark.collector import spare_imports
+from watermark_source.spark.column_names import MARKER
 from watermark_source.spark.connector import RangeReader, ReadBatch
-from watermark_source.spark.markers import MARKER, arrow_schema, marker_batch, no_markers
+from watermark_source.spark.markers import arrow_schema, marker_batch, no_markers
 from watermark_source.spark.packs import Pack
 from watermark_source.spark.reports import send_reports
 

@@ -72,13 +72,25 @@ class ReportBook:
 
     def cover(self, wanted: SplitRange) -> Coverage:
         """Return what the reports tell about a range."""
-        with self._lock:
-            return cover(wanted, list(self._reports.get(wanted.split, {}).values()))
+        return self.cover_each([wanted])[0]
 
-    def forget(self, split: Split) -> None:
-        """Drop a split's reports: they are part of its watermark now."""
+    def cover_each(self, wanted: Iterable[SplitRange]) -> list[Coverage]:
+        """Return what the reports tell about each range."""
         with self._lock:
-            self._reports.pop(split, None)
+            return [self._cover(each) for each in wanted]
+
+    def forget(self, *splits: Split) -> None:
+        """Drop the reports of splits: they are part of the watermarks now."""
+        with self._lock:
+            for split in splits:
+                self._reports.pop(split, None)
+
+    def _cover(self, wanted: SplitRange) -> Coverage:
+        known = self._reports.get(wanted.split, {})
+        whole = known.get(wanted)
+        if whole is not None:
+            return Coverage(whole.max_event_time, whole.rows, whole.future_rows, ())
+        return cover(wanted, known.values())
 
 
 class ReportServer:

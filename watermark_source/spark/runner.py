@@ -9,7 +9,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
@@ -17,14 +17,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from watermark_source.clock import Clock
 from watermark_source.errors import DataLossError, OffsetError, UnknownSplitError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.hold import Hold
+from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
-from watermark_source.planning.planner import plan, ranges_of
+from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.report import Coverage
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import SAMPLE, Split, SplitRange, sample
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.spark.collector import collect_later, spare_imports
+from watermark_source.spark.collector import collect_later, collect_rarely, spare_imports
 from watermark_source.spark.connector import SourceDefinition
 from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
@@ -36,16 +36,6 @@ from watermark_source.spark.status import Seen, source_status
 from watermark_source.spark.termination import before_termination
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Logs:
-    """The logs as they were when they were asked about; see ``Observation``."""
-
-    asked_at: Millis
-    ends: Mapping[Split, int]
-    newest: Mapping[Split, Millis | None] = field(default_factory=dict)
-    settled: Set[Split] = frozenset()
 
 
 _STATUS_INTERVAL = 1.0
@@ -61,7 +51,7 @@ class SourceRunner:
         definition: SourceDefinition,
         options: EngineOptions,
         *,
-        hold: Hold | None = None,
+        minimum_rows: MinimumRows | None = None,
         fail_on_data_loss: bool,
     ) -> None:
         self._definition = definition
@@ -74,7 +64,7 @@ class SourceRunner:
             max_drift=options.alignment_max_drift,
             max_future_skew=options.max_future_skew,
             watermark_interval=options.watermark_interval,
-            hold=hold,
+            minimum_rows=minimum_rows,
             fail_on_data_loss=fail_on_data_loss,
             loss_conditions=definition.loss_conditions,
             sends_markers=options.include_markers,
@@ -82,15 +72,18 @@ class SourceRunner:
         self._clock = Clock()
         self._connector = definition.open()
         spare_imports()
+        collect_rarely()
         self._book = ReportBook()
         self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
         self._initial: dict[str, Any] | None = None
         self._offset: dict[str, Any] | None = None
         self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
         self._state = SourceState()
-        self._frozen: _Logs | None = None
-        """Set in a run of ``Trigger.AvailableNow``: what comes while it reads is not part of it."""
+        self._frozen: Observation | None = None
+        """The logs as a run of ``Trigger.AvailableNow`` found them: what comes while it reads is not part of it."""
         self._announced = False
+        self._newest_mattered = False
+        """Then they probably do again, and planning twice would cost more."""
         self._rows_at: Millis | None = None
         self._progress_shown = False
         self._told_of_missing_reports = False
@@ -120,14 +113,17 @@ class SourceRunner:
                 ends = {s: max(start, self._frozen.ends.get(s, start)) for s, start in starts.items()}
                 self._frozen = replace(self._frozen, ends=ends)
             self._initial = self._encode(
-                SourceState(splits={s: SplitState(position=p, observed=p) for s, p in starts.items()})
+                SourceState(splits={s: SplitState(position=p, observed=p) for s, p in sorted(starts.items())})
             )
         return self._initial
 
     def freeze(self) -> None:
         """Fix the ends of this run (``Trigger.AvailableNow``)."""
-        logs = self._ends()
-        self._frozen = self._dated(logs, logs.ends.keys())
+        splits = self._connector.discovery.discover()
+        now, asked_at = self._clock.now(), self._clock.elapsed()
+        ends = self._connector.bounds.end_positions(splits)
+        logs = Observation(now=now, asked_at=asked_at, ends=ends, ends_are_final=True)
+        self._frozen = self._dated(logs, ends.keys())
 
     @collect_later()
     def latest_offset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:
@@ -138,18 +134,24 @@ class SourceRunner:
         else:
             state = self._decode(start)
         self._show_progress(state)
+        cpu = time.thread_time()
         observation = self._observe(state, limit)
-        planned = plan(state, observation, self._policy, self._connector.time_index, announce=not self._announced)
+        if self._newest_mattered and not observation.newest:
+            observation = self._dated(observation, _behind(state, observation.ends))
+        planned = self._plan(state, observation)
+        if planned.newest_matters and not observation.newest:
+            observation = self._dated(observation, _behind(state, observation.ends))
+            planned = self._plan(state, observation)
+        self._newest_mattered = planned.newest_matters
         for loss in planned.losses:
             _log.warning("failOnDataLoss is false, going on: %s", loss.text)
-        for split in observation.observed:
-            self._book.forget(split)
+        self._book.forget(*observation.highest)
         self._announced = True
         if planned.has_rows:
             self._rows_at = observation.asked_at
         self._state = planned.state
         self._seen = Seen(planned, observation, self._rows, self._future_rows)
-        self._pace = self._pace.after(is_batch=planned.is_batch)
+        self._pace = self._pace.after(is_batch=planned.is_batch, cpu=time.thread_time() - cpu)
         if not planned.is_batch:
             self._offset = dict(start)
             return start
@@ -163,7 +165,10 @@ class SourceRunner:
         """Return the work of the batch between two offsets; at least a pack for its markers."""
         before, after = self._decode(start), self._decode(end)
         if self._definition.foreign_positions(start) is None and self._definition.foreign_positions(end) is not None:
-            raise OffsetError("the checkpoint goes from this source's offsets back to another source's")
+            raise OffsetError(
+                "the checkpoint goes from this source's offsets back to another source's: its log of offsets was put "
+                "together from two. Restore the checkpoint, or start with a new checkpoint location."
+            )
         laid = pack(
             ranges_of(self._since(before, after)),
             at_least=self._options.min_partitions,
@@ -237,31 +242,35 @@ class SourceRunner:
     def _observe(self, state: SourceState, limit: ReadLimit) -> Observation:
         logs = self._frozen
         if logs is None:
-            logs = self._ends()
-            if self._policy.max_drift is not None or _exceeds(state, logs.ends, limit):
-                logs = self._dated(logs, _behind(state, logs.ends))
+            logs = self._logs(state)
+            if _exceeds(state, logs.ends, limit):
+                behind = _behind(state, logs.ends)
+                # Without alignment they only tell how far away the end of a long backlog may be.
+                logs = self._dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
         added = logs.ends.keys() - state.splits.keys()
-        return Observation(
+        return replace(
+            logs,
             now=self._clock.now(),
-            asked_at=logs.asked_at,
-            ends=logs.ends,
             earliest=self._earliest(state, logs.ends, limit),
             added=self._connector.starts.added_positions(added) if added else {},
-            observed=self._last_ranges(state, logs.ends),
-            newest=logs.newest,
-            settled=logs.settled,
+            highest=self._last_ranges(state, logs.ends.keys() | logs.unknown),
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-            ends_are_final=self._frozen is not None,
             since_rows=None if self._rows_at is None else Millis(logs.asked_at - self._rows_at),
             one_batch=isinstance(limit, ReadAllAvailable),
         )
 
-    def _ends(self) -> _Logs:
+    def _logs(self, state: SourceState) -> Observation:
+        """Ask which splits there are, and where they end."""
         splits = self._connector.discovery.discover()
-        asked_at = self._clock.elapsed()
-        return _Logs(asked_at, self._connector.bounds.end_positions(splits))
+        now, asked_at = self._clock.now(), self._clock.elapsed()
+        ends = self._connector.bounds.current_ends(splits)
+        # An end of a while ago says nothing about idleness, which is judged as of now. That there are rows, it does.
+        known = {s: end for s, end in ends.unknown.items() if end is not None and s in state.splits}
+        late = {s: known[s] for s in _behind(state, known)}
+        unknown = ends.unknown.keys() - late.keys()
+        return Observation(now=now, asked_at=asked_at, ends={**ends.positions, **late}, unknown=unknown)
 
-    def _dated(self, logs: _Logs, splits: Set[Split]) -> _Logs:
+    def _dated(self, logs: Observation, splits: Set[Split]) -> Observation:
         """Add the newest event times of some splits, as far as there is a time index."""
         index = self._connector.time_index
         if index is None or not splits:
@@ -271,7 +280,10 @@ class SourceRunner:
         ends = self._connector.bounds.end_positions(splits)
         settled = {s for s, end in ends.items() if end == logs.ends[s]}
         others = {s: end for s, end in logs.ends.items() if s not in splits}
-        return _Logs(logs.asked_at, {**others, **ends}, newest, settled)
+        return replace(logs, ends={**others, **ends}, newest=newest, settled=settled)
+
+    def _plan(self, state: SourceState, observation: Observation) -> Plan:
+        return plan(state, observation, self._policy, self._connector.time_index, announce=not self._announced)
 
     def _earliest(self, state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> Mapping[Split, int]:
         """Ask where the logs begin when retention may have passed us: after a time away, and with a long backlog."""
@@ -280,13 +292,14 @@ class SourceRunner:
         behind = _behind(state, ends) & state.splits.keys()
         return self._connector.bounds.earliest_positions(behind) if behind else {}
 
-    def _last_ranges(self, state: SourceState, ends: Mapping[Split, int]) -> dict[Split, Millis | None]:
+    def _last_ranges(self, state: SourceState, known: Set[Split]) -> dict[Split, Millis | None]:
         """Return the highest event time of each split's last range, looking again at what no task reported."""
         seen: dict[Split, Millis | None] = {}
-        for wanted in ranges_of(state):
-            coverage = self._book.cover(wanted)
+        last = ranges_of(state)
+        for wanted, reported in zip(last, self._book.cover_each(last), strict=True):
+            coverage = reported
             if coverage.missing and not self._policy.use_processing_time:
-                coverage = self._look_again(wanted, coverage, state.future_cap, gone=wanted.split not in ends)
+                coverage = self._look_again(wanted, coverage, state.future_cap, gone=wanted.split not in known)
             seen[wanted.split] = coverage.max_event_time
             self._rows += coverage.rows
             self._future_rows += coverage.future_rows

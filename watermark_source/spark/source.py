@@ -11,9 +11,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError, SchemaError
-from watermark_source.planning.hold import Hold
+from watermark_source.planning.minimum_rows import MinimumRows
+from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.connector import SourceDefinition
-from watermark_source.spark.markers import EVENT_TIME, MARKER, MARKER_TYPE
+from watermark_source.spark.markers import MARKER_TYPE
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import Pack
 from watermark_source.spark.reading import read_pack
@@ -48,14 +49,14 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         schema: StructType,
         *,
         max_rows: int | None,
-        hold: Hold | None = None,
+        minimum_rows: MinimumRows | None = None,
         fail_on_data_loss: bool,
     ) -> None:
         self._definition = definition
         self._options = options
         self._schema = schema
         self._max_rows = max_rows
-        self._hold = hold
+        self._minimum_rows = minimum_rows
         self._fail_on_data_loss = fail_on_data_loss
         self._runner: SourceRunner | None = None
 
@@ -66,7 +67,10 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _open_runner(self) -> SourceRunner:
         if self._runner is None:
             self._runner = SourceRunner(
-                self._definition, self._options, hold=self._hold, fail_on_data_loss=self._fail_on_data_loss
+                self._definition,
+                self._options,
+                minimum_rows=self._minimum_rows,
+                fail_on_data_loss=self._fail_on_data_loss,
             )
         return self._runner
 

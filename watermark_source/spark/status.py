@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.monitor.status import GroupStatus, SourceStatus, SplitView, Status
+from watermark_source.monitor.status import GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.why import Facts, Held, why
 from watermark_source.planning.ends import Limit
 from watermark_source.planning.observation import Observation
@@ -30,12 +29,26 @@ class Seen:
 
 def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Millis) -> SourceStatus:
     """Return the status after a plan."""
-    state, limit = seen.plan.state, seen.plan.limit
+    state = seen.plan.state
     group = None
     if options.alignment_group is not None and options.alignment_max_drift is not None:
         group = GroupStatus(options.alignment_group, options.alignment_max_drift, state.limit, len(state.splits))
+    counting = [_order(t) for t in state.splits.values() if t.status is not SplitStatus.IDLE]
+    lowest, highest = min(counting, default=MIN), max(counting, default=MIN)
+
+    def outline(split: Split, at: SplitState) -> Outline:
+        end = seen.observation.ends.get(split)
+        holds_back = not options.processing_time and at.status is not SplitStatus.IDLE
+        return Outline(
+            split,
+            _status(at, end, final=seen.observation.ends_are_final),
+            None if end is None else max(0, end - at.position),
+            holds_back and _order(at) == lowest < highest,
+        )
+
     return SourceStatus.of(
-        _views(seen, options, limit, now),
+        [outline(s, t) for s, t in state.splits.items()],
+        lambda of: _view(of, seen, options, lowest, now),
         format_name=format_name,
         source_name=options.source_name,
         at=now,
@@ -47,41 +60,34 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     )
 
 
-def _views(seen: Seen, options: EngineOptions, limit: Limit | None, now: Millis) -> Iterator[SplitView]:
-    splits = seen.plan.state.splits
-    held = {s: _order(t) for s, t in splits.items() if t.status is not SplitStatus.IDLE}
-    lowest, highest = min(held.values(), default=MIN), max(held.values(), default=MIN)
-    for split, state in splits.items():
-        end = seen.observation.ends.get(split)
-        status = _status(state, end, final=seen.observation.ends_are_final)
-        holds_back = not options.processing_time and held.get(split) == lowest < highest
-        drift = None if state.watermark is None or lowest == MIN else state.watermark - lowest
-        resting = end is not None and end <= state.position
-        yield SplitView(
-            split=split,
-            position=state.position,
-            end=end,
-            watermark=state.watermark,
-            status=status,
-            since=None if state.status is SplitStatus.ACTIVE else state.since,
-            why=why(
-                Facts(
-                    status=status,
-                    lag=None if end is None else max(0, end - state.position),
-                    watermark=state.watermark,
-                    # All of them, before the first has a watermark.
-                    holds_back=holds_back or (state.watermark is None and not options.processing_time),
-                    quiet=_quiet(state, options, now) if resting else None,
-                    idle_timeout=options.idle_timeout,
-                    held=_held(split, state, limit, options),
-                    reading=state.position > state.observed,
-                    waits_for_budget=not resting and state.position == state.observed,
-                    waits_for_more=seen.plan.is_held,
-                )
-            ),
-            drift=drift,
-            holds_back=holds_back,
-        )
+def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis) -> SplitView:
+    split, state = of.split, seen.plan.state.splits[of.split]
+    resting = of.lag == 0
+    return SplitView(
+        split=split,
+        position=state.position,
+        end=seen.observation.ends.get(split),
+        watermark=state.watermark,
+        status=of.status,
+        since=None if state.status is SplitStatus.ACTIVE else state.since,
+        why=why(
+            Facts(
+                status=of.status,
+                lag=of.lag,
+                watermark=state.watermark,
+                # All of them, before the first has a watermark.
+                holds_back=of.holds_back or (state.watermark is None and not options.processing_time),
+                quiet=_quiet(state, options, now) if resting else None,
+                idle_timeout=options.idle_timeout,
+                held=_held(split, state, seen.plan.limit, options),
+                reading=state.position > state.observed,
+                waits_for_budget=not resting and state.position == state.observed,
+                waits_for_more=seen.plan.waits_for_more,
+            )
+        ),
+        drift=None if state.watermark is None or lowest == MIN else state.watermark - lowest,
+        holds_back=of.holds_back,
+    )
 
 
 def _quiet(state: SplitState, options: EngineOptions, now: Millis) -> int | None:

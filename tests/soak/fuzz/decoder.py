@@ -12,9 +12,9 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.decoding import RecordDecoder
-from pyspark_aligned_kafka.options import KAFKA_COLUMNS
-from pyspark_aligned_kafka.records import CODEC_MASK, HEADER_SIZE, Bytes, Longs, survey
+from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
+from pyspark_aligned_kafka.records.batches import CODEC_MASK, HEADER_SIZE, Bytes, Longs, survey
+from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from services.record_batch import CODECS, compressed
 from tests.soak.fuzz.memory import guarded
 from tests.unit.kafka.batches import crc32c

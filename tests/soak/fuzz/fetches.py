@@ -5,11 +5,11 @@ An input: one byte of flags, then the response; it answers whatever request it s
 
 from __future__ import annotations
 
-from pyspark_aligned_kafka.fetch import FetchResponse, decode_response
-from pyspark_aligned_kafka.options import KAFKA_COLUMNS
-from pyspark_aligned_kafka.progress import Pending
-from pyspark_aligned_kafka.records import Bytes
-from pyspark_aligned_kafka.responses import examine
+from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
+from pyspark_aligned_kafka.reading.fetch import FetchResponse, decode_response
+from pyspark_aligned_kafka.reading.pending import Pending
+from pyspark_aligned_kafka.reading.responses import examine
+from pyspark_aligned_kafka.records.batches import Bytes
 from tests.soak.fuzz.decoder import checked, decoder
 from tests.soak.fuzz.memory import guarded
 from watermark_source.errors import SourceError

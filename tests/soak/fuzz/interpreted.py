@@ -66,4 +66,4 @@ def _checksum(address: Address, start: int, stop: int) -> np.int64:
 native.address_of, native.byte_at, native.word_at, native.copy_bytes = _address_of, _byte_at, _word_at, _copy_bytes
 # The processor's instruction has no Python.
 native.HAS_CRC32C = False
-importlib.import_module("pyspark_aligned_kafka.crc32c").checksum = _checksum  # type: ignore[attr-defined]
+importlib.import_module("pyspark_aligned_kafka.records.crc32c").checksum = _checksum  # type: ignore[attr-defined]

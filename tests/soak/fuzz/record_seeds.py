@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from kafka import KafkaProducer
 
-from pyspark_aligned_kafka.fetch import FetchLimits, Wanted, decode_response, encode_request
+from pyspark_aligned_kafka.reading.fetch import FetchLimits, Wanted, decode_response, encode_request
 from services.broker import FAST_START
 from services.kafka import kafka_service
 from services.record_batch import CODECS

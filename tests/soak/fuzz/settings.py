@@ -9,8 +9,8 @@ import logging
 import ssl
 from pathlib import Path
 
-from pyspark_aligned_kafka import setting_table
-from pyspark_aligned_kafka.options import OPTION_TABLE, parse
+from pyspark_aligned_kafka.client import setting_table
+from pyspark_aligned_kafka.options.kafka_options import OPTION_TABLE, parse
 from tests.soak.fuzz.bits import Bits
 from watermark_source.errors import OptionError
 

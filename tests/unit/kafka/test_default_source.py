@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructField, StructType, TimestampType
 
+import pyspark_aligned_kafka
 from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.batch import ignored
-from pyspark_aligned_kafka.options import KAFKA_COLUMNS
+from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
 from pyspark_aligned_kafka.schema import kafka_columns
 from watermark_source.errors import OptionError, SchemaError
 from watermark_source.spark.markers import MARKER_TYPE
@@ -43,6 +46,14 @@ except Exception as error:
     said = run(program)
     assert said.startswith('UsageError format("aligned-kafka") needs the package kafka')
     assert "pip install 'watermark-source[kafka]'" in said
+
+
+def test_every_package_the_connector_imports_is_looked_for() -> None:
+    sources = Path(pyspark_aligned_kafka.__file__).parent.rglob("*.py")
+    found = {name for path in sources for name in re.findall(r"^(?:from|import) (\w+)", path.read_text(), re.MULTILINE)}
+    # What comes with Python, with Spark, or with another of those that are looked for.
+    always = sys.stdlib_module_names | {"pyspark", "watermark_source", "pyspark_aligned_kafka", "numpy", "llvmlite"}
+    assert found - always == set(pyspark_aligned_kafka._NEEDED)
 
 
 def test_the_formats_name() -> None:
@@ -124,6 +135,7 @@ def test_a_batch_with_nothing_to_ignore_warns_of_nothing(caplog: pytest.LogCaptu
     assert caplog.records == []
 
 
-def test_sparks_rate_limits_are_among_what_a_batch_ignores() -> None:
+def test_what_only_a_stream_does_is_among_what_a_batch_ignores() -> None:
     limits = ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"]
-    assert ignored([name.upper() for name in limits]) == limits
+    others = ["fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "commitGroupId"]
+    assert ignored([name.upper() for name in (*limits, *others)]) == [*limits, *others]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from watermark_source.monitor.status import GroupStatus, SourceStatus, SplitView, Status
+from watermark_source.monitor.status import GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.planning.split import Split
 
 NOON = 1_795_262_400_000
@@ -18,7 +18,9 @@ def split_view(number: int, status: Status = Status.ACTIVE, **fields: Any) -> Sp
 
 def source_status(*splits: SplitView, **fields: Any) -> SourceStatus:
     given = {"format_name": "aligned-kafka", "source_name": "orders", "at": NOON + 5_000, "watermark": NOON} | fields
-    return SourceStatus.of(splits, **given)
+    views = {view.split: view for view in splits}
+    outlines = [Outline(view.split, view.status, view.lag, view.holds_back) for view in splits]
+    return SourceStatus.of(outlines, lambda outline: views[outline.split], **given)
 
 
 def checkout(**fields: Any) -> SourceStatus:
@@ -43,7 +45,7 @@ def checkout(**fields: Any) -> SourceStatus:
             why="2 min 37 s ahead of orders-3 (alignmentMaxDrift 2 min)", drift=157_000,
         ),
         split_view(10, Status.UNKNOWN, position=700_001, end=None, watermark=NOON + 7_000, drift=7_000,
-                   why="not looked at yet"),
+                   why="no answer about its log"),
         **given,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
 from watermark_source.eventtime.watermark import MAX, MIN
 from watermark_source.monitor.status import GroupStatus, SourceStatus, Status
-from watermark_source.monitor.table import GAP, Layout, count_text, headline, layout, pack, watermark_text
+from watermark_source.monitor.table import GAP, Layout, count_text, headline, join_pieces, layout, watermark_text
 
 
 def cells(table: Layout, title: str) -> list[str]:
@@ -58,7 +58,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     for row in table.rows:
         for column, cell in zip(table.columns, row.cells, strict=True):
             assert max(map(len, cell)) <= column.width
-    assert all(len(line) <= width for line in pack(headline(checkout()), width))
+    assert all(len(line) <= width for line in join_pieces(headline(checkout()), width))
 
 
 def test_nothing_of_a_sentence_is_lost_when_it_wraps_and_no_duration_is_torn() -> None:
@@ -199,6 +199,6 @@ def test_counts_are_set_apart_in_thousands() -> None:
 
 
 def test_pieces_stand_side_by_side_while_there_is_room() -> None:
-    assert pack(["aaaa", "bbbb", "cccc"], 11) == ["aaaa | bbbb", "cccc"]
-    assert pack(["aaaa", "bbbb"], 10) == ["aaaa", "bbbb"]
-    assert pack(["aa bb cc"], 5) == ["aa bb", "cc"]
+    assert join_pieces(["aaaa", "bbbb", "cccc"], 11) == ["aaaa | bbbb", "cccc"]
+    assert join_pieces(["aaaa", "bbbb"], 10) == ["aaaa", "bbbb"]
+    assert join_pieces(["aa bb cc"], 5) == ["aa bb", "cc"]

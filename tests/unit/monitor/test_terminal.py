@@ -46,7 +46,7 @@ def test_plain_text_at_eighty_columns() -> None:
         "orders-3   12:00:00.000  ACTIVE   behind by 112 344 records          yes, 2 wait",
         "orders-4   12:02:37.000  PAUSED   2 min 37 s ahead of orders-3",
         "                                  (alignmentMaxDrift 2 min)",
-        "orders-10  12:00:07.000  UNKNOWN  not looked at yet",
+        "orders-10  12:00:07.000  UNKNOWN  no answer about its log",
     ]
 
 

@@ -62,7 +62,7 @@ def test_a_paused_split_names_whom_it_waits_for(held: Held | None, sentence: str
 
 @pytest.mark.parametrize(
     ("status", "sentence"),
-    [(Status.FINISHED, "read to the end this run was given"), (Status.UNKNOWN, "not looked at yet")],
+    [(Status.FINISHED, "read to the end this run was given"), (Status.UNKNOWN, "no answer about its log")],
 )
 def test_finished_and_unknown_need_no_further_facts(status: Status, sentence: str) -> None:
     assert why(Facts(status=status, lag=None, watermark=None)) == sentence

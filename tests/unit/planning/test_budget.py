@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, C, at, backlog, log_of
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.observation import PlanPolicy
-from watermark_source.planning.split import Split
+from watermark_source.planning.split import SAMPLE, Split
 from watermark_source.planning.state import SplitState
 
 FREE = PlanPolicy()
@@ -90,6 +91,25 @@ def test_positions_without_a_row_are_read_too() -> None:
     assert sum(cut(log, {A: at(0)}, 10).values()) == 10
 
 
+def test_a_newest_event_time_known_of_few_splits_is_a_guess_only() -> None:
+    log = log_of(range(100), range(0, 100_000_000, 100_000))
+    ends = cut(log, {A: at(0), B: at(0)}, 900, newest={A: 99})
+    assert ends[A] == 100
+    assert 620 <= ends[B] <= 800
+    assert len(log.asked) <= 25
+
+
+def test_many_splits_with_the_same_event_times_take_two_look_ups_at_most() -> None:
+    log = log_of(*(range(0, 1_000, 10) for _ in range(1_000)))
+    splits = {s: at(50, 489) for s in log.splits}
+    for budget in (400, 1_500, 22_500):
+        log.asked.clear()
+        ends = cut(log, splits, budget)
+        assert 0.8 * budget <= sum(ends[s] - 50 for s in splits) <= budget
+        assert max(ends.values()) - min(ends.values()) <= 1
+        assert [size for size in log.asked if size > SAMPLE] in ([1_000], [1_000, 1_000])
+
+
 @pytest.mark.parametrize(
     ("times", "most"),
     [
@@ -103,6 +123,13 @@ def test_positions_without_a_row_are_read_too() -> None:
 def test_the_search_asks_the_index_a_few_times_only(times: Sequence[Sequence[int]], most: int) -> None:
     log = log_of(*times)
     for budget in (10, 100, 1_000):
-        log.look_ups = 0
+        log.asked.clear()
         assert sum(cut(log, {A: at(0), B: at(0)}, budget).values()) >= 0.8 * budget
-        assert log.look_ups <= most
+        assert len(log.asked) <= most
+
+
+def test_rows_of_one_millisecond_go_to_everybody_before_anybody_gets_a_second() -> None:
+    driver = Driver(log_of([1_000], [999, 1_000], [1_000, 1_000]), PlanPolicy(max_drift=0), max_rows=2)
+    driver.run()
+    read = [{s.number: len(rows) for s, rows in batch.rows.items()} for batch in driver.batches if batch.rows]
+    assert read == [{0: 1, 1: 1}, {1: 1, 2: 1}, {2: 1}]

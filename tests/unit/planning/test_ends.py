@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
+from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of, observation
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.ends import (
     BLIND_STEP,
+    Aligned,
     Limit,
     aligned_ends,
     backlog_of,
@@ -34,7 +38,7 @@ def ends(
     **changes: object,
 ) -> dict[Split, int]:
     seen = observation(log, **changes)  # type: ignore[arg-type]
-    return aligned_ends(splits, seen, backlog(log, splits, policy, index=index, **changes))[1]  # type: ignore[arg-type]
+    return aligned_ends(splits, seen, backlog(log, splits, policy, index=index, **changes)).ends  # type: ignore[arg-type]
 
 
 def test_watermark_and_event_time_are_inverse_and_saturate() -> None:
@@ -82,7 +86,7 @@ def test_a_far_future_event_does_not_hold_its_split_far_ahead() -> None:
 def test_without_drift_and_under_trigger_once_there_is_no_limit() -> None:
     log = log_of([100, 200], [100, 900])
     splits = {A: at(0), B: at(0)}
-    everything = (None, {A: 2, B: 2})
+    everything = Aligned(None, {A: 2, B: 2})
     assert aligned_ends(splits, observation(log), backlog(log, splits, PlanPolicy())) == everything
     seen = observation(log, one_batch=True)
     assert aligned_ends(splits, seen, backlog(log, splits, DRIFT_10, one_batch=True)) == everything
@@ -115,12 +119,33 @@ def test_a_log_that_is_known_to_end_within_the_limit_is_not_looked_up() -> None:
 
     seen = observation(log, settled={A, B, C})
     whole = backlog_of(splits, seen, DRIFT_10, Index())  # type: ignore[arg-type]
-    assert aligned_ends(splits, seen, whole) == (Limit(Millis(209), A), {A: 2, B: 3, C: 1})
+    assert aligned_ends(splits, seen, whole)[:2] == (Limit(Millis(209), A), {A: 2, B: 3, C: 1})
     assert asked == [{C: 210}]
     # A row may have come to B after its newest one was asked for.
     seen = observation(log, settled={A, C})
-    assert aligned_ends(splits, seen, backlog_of(splits, seen, DRIFT_10, Index()))[1][B] == 3  # type: ignore[arg-type]
+    assert aligned_ends(splits, seen, backlog_of(splits, seen, DRIFT_10, Index())).ends[B] == 3  # type: ignore[arg-type]
     assert asked[1:] == [{B: 210, C: 210}]
+
+
+def test_newest_event_times_do_not_matter_while_the_present_limit_holds_nobody() -> None:
+    together = log_of([100, 109], [99, 105])
+    splits = {A: at(1, 99), B: at(1, 98)}
+
+    def matters(log: SimulatedLog, splits: dict[Split, SplitState], drift: int | None = 10, **given: Any) -> bool:
+        seen, policy = observation(log, newest={}), PlanPolicy(max_drift=drift)
+        return aligned_ends(splits, seen, backlog(log, splits, policy, newest={}, **given)).newest_matters
+
+    assert not matters(together, splits)
+    assert matters(together, splits, drift=9)
+    # A split may turn out to be behind all others.
+    assert matters(together, {A: at(1, 99), B: at(1)})
+    assert matters(together, {A: at(1), B: at(1)})
+    # The index cannot tell.
+    assert matters(log_of([5_000, 109], [99, 105]), splits)
+    assert not matters(together, splits, drift=9, index=False)
+    assert not matters(together, {A: at(1), B: at(1)}, index=False)
+    assert not matters(together, {A: at(1), B: at(1)}, drift=None)
+    assert not matters(together, {A: at(2), B: at(2)})
 
 
 def test_drift_zero_lets_the_slowest_read_to_its_end() -> None:
@@ -173,7 +198,8 @@ def test_a_split_the_index_cannot_tell_about_goes_on_in_steps_and_counts_with_it
 def test_rows_before_our_start_that_are_later_make_a_split_blind() -> None:
     log = log_of([5_000, 100, 150, 200], range(100, 1_000))
     seen = observation(log)
-    found, planned = aligned_ends({A: at(1), B: at(1, 99)}, seen, backlog(log, {A: at(1), B: at(1, 99)}, DRIFT_10))
+    splits = {A: at(1), B: at(1, 99)}
+    found, planned, _ = aligned_ends(splits, seen, backlog(log, splits, DRIFT_10))
     assert found == Limit(Millis(1_008), B)
     assert planned == {A: 4, B: 900}
     assert ends({A: at(2, 99), B: at(1, 99)}, log) == {A: 4, B: 11}

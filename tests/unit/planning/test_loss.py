@@ -12,6 +12,11 @@ def outside(**changes: object) -> Observation:
     return Observation(**{"now": NOW, "asked_at": NOW, "ends": {}, **changes})  # type: ignore[arg-type]
 
 
+def test_a_split_whose_end_is_not_known_is_not_gone() -> None:
+    state = at(7, 100)
+    assert check_loss({A: state, B: at(1)}, outside(ends={B: 1}, unknown={A})) == ({A: state, B: at(1)}, ())
+
+
 def test_nothing_is_lost_when_all_is_there() -> None:
     state = at(5, 100)
     splits, losses = check_loss({A: state}, outside(ends={A: 5, B: 0}, added={B: 0}, earliest={A: 5}))

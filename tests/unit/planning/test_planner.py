@@ -11,7 +11,7 @@ from tests.simulation.log import SimulatedLog, SplitLog
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
 from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.hold import Hold
+from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.planner import plan, ranges_of
 from watermark_source.planning.split import Split, SplitRange
@@ -47,6 +47,26 @@ def test_a_silent_split_holds_the_watermark_until_it_is_idle() -> None:
     driver.now += 1_001
     driver.step()
     assert driver.state().watermark == 199
+    assert driver.state().splits[B].status is SplitStatus.IDLE
+
+
+def test_a_split_whose_end_is_not_known_stays_as_it_is_and_holds_the_watermark() -> None:
+    driver = Driver(log_of([100, 200], [100]), PlanPolicy(idle_timeout=1_000))
+    driver.run()
+    driver.now += 1_001
+    driver.log.splits[A].append([300])
+    driver.step(unknown={B})
+    driver.step(unknown={B})
+    assert driver.state().splits[B].status is SplitStatus.ACTIVE
+    assert driver.state().watermark == 99
+    driver.run()
+    # Nobody could write to it either: it has been quiet only since there was an answer.
+    assert driver.state().splits[B].status is SplitStatus.ACTIVE
+    driver.now += 1_001
+    driver.run()
+    assert driver.state().splits[B].status is SplitStatus.IDLE
+    assert driver.state().watermark == 299
+    driver.step(unknown={B})
     assert driver.state().splits[B].status is SplitStatus.IDLE
 
 
@@ -181,7 +201,7 @@ def test_ten_thousand_splits_are_planned_in_150_milliseconds() -> None:
         now=NOW,
         asked_at=NOW,
         ends=dict.fromkeys(splits, 2_000),
-        observed=dict.fromkeys(splits, Millis(NOW + 5)),
+        highest=dict.fromkeys(splits, Millis(NOW + 5)),
         newest=dict.fromkeys(splits, Millis(NOW + 9)),
     )
     policy = PlanPolicy(idle_timeout=30_000, max_drift=10_000)
@@ -205,17 +225,17 @@ def _seconds(state: SourceState, seen: Observation, policy: PlanPolicy) -> float
 
 
 def test_few_rows_wait_for_more_or_for_the_delay_and_the_watermark_does_not() -> None:
-    driver = Driver(log_of([100]), PlanPolicy(hold=Hold(min_rows=3, max_delay=Millis(1_000))))
+    driver = Driver(log_of([100]), PlanPolicy(minimum_rows=MinimumRows(rows=3, max_delay=Millis(1_000))))
     # The first rows of a process never wait.
     assert driver.step().has_rows
     driver.log.splits[A].append([200, 300])
     planned = driver.step()
-    assert (planned.is_batch, planned.has_rows, planned.is_held) == (True, False, True)
+    assert (planned.is_batch, planned.has_rows, planned.waits_for_more) == (True, False, True)
     assert driver.state().watermark == 99
     assert not driver.step().is_batch
     driver.log.splits[A].append([400])
     planned = driver.step()
-    assert (planned.has_rows, planned.is_held) == (True, False)
+    assert (planned.has_rows, planned.waits_for_more) == (True, False)
     driver.log.splits[A].append([500])
     driver.step()
     driver.now += 999
@@ -224,14 +244,16 @@ def test_few_rows_wait_for_more_or_for_the_delay_and_the_watermark_does_not() ->
     assert driver.step().has_rows
 
 
-def test_with_nothing_to_read_nothing_is_held() -> None:
-    driver = Driver(log_of([100]), PlanPolicy(hold=Hold(min_rows=3, max_delay=Millis(1_000))))
+def test_with_nothing_to_read_nothing_waits_for_more() -> None:
+    driver = Driver(log_of([100]), PlanPolicy(minimum_rows=MinimumRows(rows=3, max_delay=Millis(1_000))))
     driver.step()
-    assert not driver.step().is_held
+    assert not driver.step().waits_for_more
 
 
 @pytest.mark.parametrize("final", [True, False])
 def test_a_run_that_has_its_end_waits_for_nothing(final: bool) -> None:
-    driver = Driver(log_of([100, 200, 300]), PlanPolicy(hold=Hold(3, Millis(1_000))), max_rows=1, final=final)
+    driver = Driver(
+        log_of([100, 200, 300]), PlanPolicy(minimum_rows=MinimumRows(3, Millis(1_000))), max_rows=1, final=final
+    )
     assert driver.step().has_rows
     assert driver.step(one_batch=not final).has_rows

@@ -45,12 +45,13 @@ _PACK = """
 import sys
 from pyspark.sql.types import StructField, StructType, TimestampType
 from watermark_source.spark.arrow import repeated
-from watermark_source.spark.markers import MARKER, MARKER_TYPE, Marker, marker_batch, no_markers
+from watermark_source.spark.column_names import MARKER
+from watermark_source.spark.markers import MARKER_TYPE, Marker, marker_batch, no_markers
 schema = StructType([StructField("event_time", TimestampType()), StructField(MARKER, MARKER_TYPE)])
 marker_batch((Marker("watermark", None, None, 5, None, False, None),), schema)
 no_markers(3, schema)
-import pyspark_aligned_kafka.columns as columns
-columns._repeated("topic", columns.pa.string(), 5)
+import pyspark_aligned_kafka.records.columns as columns
+columns._constants.column("topic", 5)
 print([name for name in ("pandas",) if name in sys.modules])
 """
 

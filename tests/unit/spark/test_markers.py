@@ -13,16 +13,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.spark.markers import (
-    EVENT_TIME,
-    MARKER,
-    MARKER_TYPE,
-    Marker,
-    arrow_schema,
-    marker_batch,
-    markers_between,
-    no_markers,
-)
+from watermark_source.spark.column_names import EVENT_TIME, MARKER
+from watermark_source.spark.markers import MARKER_TYPE, Marker, arrow_schema, marker_batch, markers_between, no_markers
 
 ACTIVE, IDLE, PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUSED
 

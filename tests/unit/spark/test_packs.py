@@ -7,10 +7,14 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
+from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark import packs
-from watermark_source.spark.packs import pack
+from watermark_source.spark.markers import Marker
+from watermark_source.spark.packs import Pack, pack
+from watermark_source.spark.reports import ReportAddress
 
 
 @st.composite
@@ -68,6 +72,14 @@ def test_small_ranges_share_packs_and_big_ones_are_cut(ranges: list[SplitRange])
     assert all(piece.size <= 20 for ps in laid for piece in ps)
     # Neighbours that would have fitted together are together.
     assert all(size + after[0].size > 7 for size, (_, after) in zip(sizes, pairwise(laid), strict=False))
+
+
+@given(_ranges(), st.lists(st.sampled_from(["a", "b"]), min_size=12, max_size=12))
+def test_a_task_gets_the_pack_as_it_was_laid(ranges: list[SplitRange], logs: list[str]) -> None:
+    of_logs = tuple(r._replace(split=Split(log, r.split.number)) for log, r in zip(logs, ranges, strict=False))
+    marker = Marker("watermark", None, None, 7, None, False, None)
+    laid = Pack(of_logs, (marker,), Millis(9), Millis(8), ReportAddress(("host",), 1, b"key"))
+    assert cloudpickle.loads(cloudpickle.dumps(laid)) == laid
 
 
 def test_nothing_to_read_needs_no_pack() -> None:

@@ -9,10 +9,25 @@ import pytest
 from watermark_source.spark.polling import Pace
 
 
-@pytest.mark.parametrize(("rest", "pause"), [(0.0, 0.015), (1.0, 0.04), (2.0, 0.08), (60.0, 0.1)])
-def test_looks_become_rarer_while_nothing_comes(monkeypatch: pytest.MonkeyPatch, rest: float, pause: float) -> None:
+@pytest.mark.parametrize(
+    ("rest", "cpu", "pause"),
+    [
+        (0.0, 0.0, 0.015),
+        (1.0, 0.0, 0.04),
+        (2.0, 0.0, 0.08),
+        (60.0, 0.003, 0.1),
+        (0.0, 0.02, 0.015),
+        (2.0, 0.02, 0.08),
+        (60.0, 0.02, 0.5),
+        (60.0, 9.9, 1.0),
+    ],
+)
+def test_looks_become_rarer_while_nothing_comes_and_rarer_still_when_they_cost_much(
+    monkeypatch: pytest.MonkeyPatch, rest: float, cpu: float, pause: float
+) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
-    assert Pace(last_batch=1_000.0 - rest).after(is_batch=False).next_look == pytest.approx(1_000.0 + pause)
+    paced = Pace(last_batch=1_000.0 - rest).after(is_batch=False, cpu=cpu)
+    assert paced.next_look == pytest.approx(1_000.0 + pause)
 
 
 def test_after_a_batch_the_next_look_is_at_once() -> None:

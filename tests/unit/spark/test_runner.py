@@ -16,6 +16,7 @@ from tests.spark.queries import write
 from tests.unit.spark.runner_process import SYSTEM, TWO, wm
 from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.connector import Ends
 from watermark_source.spark.packs import Pack
 from watermark_source.spark.reading import read_pack
 from watermark_source.spark.source import AlignedStreamReader, stream_schema
@@ -229,12 +230,64 @@ def test_a_split_with_rows_beyond_the_ends_of_the_run_is_not_idle(log: Path, liv
     assert wm(end) == -1
 
 
+def test_newest_event_times_are_asked_for_only_when_a_split_is_ahead(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Set[Split]] = []
+    newest = FileLog.newest
+    monkeypatch.setattr(FileLog, "newest", lambda self, splits: asked.append(splits) or newest(self, splits))
+    write(log, {0: [(0, 1)], 1: [(1, 2)], 2: []})
+    process = live(alignmentGroup="g", alignmentMaxDrift="10 seconds")
+    end = process.run(process.runner.initial_offset())
+    asked.clear()
+    for at in (5, 9):
+        write(log, {0: [(at, 3)], 1: [(at + 1, 4)]})
+        end = process.run(end)
+    assert asked == []
+    write(log, {0: [(9, 5)], 1: [(10, 6), (20, 7)]})
+    end = process.plan(end)
+    assert asked == [{Split("log", 0), Split("log", 1)}]
+    assert [fields[0] for fields in end["splits"]["log"].values()] == [4, 4, 0]
+
+
 def test_trigger_once_reads_everything_whatever_the_limits(log: Path, live: Any) -> None:
     write(log, {0: [(n * 100, n) for n in range(50)], 1: [(0, 99)]})
     process = live(alignmentGroup="g", alignmentMaxDrift="1 second")
     start = process.runner.initial_offset()
     end = process.plan(start, ReadAllAvailable())
     assert len(process.read(start, end)[0]) == 51
+
+
+def test_an_unknown_end_is_neither_lost_nor_idle_and_keeps_nobody_waiting(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, {0: [(100, 1)], 1: [(100, 2)]})
+    process = live(idleTimeout="100 ms")
+    end = process.run(process.runner.initial_offset())
+    silent, long_ago = Split("log", 0), 1
+    time.sleep(0.15)
+    write(log, {0: [(150, 3)], 1: [(200, 4)]})
+
+    def without_0(self: FileLog, splits: Set[Split]) -> Ends:
+        ends = self.end_positions(splits)
+        return Ends({s: e for s, e in ends.items() if s != silent}, {silent: long_ago})
+
+    with monkeypatch.context() as one_broker_is_down:
+        one_broker_is_down.setattr(FileLog, "current_ends", without_0)
+        after = process.plan(end)
+        assert process.read(end, after)[0] == [4]
+        after = process.run(after)
+        # But for the moment since when it has been quiet: nobody could write to it.
+        assert after["splits"]["log"]["0"][:3] == end["splits"]["log"]["0"][:3]
+        assert wm(after) == 99_999
+        status = process.runner.status()
+        assert status is not None
+        assert status["counts"] == {"a": 1, "u": 1}
+        # An answer came at last: it is of a while ago, but there are rows.
+        long_ago = 2
+        rows = process.plan(after)
+        assert process.read(after, rows)[0] == [3]
+    assert wm(process.run(rows)) == 149_999
 
 
 def test_a_new_split_is_read_from_its_first_row(log: Path, live: Any) -> None:

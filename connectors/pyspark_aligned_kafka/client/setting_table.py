@@ -1,0 +1,285 @@
+"""The table of ``kafka.*`` settings: what is accepted, what it becomes in kafka-python, and what is refused and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from pyspark_aligned_kafka.client import sasl
+from watermark_source.errors import OptionError
+from watermark_source.options import Option, boolean, integer, non_empty, positive_integer, word
+
+READ_COMMITTED = "read_committed"
+_LONGEST_NAME = 32_767
+"""Bytes of a string in Kafka's protocol."""
+READ_UNCOMMITTED = "read_uncommitted"
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="user" password="secret";'
+
+_SERVER = re.compile(r"(?:[A-Za-z0-9_]+://)?(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]/]+):(?P<port>\d{1,5}))")
+_PEM_ACCEPTED = "must be text in PEM, beginning with -----BEGIN"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row: the option as the user writes it, and the setting of kafka-python it becomes."""
+
+    option: Option
+    target: str | None
+
+    @property
+    def java(self) -> str:
+        """The name without the prefix ``kafka.``."""
+        return self.option.name.removeprefix("kafka.")
+
+
+def _servers(text: str) -> tuple[str, ...]:
+    found = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        match = _SERVER.fullmatch(part)
+        if match is None or not 0 < int(match["port"]) < 65536:
+            raise ValueError(f'"{part}" is not host:port')
+        found.append(match["address"])
+    if not found:
+        raise ValueError("names no broker")
+    return tuple(found)
+
+
+def _buffer_size(text: str) -> int | None:
+    value = _int32(-1)(text)
+    return None if value == -1 else value
+
+
+def _jaas(text: str) -> sasl.Login:
+    try:
+        return sasl.parse_jaas(text)
+    except ValueError as error:
+        raise OptionError(
+            "kafka.sasl.jaas.config", "***", f"must be one login module with user and password ({error})", example=JAAS
+        ) from None
+
+
+def _pem(text: str) -> str:
+    if "-----BEGIN " not in text:
+        raise ValueError("holds no -----BEGIN line")
+    return text
+
+
+def _endpoint_check(text: str) -> str:
+    value = text.strip().lower()
+    if value not in ("https", ""):
+        raise ValueError
+    return value
+
+
+def _row(  # noqa: PLR0917 - reads as a row of the table
+    java: str,
+    target: str | None,
+    parse: Callable[[str], Any],
+    accepted: str,
+    example: str,
+    doc: str,
+    *,
+    default: Any = None,
+    default_text: str | None = None,
+    secret: bool = False,
+) -> Setting:
+    option = Option(
+        name=f"kafka.{java}",
+        parse=parse,
+        accepted=accepted,
+        example=example,
+        doc=doc,
+        default=default,
+        default_text=default_text,
+        secret=secret,
+    )
+    return Setting(option, target)
+
+
+def protocol_name(text: str) -> str:
+    """Parse a name that is not empty and that Kafka's protocol can carry."""
+    name = non_empty(text)
+    if len(name.encode()) > _LONGEST_NAME:
+        raise ValueError(f"is longer than {_LONGEST_NAME} bytes")
+    return name
+
+
+def _int32(minimum: int) -> Callable[[str], int]:
+    return partial(integer, minimum=minimum, maximum=2**31 - 1)
+
+
+def _limit(java: str, target: str | None, default: int, doc: str, *, minimum: int = 1) -> Setting:
+    accepted = f"must be a whole number of milliseconds, at least {minimum}"
+    return _row(java, target, _int32(minimum), accepted, str(default), doc, default=default)
+
+
+def _pause(java: str, target: str | None, default: int, doc: str) -> Setting:
+    return _limit(java, target, default, doc, minimum=0)
+
+
+def _bytes(java: str, default: int, doc: str) -> Setting:
+    accepted = "must be a whole number of bytes, at least 1"
+    text = f"{default >> 20} MiB" if default >> 20 else None
+    return _row(java, None, _int32(1), accepted, "1048576", doc, default=default, default_text=text)
+
+
+def _pem_file(java: str, example: str, doc: str, *, default_text: str, for_text: str) -> Setting:
+    """Return a row for a file; text in its place, which may hold a private key, is refused without being shown."""
+    accepted = "must be the path of a PEM file"
+
+    def parse(text: str) -> str:
+        if "-----BEGIN " in text:
+            raise OptionError(f"kafka.{java}", "(PEM text)", f"{accepted}; text goes to {for_text}", example=example)
+        return non_empty(text)
+
+    return _row(java, None, parse, accepted, example, doc, default_text=default_text)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    _row("bootstrap.servers", None, _servers, "must be a comma list of host:port", "broker1:9092,broker2:9092",
+         "The brokers asked first; they name the others.", default_text="needed"),
+    _row("client.id", "client_id", protocol_name, "must be a name that is not empty", "checkout-query",
+         "Name of this client in the brokers' logs and quotas.", default="aligned-kafka"),
+    _row("client.dns.lookup", "client_dns_lookup",
+         word(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
+         "must be use_all_dns_ips or resolve_canonical_bootstrap_servers_only", "use_all_dns_ips",
+         "How host names become addresses. `use_all_dns_ips`: those of a name are tried one after the other. "
+         "`resolve_canonical_bootstrap_servers_only`: the same, and each bootstrap server goes by its canonical name, "
+         "which its certificate must then hold.", default="use_all_dns_ips"),
+    _row("client.rack", None, protocol_name, "must be a name that is not empty", "eu-west-1a",
+         "Rack of the executors, for reading from the nearest replica (KIP-392).", default_text="none"),
+    _row("security.protocol", "security_protocol", word(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+         "must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", "SASL_SSL",
+         "Whether connections are encrypted and whether they log in.", default="PLAINTEXT"),
+    _row("sasl.mechanism", "sasl_mechanism", word(sasl.MECHANISMS),
+         "must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; GSSAPI, OAUTHBEARER and others are not supported",
+         "SCRAM-SHA-512", "How to log in.", default_text="none"),
+    _row("sasl.jaas.config", None, _jaas, "must be one login module with user and password", JAAS,
+         "User and password, as Kafka's Java clients write them.", default_text="none", secret=True),
+    _row("ssl.truststore.type", None, word(("PEM",)),
+         "must be PEM; convert a JKS or PKCS12 store with keytool -list -rfc -keystore store.jks > store.pem", "PEM",
+         "Form of the trusted certificates.", default="PEM"),
+    _pem_file("ssl.truststore.location", "/etc/kafka/ca.pem",
+              "File of trusted certificates, on the driver and on every executor.",
+              default_text="the system's", for_text="kafka.ssl.truststore.certificates"),
+    _row("ssl.truststore.certificates", None, _pem, _PEM_ACCEPTED, "-----BEGIN CERTIFICATE----- ...",
+         "Trusted certificates as text.", default_text="the system's"),
+    _row("ssl.keystore.type", None, word(("PEM",)),
+         "must be PEM; convert a PKCS12 store with openssl pkcs12 -in store.p12 -out store.pem", "PEM",
+         "Form of the client's identity.", default="PEM"),
+    _pem_file("ssl.keystore.location", "/etc/kafka/client.pem",
+              "File with the client's private key and certificate chain, on the driver and on every executor.",
+              default_text="none", for_text="kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain"),
+    _row("ssl.keystore.certificate.chain", None, _pem, _PEM_ACCEPTED, "-----BEGIN CERTIFICATE----- ...",
+         "The client's certificate chain as text. Needs `kafka.ssl.keystore.key`.", default_text="none"),
+    _row("ssl.keystore.key", None, _pem, _PEM_ACCEPTED, "-----BEGIN PRIVATE KEY----- ...",
+         "The client's private key as text.", default_text="none", secret=True),
+    _row("ssl.key.password", None, non_empty, "must be a text that is not empty", "secret",
+         "Password of an encrypted private key.", default_text="none", secret=True),
+    _row("ssl.endpoint.identification.algorithm", None, _endpoint_check,
+         "must be https, or empty to accept a certificate for any host", "https",
+         "Whether a broker's certificate must name its host.", default="https"),
+    _limit("request.timeout.ms", "request_timeout_ms", 30_000, "Longest wait for the answer to one request."),
+    _limit("default.api.timeout.ms", None, 60_000,
+           "Longest wait of the driver for any look-up, connecting and retries included. For so long planning goes on "
+           "without a broker that does not answer, while others do."),
+    _limit("socket.connection.setup.timeout.ms", "socket_connection_setup_timeout_ms", 10_000,
+           "Longest wait for a connection to one broker, after failures too."),
+    _limit("connections.max.idle.ms", "connections_max_idle_ms", 540_000,
+           "A connection not used for so long is closed."),
+    _pause("reconnect.backoff.ms", "reconnect_backoff_ms", 50, "Pause before connecting to the same broker again."),
+    _pause("reconnect.backoff.max.ms", "reconnect_backoff_max_ms", 1_000,
+           "Longest such pause after repeated failures, each of which makes it longer."),
+    _pause("retry.backoff.ms", "retry_backoff_ms", 100, "Pause before a look-up is tried again."),
+    _pause("retry.backoff.max.ms", None, 1_000,
+           "Longest such pause after repeated failures, each of which makes it longer."),
+    _pause("metadata.max.age.ms", None, 5_000,
+           "How often the driver looks for new partitions and topics. Planning does not wait for it; the query fails "
+           "when it has not succeeded for 20 times as long."),
+    _row("isolation.level", None, word((READ_UNCOMMITTED, READ_COMMITTED)),
+         "must be read_uncommitted or read_committed", READ_COMMITTED,
+         "Whether records of open and aborted transactions are read. Ends of the log are looked up the same way.",
+         default=READ_UNCOMMITTED),
+    _bytes("fetch.max.bytes", 16 << 20,
+           "Most bytes of one answer to a fetch, except that a single larger record batch always comes (KIP-74)."),
+    _bytes("max.partition.fetch.bytes", 8 << 20, "Most bytes of one partition in an answer, with the same exception."),
+    _limit("fetch.max.wait.ms", None, 500, "Longest wait of a broker for records that are not there yet."),
+    _bytes("fetch.min.bytes", 1, "A broker waits until it has so many bytes, or `kafka.fetch.max.wait.ms`."),
+    _row("check.crcs", None, boolean, "must be true or false", "true",
+         "Whether the checksum of every record batch is checked.", default=True, default_text="true"),
+    _row("receive.buffer.bytes", None, _buffer_size, "must be a whole number of bytes; -1 is the system's", "65536",
+         "Size of the socket's receive buffer.", default_text="the system's"),
+    _row("send.buffer.bytes", None, _buffer_size, "must be a whole number of bytes; -1 is the system's", "131072",
+         "Size of the socket's send buffer.", default_text="the system's"),
+    _row("group.id", None, non_empty, "must be a name that is not empty", "checkout",
+         "No effect, with a warning: the source joins no consumer group. To show a query in Kafka's tools use "
+         "`commitGroupId`.", default_text="none"),
+    _row("max.poll.records", None, positive_integer, "must be a whole number of at least 1", "500",
+         "No effect: records are read in batches of columns.", default_text="none"),
+)  # fmt: skip
+
+_POSITION = "where to begin is startingOffsets, and later the query's checkpoint"
+_BINARY = "key and value arrive as binary; decode them in the query with cast, from_json or from_avro"
+_NO_GROUP = "it belongs to consumer groups, which this source does not use; leave it out"
+_JAVA_CLASS = "it names a Java class, and this source has no Java client; leave it out"
+_LOGIN = "the ways to log in are PLAIN and SCRAM, with kafka.sasl.mechanism and kafka.sasl.jaas.config"
+_TLS = "TLS 1.2 or later and the ciphers are chosen by the system's OpenSSL"
+_CHECKPOINT = "the position is in the query's checkpoint; to show it in Kafka's tools name a group in commitGroupId"
+_PEM_ONLY = "PEM files have no password of their own; the password of an encrypted key is kafka.ssl.key.password"
+
+REFUSED: dict[str, str] = {
+    "auto.offset.reset": f"{_POSITION}; what happens to lost rows is failOnDataLoss",
+    "key.deserializer": _BINARY,
+    "value.deserializer": _BINARY,
+    "enable.auto.commit": _CHECKPOINT,
+    "auto.commit.interval.ms": _CHECKPOINT,
+    "interceptor.classes": f"{_JAVA_CLASS} and change rows in the query",
+    "partition.assignment.strategy": _NO_GROUP,
+    "group.instance.id": _NO_GROUP,
+    "group.protocol": _NO_GROUP,
+    "group.remote.assignor": _NO_GROUP,
+    "session.timeout.ms": _NO_GROUP,
+    "heartbeat.interval.ms": _NO_GROUP,
+    "max.poll.interval.ms": _NO_GROUP,
+    "socket.connection.setup.timeout.max.ms": (
+        "waits for a connection do not grow with failures; how long each may take is "
+        "kafka.socket.connection.setup.timeout.ms"
+    ),
+    "allow.auto.create.topics": "reading never creates a topic; leave it out",
+    "exclude.internal.topics": "subscribePattern never matches internal topics; name them in subscribe",
+    "metric.reporters": _JAVA_CLASS,
+    "security.providers": _JAVA_CLASS,
+    "ssl.truststore.password": _PEM_ONLY,
+    "ssl.keystore.password": _PEM_ONLY,
+    "ssl.protocol": _TLS,
+    "ssl.enabled.protocols": _TLS,
+    "ssl.cipher.suites": _TLS,
+    "ssl.provider": _JAVA_CLASS,
+    "ssl.engine.factory.class": _JAVA_CLASS,
+    "ssl.keymanager.algorithm": _JAVA_CLASS,
+    "ssl.trustmanager.algorithm": _JAVA_CLASS,
+    "ssl.secure.random.implementation": _JAVA_CLASS,
+}
+"""Names of Kafka that are not honoured, and what to do instead. Families of names are in ``refusal``."""
+
+REFUSED_FAMILIES = (("sasl.", _LOGIN), ("metrics.", _JAVA_CLASS))
+_SECRET_FAMILIES = ("sasl.", "ssl.")
+_SECRET_WORDS = ("password", "secret", "jaas", "token", "key")
+
+
+def refusal(java: str) -> str | None:
+    """Return why a setting is refused, or ``None`` if it is not."""
+    if java in REFUSED:
+        return REFUSED[java]
+    if any(row.java == java for row in SETTINGS):
+        return None
+    return next((reason for family, reason in REFUSED_FAMILIES if java.startswith(family)), None)
+
+
+def may_be_secret(java: str) -> bool:
+    """Return whether the value of a setting not in the table must stay out of messages."""
+    # A misspelled name of a login setting still holds the login.
+    return java.startswith(_SECRET_FAMILIES) or any(secret in java for secret in _SECRET_WORDS)

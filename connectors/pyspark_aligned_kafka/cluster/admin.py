@@ -1,0 +1,245 @@
+"""The driver's look-ups in a Kafka cluster: topics, and offsets of many partitions at once."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Collection, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kafka.errors import (
+    AuthorizationError,
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaError,
+    LeaderNotAvailableError,
+    NodeNotReadyError,
+    RetriableError,
+    UnsupportedForMessageFormatError,
+    for_code,
+)
+
+from pyspark_aligned_kafka.client.settings import ClientSettings
+from pyspark_aligned_kafka.cluster.connections import Cluster, reason
+from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
+from pyspark_aligned_kafka.cluster.metadata import Topic, metadata_request, read_metadata
+from pyspark_aligned_kafka.cluster.open_questions import OpenQuestions
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, UnsupportedFormatError, listed
+from watermark_source.planning.split import Split
+
+# A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.
+_UNKNOWN_AFTER_MS = 1_000
+_GONE_AFTER_MS = 5_000
+"""What was there before is gone after this time only: gone by mistake, it would be read from its beginning again."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """One try of a look-up, over all leaders."""
+
+    found: dict[Split, Found] = field(default_factory=dict)
+    again: dict[Split, KafkaError] = field(default_factory=dict)
+
+
+class InTime(NamedTuple):
+    """A look-up that did not wait for every broker."""
+
+    found: Mapping[Split, Found]
+    """As ``list_offsets`` returns it."""
+    unknown: Mapping[Split, Found | None]
+    """Splits without an answer in time; with the answer to an earlier question, if that came since the last call."""
+
+
+class KafkaAdmin:
+    """Look-ups with the consumer's isolation level. One thread; each call ends within ``default.api.timeout.ms``.
+
+    Connects on first use. What another try may cure (a leader has moved, a broker is restarting) is tried again
+    until the limit.
+    """
+
+    def __init__(self, settings: ClientSettings, cluster: Cluster | None = None) -> None:
+        self._cluster = Cluster(settings) if cluster is None else cluster
+        self._read_committed = settings.read_committed
+        self._leaders: dict[Split, int] = {}
+        self._missing: set[str | Split] = set()
+        self._open = OpenQuestions(self._cluster, settings.millis("default.api.timeout.ms"))
+
+    def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        self._open.forget()
+        self._cluster.close()
+
+    def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
+        """Return the topics named, or all for ``None``. One that does not exist is left out, after a second look.
+
+        Raises:
+            RefusedError, UnreachableError, ResponseTimeoutError: see ``watermark_source.errors``.
+        """
+
+        async def work(deadline: Deadline) -> Mapping[str, Topic]:
+            return await self._settled_topics(names, frozenset(), deadline)
+
+        return self._cluster.run(work)
+
+    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, Found]:
+        """Look up one offset for each split: ``EARLIEST``, ``LATEST``, ``NEWEST``, or the first at or after a time.
+
+        One request to each leader. Splits that do not exist (any more) are left out.
+
+        Raises:
+            RefusedError, UnreachableError, ResponseTimeoutError, UnsupportedFormatError
+        """
+
+        async def work(deadline: Deadline) -> Mapping[Split, Found]:
+            return await self._list_offsets(dict(wanted), deadline)
+
+        return self._cluster.run(work) if wanted else {}
+
+    def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> InTime:
+        """Look up offsets as ``list_offsets`` does, but wait only a few seconds for a slow or dead broker.
+
+        The question to it stays open; later calls do not wait for it, nor ask again before it is answered. The error
+        comes when a broker has been silent for ``default.api.timeout.ms``.
+        """
+
+        async def work(deadline: Deadline) -> InTime:
+            return await self._list_in_time(wanted, deadline)
+
+        return self._cluster.run(work) if wanted else InTime({}, {})
+
+    async def _settled_topics(
+        self, names: Collection[str] | None, splits: Set[Split], deadline: Deadline
+    ) -> Mapping[str, Topic]:
+        known = {split.log for split in self._leaders} | self._leaders.keys()
+        begun, backoff = time.monotonic(), self._cluster.backoff(deadline)
+        second = False
+        while True:
+            topics = await self._metadata(names, deadline, anyone=second)
+            missing: set[str | Split] = {name for name in names or () if name not in topics}
+            missing |= {split for split in splits if not _exists(split, topics)}
+            patience_ms = _UNKNOWN_AFTER_MS if missing.isdisjoint(known) else _GONE_AFTER_MS
+            over = (time.monotonic() - begun) * 1_000 >= patience_ms
+            if missing <= self._missing or over or not await backoff.wait():
+                self._miss(missing)
+                return topics
+            second = True
+
+    def _miss(self, missing: Set[str | Split]) -> None:
+        self._missing |= missing
+        for split in [split for split in self._leaders if split in missing or split.log in missing]:
+            del self._leaders[split]
+
+    async def _metadata(
+        self, names: Collection[str] | None, deadline: Deadline, *, anyone: bool = False
+    ) -> Mapping[str, Topic]:
+        backoff = self._cluster.backoff(deadline)
+        while True:
+            answer = await self._cluster.ask_any(lambda: metadata_request(names), deadline, anyone=anyone)
+            self._cluster.learn_brokers(answer)
+            found = read_metadata(answer)
+            if not found.unready or not await backoff.wait():
+                self._learn(found.topics)
+                return found.topics
+
+    def _learn(self, topics: Mapping[str, Topic]) -> None:
+        for name, topic in topics.items():
+            self._missing.discard(name)
+            for number, leader in topic.leaders.items():
+                split = Split(name, number)
+                self._missing.discard(split)
+                if leader is None:
+                    self._leaders.pop(split, None)
+                else:
+                    self._leaders[split] = leader.node
+
+    async def _list_offsets(self, wanted: Mapping[Split, int], deadline: Deadline) -> Mapping[Split, Found]:
+        backoff = self._cluster.backoff(deadline)
+        found: dict[Split, Found] = {}
+        while True:
+            rest = {split: spec for split, spec in wanted.items() if split not in found}
+            if not rest.keys() <= self._leaders.keys():
+                await self._settled_topics({split.log for split in rest}, rest.keys(), deadline)
+                # What was missing a moment ago has been looked for again: it may have been made anew.
+                rest = {split: spec for split, spec in rest.items() if split not in self._missing}
+            tried = await self._ask_leaders(rest, deadline)
+            found.update(tried.found)
+            if not tried.again:
+                return found
+            for split in tried.again:
+                self._leaders.pop(split, None)
+            if not await backoff.wait():
+                raise _gave_up(tried.again, deadline)
+
+    async def _list_in_time(self, wanted: Mapping[Split, int], deadline: Deadline) -> InTime:
+        late = self._open.close()
+        asked = wanted.keys() - self._open.splits
+        unknown = asked - self._leaders.keys() - self._missing
+        if unknown:
+            await self._settled_topics({split.log for split in unknown}, unknown, deadline)
+        by_leader: defaultdict[int | None, dict[Split, int]] = defaultdict(dict)
+        for split in asked:
+            by_leader[self._leaders.get(split)][split] = wanted[split]
+        found = await self._open.ask(tuple(by_leader.values()), self._list_offsets)
+        return InTime(found, {split: late.get(split) for split in self._open.splits & wanted.keys()})
+
+    async def _ask_leaders(self, wanted: Mapping[Split, int], deadline: Deadline) -> _Round:
+        tried = _Round()
+        by_leader: defaultdict[int, dict[Split, int]] = defaultdict(dict)
+        for split, spec in wanted.items():
+            leader = self._leaders.get(split)
+            if leader is None:
+                tried.again[split] = LeaderNotAvailableError("the partition has no leader")
+            else:
+                by_leader[leader][split] = spec
+        asked = []
+        for leader, part in by_leader.items():
+            request = OffsetsRequest(part, read_committed=self._read_committed)
+            asked.append((part, self._cluster.ask_soon(leader, request, deadline)))
+        for part, answer in asked:
+            await _fold(part, answer, tried)
+        return tried
+
+
+async def _fold(part: Mapping[Split, int], answer: Awaitable[Any], tried: _Round) -> None:
+    try:
+        received = await answer
+    except IncompatibleBrokerVersion:
+        if NEWEST not in part.values():
+            raise
+        tried.found.update(dict.fromkeys(part, Found(None, None)))
+    except AuthorizationError:
+        raise
+    except KafkaError as error:
+        tried.again.update(dict.fromkeys(part, error))
+    else:
+        _read_offsets(received, tried)
+
+
+def _read_offsets(response: OffsetsResponse, tried: _Round) -> None:
+    tried.found.update(response.found)
+    for split, error in response.errors.items():
+        kind = for_code(error)
+        if kind is UnsupportedForMessageFormatError:
+            raise UnsupportedFormatError(
+                f"{split} is stored in a record format without timestamps, so no offset in it can be found by time; "
+                "only records of Kafka 0.11 and later are read. Copy the topic with a current producer"
+            )
+        if not issubclass(kind, RetriableError):
+            raise kind(f"looking up an offset of {split}")
+        tried.again[split] = kind()
+
+
+def _exists(split: Split, topics: Mapping[str, Topic]) -> bool:
+    return split.log in topics and split.number in topics[split.log].leaders
+
+
+def _gave_up(again: Mapping[Split, KafkaError], deadline: Deadline) -> SourceError:
+    unreachable = all(isinstance(error, (KafkaConnectionError, NodeNotReadyError)) for error in again.values())
+    kind: type[SourceError] = UnreachableError if unreachable else ResponseTimeoutError
+    reasons = "; ".join(sorted({reason(error) for error in again.values()}))
+    return kind(
+        f"no offset of {listed(again)} within {deadline.total_ms / 1000:g} s (kafka.default.api.timeout.ms); "
+        f"at last: {reasons}"
+    )

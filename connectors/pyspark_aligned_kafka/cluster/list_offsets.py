@@ -1,0 +1,248 @@
+"""ListOffsets, versions 5 to 7 (Kafka 2.2 and later): requests to bytes, and responses to offsets.
+
+kafka-python makes an object of every partition on the way out and on the way in, which with ten thousand of them was
+most of a look-up. ``OffsetsRequest`` goes over its connections as its own messages do.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import IO, ClassVar, Final, NamedTuple
+
+from kafka.protocol.consumer import OffsetSpec
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import Split
+
+EARLIEST: Final[int] = OffsetSpec.EARLIEST
+LATEST: Final[int] = OffsetSpec.LATEST
+NEWEST: Final[int] = OffsetSpec.MAX_TIMESTAMP
+"""The record with the highest timestamp (KIP-734); brokers before 3.0 do not know it."""
+
+_FLEXIBLE: Final = 6
+"""From this version on lengths are compact, and every structure ends with tagged fields (KIP-482)."""
+_KNOWS_NEWEST: Final = 7
+_CONSUMER = -1
+_VARINT_BITS = 70
+"""Ten bytes of seven: more than any number of the protocol takes."""
+
+_HEADER = struct.Struct(">hhi")
+_ISOLATION = struct.Struct(">ib")
+_ASKED = struct.Struct(">iiq")
+_ASKED_FLEXIBLE = struct.Struct(">iiqx")
+_ANSWERED = struct.Struct(">ihqqi")
+_SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
+
+
+class Found(NamedTuple):
+    """What a look-up found; ``None`` where the broker has no answer of that kind."""
+
+    offset: int | None
+    timestamp: Millis | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsResponse:
+    """A whole response."""
+
+    throttle_time_ms: int
+    """kafka-python waits for so long before it sends again."""
+    found: Mapping[Split, Found]
+    errors: Mapping[Split, int]
+    """Kafka's error codes."""
+
+
+class OffsetsRequest:
+    """One look-up for each split: a timestamp, or ``EARLIEST``, ``LATEST``, ``NEWEST``.
+
+    What is not a word of ours is what kafka-python's connections ask of a message.
+    """
+
+    API_KEY: ClassVar = 2
+    name: ClassVar = "ListOffsetsRequest"
+    min_version: ClassVar = 5
+    max_version: ClassVar = _KNOWS_NEWEST
+    _max_version: ClassVar = None
+
+    def __init__(self, wanted: Mapping[Split, int], *, read_committed: bool) -> None:
+        self._wanted = wanted
+        self._read_committed = read_committed
+        self._min_version = _KNOWS_NEWEST if NEWEST in wanted.values() else self.min_version
+        self.API_VERSION: int | None = None
+        self.header: _RequestHeader | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.name}({len(self._wanted)} partitions)"
+
+    def expect_response(self) -> bool:
+        """Return whether the broker answers."""
+        return True
+
+    def with_header(self, correlation_id: int, client_id: str) -> None:
+        """Take what the connection adds, once ``API_VERSION`` is known."""
+        assert self.API_VERSION is not None
+        self.header = _RequestHeader(correlation_id, client_id, self.API_VERSION)
+
+    def encode(self, *, framed: bool, header: bool) -> bytes:
+        """Return the request with its length and header."""
+        assert framed
+        assert header
+        assert self.header is not None
+        request = encode_request(self._wanted, self.header, read_committed=self._read_committed)
+        return _INT.pack(len(request)) + request
+
+
+class _RequestHeader(NamedTuple):
+    correlation_id: int
+    client_id: str
+    version: int
+
+    def get_response_class(self) -> _ResponseReader:
+        """Return what reads the response."""
+        return _ResponseReader(flexible=self.version >= _FLEXIBLE)
+
+
+class _ResponseHeader(NamedTuple):
+    correlation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ResponseReader:
+    flexible: bool
+
+    def parse_header(self, data: IO[bytes]) -> _ResponseHeader:
+        return _ResponseHeader(*_INT.unpack(data.read(_INT.size)))
+
+    def decode(self, data: IO[bytes]) -> OffsetsResponse:
+        return decode_response(data.read(), flexible=self.flexible)
+
+
+def encode_request(wanted: Mapping[Split, int], header: _RequestHeader, *, read_committed: bool) -> bytes:
+    """Return the request without its length."""
+    flexible = header.version >= _FLEXIBLE
+    tags = b"\0" if flexible else b""
+    pack = (_ASKED_FLEXIBLE if flexible else _ASKED).pack
+    topics: dict[str, list[bytes]] = {}
+    for (topic, number), timestamp in wanted.items():
+        topics.setdefault(topic, []).append(pack(number, -1, timestamp))
+    parts = [
+        _HEADER.pack(OffsetsRequest.API_KEY, header.version, header.correlation_id),
+        _text(header.client_id, flexible=False),
+        tags,
+        _ISOLATION.pack(_CONSUMER, read_committed),
+        _count(len(topics), flexible=flexible),
+    ]
+    for topic, partitions in topics.items():
+        parts += [_text(topic, flexible=flexible), _count(len(partitions), flexible=flexible), *partitions, tags]
+    parts.append(tags)
+    return b"".join(parts)
+
+
+def _text(text: str, *, flexible: bool) -> bytes:
+    data = text.encode()
+    return (_varint(len(data) + 1) if flexible else _SHORT.pack(len(data))) + data
+
+
+def _count(count: int, *, flexible: bool) -> bytes:
+    return _varint(count + 1) if flexible else _INT.pack(count)
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def decode_response(data: bytes, *, flexible: bool) -> OffsetsResponse:
+    """Read a response, from behind the correlation id.
+
+    Raises:
+        ValueError, struct.error: it is none.
+    """
+    reader = _Reader(data, flexible=flexible)
+    try:
+        response = _response(reader)
+    except IndexError:
+        raise ValueError(f"a response of {len(data)} bytes that goes on") from None
+    if reader.at != len(data):
+        raise ValueError(f"a response of {len(data)} bytes of which {reader.at} make sense")
+    return response
+
+
+def _response(reader: _Reader) -> OffsetsResponse:
+    found: dict[Split, Found] = {}
+    errors: dict[Split, int] = {}
+    reader.skip_tags()
+    throttle = reader.integer()
+    for _ in range(reader.count()):
+        topic = reader.text()
+        for _ in range(reader.count()):
+            number, error, timestamp, offset, _epoch = reader.unpack(_ANSWERED)
+            reader.skip_tags()
+            if error:
+                errors[Split(topic, number)] = error
+            else:
+                found[Split(topic, number)] = Found(
+                    None if offset < 0 else offset, None if timestamp < 0 else Millis(timestamp)
+                )
+        reader.skip_tags()
+    reader.skip_tags()
+    return OffsetsResponse(throttle, found, errors)
+
+
+class _Reader:
+    """Reads the protocol's own types, one after the other."""
+
+    __slots__ = ("_data", "_flexible", "at")
+
+    def __init__(self, data: bytes, *, flexible: bool) -> None:
+        self._data = data
+        self._flexible = flexible
+        self.at = 0
+
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        found = layout.unpack_from(self._data, self.at)
+        self.at += layout.size
+        return found
+
+    def integer(self) -> int:
+        return self.unpack(_INT)[0]
+
+    def count(self) -> int:
+        return self._varint() - 1 if self._flexible else self.integer()
+
+    def text(self) -> str:
+        size = self._varint() - 1 if self._flexible else self.unpack(_SHORT)[0]
+        if size < 0:
+            raise ValueError("a topic without a name")
+        begin = self.at
+        self.at += size
+        return self._data[begin : self.at].decode()
+
+    def skip_tags(self) -> None:
+        """Skip fields that later brokers may add to any structure."""
+        if self._flexible:
+            for _ in range(self._varint()):
+                self._varint()
+                size = self._varint()
+                self.at += size
+
+    def _varint(self) -> int:
+        byte = self._data[self.at]
+        self.at += 1
+        number, shift = byte & 0x7F, 7
+        while byte > 0x7F:
+            if shift == _VARINT_BITS:
+                # Without an end, as many bytes as the response has would make one number, in quadratic time.
+                raise ValueError("a number of more than ten bytes")
+            byte = self._data[self.at]
+            self.at += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+        return number

@@ -1,0 +1,91 @@
+"""Questions that keep nobody waiting: one to a slow or dead broker outlives the call it was asked in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple
+
+from pyspark_aligned_kafka.cluster.connections import Cluster
+from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.list_offsets import Found
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, listed
+from watermark_source.planning.split import Split
+
+_PATIENCE_MS: Final = 3_000
+"""More than a broker takes that is only busy."""
+
+
+class _Question(NamedTuple):
+    splits: Set[Split]
+    answer: Any
+    """kafka-python's future of a mapping of splits to ``Found``."""
+
+
+class OpenQuestions:
+    """The look-ups that brokers have not answered yet. They go on whenever the cluster is asked anything."""
+
+    def __init__(self, cluster: Cluster, limit_ms: int) -> None:
+        self._cluster = cluster
+        self._limit_ms = limit_ms
+        self._open: list[_Question] = []
+        self._unanswered_since: dict[Split, float] = {}
+        self._failures: dict[Split, SourceError] = {}
+        """What went wrong with the last question about a split, of those that have no answer."""
+
+    @property
+    def splits(self) -> Set[Split]:
+        """The splits they are about."""
+        return {split for question in self._open for split in question.splits}
+
+    def close(self) -> Mapping[Split, Found]:
+        """Close those that have been answered, and return the answers. One that timed out may be asked again.
+
+        Raises:
+            SourceError: an answer is another error.
+        """
+        late: dict[Split, Found] = {}
+        done = [question for question in self._open if question.answer.is_done]
+        self._open = [question for question in self._open if not question.answer.is_done]
+        for splits, answer in done:
+            if answer.succeeded():
+                late.update(answer.value)
+            elif isinstance(answer.exception, (UnreachableError, ResponseTimeoutError)):
+                self._failures.update(dict.fromkeys(splits, answer.exception))
+            else:
+                raise answer.exception
+        return late
+
+    def forget(self) -> None:
+        """Ask anew next time."""
+        self._open.clear()
+
+    async def ask(
+        self, parts: Sequence[Mapping[Split, int]], look_up: Callable[[Mapping[Split, int], Deadline], Awaitable[Any]]
+    ) -> Mapping[Split, Found]:
+        """Begin a look-up of each part and return what is answered soon; the others stay open.
+
+        Raises:
+            SourceError: an answer is an error.
+            UnreachableError, ResponseTimeoutError: there has been none about some split for the whole time limit.
+        """
+        begun, patience = time.monotonic(), Deadline.after(min(_PATIENCE_MS, self._limit_ms))
+        asked = [_Question(p.keys(), self._cluster.begin(look_up, p, Deadline.after(self._limit_ms))) for p in parts]
+        found: dict[Split, Found] = {}
+        unanswered: list[_Question] = []
+        for question in asked:
+            if await self._cluster.is_answered(question.answer, patience):
+                found.update(question.answer.value)
+            else:
+                unanswered.append(question)
+        for splits, _ in unanswered:
+            if any(begun - self._unanswered_since.get(split, begun) >= self._limit_ms / 1_000 for split in splits):
+                failures = (self._failures[split] for split in splits if split in self._failures)
+                raise next(failures, None) or ResponseTimeoutError(
+                    f"no offset of {listed(splits)} within {self._limit_ms / 1000:g} s (kafka.default.api.timeout.ms)"
+                )
+        self._open += unanswered
+        silent = self.splits
+        self._unanswered_since = {split: self._unanswered_since.get(split, begun) for split in silent}
+        self._failures = {split: error for split, error in self._failures.items() if split in silent}
+        return found

@@ -1,0 +1,1 @@
+"""Which partitions there are, and which offsets positions mean. Imports ``cluster``, ``options``, ``errors``."""

@@ -1,0 +1,42 @@
+"""Where a new query begins in each partition: Spark's starting options for a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from pyspark_aligned_kafka.lookup.resolving import OffsetLookup, offsets_of, settle
+from pyspark_aligned_kafka.options.positions import JSON_LATEST, At, Everywhere, Latest, PositionPolicy, positions_of
+from watermark_source.errors import OptionError
+from watermark_source.planning.split import Split
+
+_USUAL = PositionPolicy("startingOffsets", "latest", Everywhere(Latest()))
+_NO_END = "a stream has no end; to read what is there now and stop, use the trigger AvailableNow"
+
+
+def start_of_stream(start: PositionPolicy | None, end: PositionPolicy | None) -> PositionPolicy:
+    """Return where a stream begins, by its starting and ending options.
+
+    Raises:
+        OptionError: an end is given.
+    """
+    if end is not None:
+        raise OptionError(end.option, end.text, f"not supported in a stream: {_NO_END}")
+    return _USUAL if start is None else start
+
+
+def resolve(policy: PositionPolicy, splits: Set[Split], lookup: OffsetLookup) -> dict[Split, int]:
+    """Return the offset each split begins at.
+
+    Raises:
+        OptionError: the option does not list exactly the splits, an offset is beyond the end of its log, or no record
+            is as new as a timestamp.
+    """
+    chosen = positions_of(policy, splits)
+    given = {split: position.offset for split, position in chosen.items() if isinstance(position, At)}
+    for split, end in (lookup.latest(given.keys()) if given else {}).items():
+        if given[split] > end:
+            raise OptionError(
+                policy.option, policy.text, f"{split} ends at {end}, before its offset {given[split]}",
+                example=f"{JSON_LATEST}, which is its end",
+            )  # fmt: skip
+    return offsets_of(settle(policy, chosen, lookup), lookup)

@@ -1,0 +1,27 @@
+"""Start positions by the user's policy, with look-ups in the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from pyspark_aligned_kafka.lookup import start
+from pyspark_aligned_kafka.lookup.bounds import OffsetQueries
+from pyspark_aligned_kafka.lookup.offset_lookup import KafkaOffsetLookup
+from pyspark_aligned_kafka.options.positions import PositionPolicy
+from watermark_source.planning.split import Split
+
+
+class KafkaStartPositions:
+    """``StartPositions`` of connector.py."""
+
+    def __init__(self, admin: OffsetQueries, policy: PositionPolicy) -> None:
+        self._policy = policy
+        self._lookup = KafkaOffsetLookup(admin)
+
+    def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Resolve the starting options; asks the brokers each time."""
+        return start.resolve(self._policy, splits, self._lookup)
+
+    def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return the earliest offsets, whatever the starting options are, as Spark does."""
+        return self._lookup.earliest(splits)

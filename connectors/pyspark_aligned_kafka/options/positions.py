@@ -1,0 +1,161 @@
+"""Positions as a user names them, for all partitions or one by one: Spark's texts for where to begin and to end."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+
+from pyspark_aligned_kafka.errors import conditions
+from pyspark_aligned_kafka.options.json_maps import parse_integers, parse_integers_and_words
+from watermark_source.errors import OptionError, listed
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.options import integer
+from watermark_source.planning.split import Split
+
+# Spark's JSON writes these two in the place of an offset.
+JSON_EARLIEST = -2
+JSON_LATEST = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """The first retained offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The end offset at the moment somebody asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A given offset."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first offset whose timestamp is at or after ``millis`` since the epoch."""
+
+    millis: Millis
+
+
+Settled = Earliest | Latest | At
+Position = Settled | AtTime
+
+_WORDS: dict[str, Earliest | Latest] = {"earliest": Earliest(), "latest": Latest()}
+
+
+@dataclass(frozen=True, slots=True)
+class Everywhere:
+    """The same for every partition."""
+
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class PerSplit:
+    """One for each partition, or one for all of a topic; exactly the partitions that are read must be there."""
+
+    positions: Mapping[Split, Position]
+    topics: Mapping[str, Earliest | Latest] = field(default_factory=dict)
+
+
+class NoMatch(enum.Enum):
+    """What to do when no record is as new as the timestamp asked for."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class PositionPolicy:
+    """The starting or ending options as the user gave them; ``option`` and ``text`` are for error messages."""
+
+    option: str
+    text: str
+    rule: Everywhere | PerSplit
+    no_match: NoMatch = NoMatch.ERROR
+
+
+def parse_offsets(text: str) -> Everywhere | PerSplit:
+    """Parse ``earliest``, ``latest`` or Spark's JSON of offsets, where -2 is earliest and -1 latest.
+
+    A topic may have one of the words in the place of its partitions (SPARK-58774).
+    """
+    if (position := _WORDS.get(text.strip().lower())) is not None:
+        return Everywhere(position)
+    offsets, words = parse_integers_and_words(text)
+    return PerSplit(
+        {split: _from_json(split, number) for split, number in offsets.items()},
+        {topic: _from_word(topic, word) for topic, word in words.items()},
+    )
+
+
+def parse_timestamp(text: str) -> Everywhere:
+    """Parse milliseconds since the epoch."""
+    return Everywhere(AtTime(Millis(integer(text, minimum=0))))
+
+
+def parse_timestamps(text: str) -> PerSplit:
+    """Parse Spark's JSON of timestamps for each partition."""
+    return PerSplit({split: AtTime(_time(split, number)) for split, number in parse_integers(text).items()})
+
+
+def positions_of(policy: PositionPolicy, splits: Set[Split]) -> Mapping[Split, Position]:
+    """Return the position of each split.
+
+    Raises:
+        OptionError: the option does not list exactly the splits.
+    """
+    if isinstance(policy.rule, Everywhere):
+        return dict.fromkeys(splits, policy.rule.position)
+    given, topics = policy.rule.positions, policy.rule.topics
+    by_topic = {split: topics[split.log] for split in splits if split.log in topics}
+    listed_splits = given.keys() | by_topic.keys()
+    missing, extra = splits - listed_splits, listed_splits - splits
+    unread = sorted(topics.keys() - {split.log for split in splits})
+    if missing or extra or unread:
+        parts = [
+            f"does not list {listed(missing)}" if missing else "",
+            f"lists {listed(extra)}" if extra else "",
+            f"names topic {', '.join(unread)}" if unread else "",
+        ]
+        raise OptionError(
+            policy.option,
+            policy.text,
+            "must list exactly the partitions that are read; it "
+            + " and ".join(filter(None, parts))
+            + f"; the partitions are {listed(splits)}",
+            condition=_mismatch(given.values()),
+        )
+    return {**given, **by_topic}
+
+
+def _mismatch(positions: Iterable[Position]) -> str:
+    by_time = any(isinstance(position, AtTime) for position in positions)
+    return conditions.TIMESTAMPS_DO_NOT_MATCH if by_time else conditions.START_DOES_NOT_MATCH
+
+
+def _from_json(split: Split, number: int) -> Position:
+    if number == JSON_EARLIEST:
+        return Earliest()
+    if number == JSON_LATEST:
+        return Latest()
+    if number < 0:
+        raise ValueError(f"{split} has {number}, which is no offset")
+    return At(number)
+
+
+def _from_word(topic: str, word: str) -> Earliest | Latest:
+    if (position := _WORDS.get(word.strip().lower())) is None:
+        raise ValueError(f'"{topic}" has "{word}", which is neither earliest nor latest nor an object of partitions')
+    return position
+
+
+def _time(split: Split, millis: int) -> Millis:
+    if millis < 0:
+        raise ValueError(f"{split} has {millis}, which is before the epoch")
+    return Millis(millis)

@@ -1,0 +1,75 @@
+"""Which topics and partitions a query reads: a list of topics, a pattern, or partitions by number."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+
+from pyspark_aligned_kafka.options.json_maps import parse_partitions
+from watermark_source.planning.split import Split
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """All partitions of the topics named."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePattern:
+    """All partitions of the topics in whose name the pattern is *found*, as Spark does; internal topics excluded."""
+
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Exactly these partitions, as far as they exist."""
+
+    splits: frozenset[Split]
+
+
+Subscription = Subscribe | SubscribePattern | Assign
+
+
+def parse_subscribe(text: str) -> Subscribe:
+    """Parse a comma list of topics; blanks around names and empty entries are dropped, as Spark does."""
+    topics = frozenset(name for part in text.split(",") if (name := part.strip()))
+    if not topics:
+        raise ValueError("names no topic")
+    for topic in sorted(topics):
+        if not is_topic_name(topic):
+            raise ValueError(f'"{topic}" cannot be the name of a topic')
+    return Subscribe(topics)
+
+
+def parse_subscribe_pattern(text: str) -> SubscribePattern:
+    """Parse a regular expression; classes such as ``\\d`` are ASCII as in Java."""
+    if not text.strip():
+        raise ValueError("is empty")
+    try:
+        with warnings.catch_warnings():
+            # Of what a later Python may read in another way; it would be shown without the option's name.
+            warnings.simplefilter("ignore", FutureWarning)
+            return SubscribePattern(re.compile(text, re.ASCII))
+    except (re.error, OverflowError) as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+
+
+def parse_assign(text: str) -> Assign:
+    """Parse Spark's ``{"topic":[0,1]}``."""
+    splits = parse_partitions(text)
+    if not splits:
+        raise ValueError("names no partition")
+    return Assign(splits)
+
+
+def is_topic_name(name: str) -> bool:
+    """Return whether Kafka accepts the name."""
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")

@@ -1,0 +1,95 @@
+"""Who leads which partition, and authenticated sockets to the leaders."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from kafka.errors import UnknownBrokerIdError
+from kafka.net.connection import KafkaConnection
+
+from pyspark_aligned_kafka.cluster.connections import OLDEST_KAFKA, Cluster
+from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.metadata import Leader, Metadata, metadata_request, read_metadata
+from pyspark_aligned_kafka.reading import fetch
+from watermark_source.errors import UnreachableError, UnsupportedFormatError
+from watermark_source.planning.split import Split
+
+
+class Leaders(NamedTuple):
+    """What a look at the metadata found."""
+
+    known: Mapping[Split, Leader]
+    partitions: Mapping[str, int]
+    """How many partitions each topic has; none if the broker asked knows no such topic."""
+
+
+class Brokers(Cluster):
+    """Metadata and connections for reading."""
+
+    def leaders(self, topics: Collection[str], limit_ms: int) -> Leaders:
+        """Return the leaders of all partitions of the topics; those without one at the moment are left out.
+
+        Raises:
+            RefusedError, UnreachableError, ResponseTimeoutError
+        """
+
+        async def work(_: Deadline) -> Leaders:
+            answer = await self.ask_any(lambda: metadata_request(topics), Deadline.after(limit_ms))
+            self.learn_brokers(answer)
+            return _leaders_in(read_metadata(answer))
+
+        return self.run(work)
+
+    def socket_to(self, node: int, limit_ms: int) -> socket.socket:
+        """Connect to a broker by kafka-python (TLS and login included) and take its socket over, blocking.
+
+        Raises:
+            RefusedError, UnreachableError, ResponseTimeoutError
+            UnsupportedFormatError: the broker is older than Kafka 2.3.
+        """
+
+        async def work(_: Deadline) -> socket.socket:
+            try:
+                connection = await self._connected(node, limit_ms)
+            except UnknownBrokerIdError as error:
+                raise UnreachableError(
+                    f"broker {node} leads a partition, but the cluster does not say where it listens; check that it "
+                    "runs and has joined the cluster"
+                ) from error
+            _check_version(connection)
+            return _take_socket(connection)
+
+        return self.run(work)
+
+
+def _take_socket(connection: KafkaConnection) -> socket.socket:
+    """Detach the socket from kafka-python's event loop and let its connection end without closing it."""
+    transport = connection.transport
+    taken: socket.socket = transport._sock  # noqa: SLF001 - there is no public way, and pinned to kafka-python 3
+    connection.net.unregister_event(taken, selectors.EVENT_READ | selectors.EVENT_WRITE)
+    transport._sock = None  # noqa: SLF001
+    connection.close()
+    return taken
+
+
+def _check_version(connection: KafkaConnection) -> None:
+    newest = connection.broker_version_data.api_versions.get(fetch.API_KEY, (0, 0))[1]
+    if newest < fetch.API_VERSION:
+        raise UnsupportedFormatError(
+            f"broker {connection.node_id} speaks Fetch up to version {newest}; "
+            f"version {fetch.API_VERSION} ({OLDEST_KAFKA} or later) is needed, so upgrade it"
+        )
+
+
+def _leaders_in(metadata: Metadata) -> Leaders:
+    known = {
+        Split(name, number): leader
+        for name, topic in metadata.topics.items()
+        for number, leader in topic.leaders.items()
+        if leader is not None
+    }
+    counts = {name: len(topic.leaders) for name, topic in metadata.topics.items()}
+    return Leaders(known, counts | dict.fromkeys(metadata.unknown, 0))

@@ -1,0 +1,118 @@
+"""A broker connection taken over from kafka-python once it is authenticated: one request on its way at a time."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+
+import numpy as np
+
+from pyspark_aligned_kafka.records.batches import Bytes
+
+_LENGTH = struct.Struct(">i")
+_FIRST_BUFFER = 1 << 20
+_LARGEST_KEPT_BUFFER = 16 << 20
+_LARGEST_RESPONSE = 1 << 30
+
+
+class ConnectionLostError(Exception):
+    """The connection is gone or useless; the reader makes another one. Never leaves this package."""
+
+
+class BrokerConnection:
+    """Sends requests and receives responses into memory that is used again and again. One thread."""
+
+    __slots__ = ("_memory", "_socket", "awaiting", "correlation")
+
+    def __init__(self, taken: socket.socket) -> None:
+        self._socket: socket.socket | None = taken
+        self._memory: Bytes = np.empty(_FIRST_BUFFER, np.uint8)
+        self.correlation = 0
+        self.awaiting = False
+        """Whether a response is on its way."""
+
+    def next_correlation(self) -> int:
+        """Return the number for the next request to carry; ``correlation`` keeps it."""
+        self.correlation = (self.correlation + 1) & 0x7FFFFFFF
+        return self.correlation
+
+    @property
+    def reusable(self) -> bool:
+        """Whether another read can start on it: open, nothing on its way, nothing unasked-for received."""
+        if self._socket is None or self.awaiting:
+            return False
+        readable, _, _ = select.select([self._socket], [], [], 0)
+        return not readable
+
+    def send(self, request: bytes, limit_s: float) -> None:
+        """Send a request; a connection that breaks now is reported by ``receive``."""
+        self.awaiting = True
+        if self._socket is None:
+            return
+        try:
+            self._socket.settimeout(max(limit_s, 0.001))
+            self._socket.sendall(_LENGTH.pack(len(request)) + request)
+        except OSError:
+            self.close()
+
+    def receive(self, silence_s: float, total_s: float) -> tuple[Bytes, int]:
+        """Return the response and its size; the memory is valid until the next ``receive``.
+
+        Raises:
+            ConnectionLostError: closed, broken, silent for ``silence_s``, not complete after ``total_s``, or not
+                speaking Kafka's protocol.
+        """
+        if self._socket is None:
+            raise ConnectionLostError("the connection is closed")
+        self._socket.settimeout(max(silence_s, 0.001))
+        end = time.monotonic() + total_s
+        try:
+            size = self._fill(0, _LENGTH.size, end)
+            (length,) = _LENGTH.unpack_from(self._memory.data, 0)
+            if not 0 < length <= _LARGEST_RESPONSE:
+                raise ConnectionLostError(f"a response of {length} bytes")
+            self._grow(_LENGTH.size + length, size)
+            size = self._fill(size, _LENGTH.size + length, end)
+        except OSError as problem:
+            self.close()
+            raise ConnectionLostError(str(problem) or type(problem).__name__) from problem
+        except ConnectionLostError:
+            self.close()
+            raise
+        if size != _LENGTH.size + length:
+            self.close()
+            raise ConnectionLostError(f"{size - _LENGTH.size - length} bytes more than the response")
+        self.awaiting = False
+        return self._memory[_LENGTH.size : size], length
+
+    def trim(self) -> None:
+        """Give back memory that only an unusually large response needed; what was received is not valid any more."""
+        if self._memory.size > _LARGEST_KEPT_BUFFER:
+            self._memory = np.empty(_FIRST_BUFFER, np.uint8)
+
+    def close(self) -> None:
+        """Close the connection for good."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _fill(self, have: int, wanted: int, end: float) -> int:
+        # Only one response can be on its way, so reading past what is wanted cannot eat another's bytes.
+        assert self._socket is not None
+        view = self._memory.data
+        while have < wanted:
+            got = self._socket.recv_into(view[have:])
+            if got == 0:
+                raise ConnectionLostError("the broker closed the connection")
+            have += got
+            if have < wanted and time.monotonic() > end:
+                raise ConnectionLostError(f"{wanted - have} bytes of the response did not come in time")
+        return have
+
+    def _grow(self, wanted: int, have: int) -> None:
+        if self._memory.size < wanted:
+            larger = np.empty(1 << (wanted - 1).bit_length(), np.uint8)
+            larger[:have] = self._memory[:have]
+            self._memory = larger

@@ -1,0 +1,183 @@
+"""Fetch, version 11 (Kafka 2.3 and later): requests to bytes, and responses to where each partition's records lie."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pyspark_aligned_kafka.records.batches import Bytes, Longs
+from watermark_source.errors import CorruptDataError
+from watermark_source.planning.split import Split
+
+API_KEY: Final = 1
+API_VERSION: Final = 11
+
+_REQUEST_HEADER = struct.Struct(">hhi")
+_REQUEST_BODY = struct.Struct(">iiiibii")
+_REQUEST_PARTITION = struct.Struct(">iiqqi")
+_COUNT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+_RESPONSE_HEADER = struct.Struct(">iihi")
+_RESPONSE_PARTITION = struct.Struct(">ihqqq")
+_TWO_COUNTS = struct.Struct(">ii")
+
+_CONSUMER = -1
+_NO_SESSION = (0, -1)
+_UNKNOWN = -1
+
+
+class Wanted(NamedTuple):
+    """One partition of a request: the first offset wanted, and about how many bytes (at least one whole batch)."""
+
+    split: Split
+    leader_epoch: int | None
+    offset: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What holds for a whole request."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+    rack: str = ""
+
+
+class Fetched(NamedTuple):
+    """One partition of a response; its records are bytes ``start`` to ``stop`` of the response."""
+
+    split: Split
+    error: int
+    high_watermark: int
+    aborted: Longs | None
+    """Producer ids and first offsets (2, n) of aborted transactions; ``None`` for a reader of uncommitted data."""
+    preferred_replica: int | None
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """A whole response."""
+
+    throttle_ms: int
+    error: int
+    partitions: tuple[Fetched, ...]
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return _SHORT.pack(len(data)) + data
+
+
+def encode_request(correlation: int, client_id: str, wanted: Sequence[Wanted], limits: FetchLimits) -> bytes:
+    """Return the request without its length; partitions of one topic stand together.
+
+    The broker fills partitions in that order until ``max_bytes``.
+    """
+    parts = [
+        _REQUEST_HEADER.pack(API_KEY, API_VERSION, correlation),
+        _text(client_id),
+        _REQUEST_BODY.pack(
+            _CONSUMER, limits.max_wait_ms, limits.min_bytes, limits.max_bytes, int(limits.read_committed), *_NO_SESSION
+        ),
+    ]
+    topics: dict[str, list[Wanted]] = {}
+    for entry in wanted:
+        topics.setdefault(entry.split.log, []).append(entry)
+    parts.append(_COUNT.pack(len(topics)))
+    for topic, entries in topics.items():
+        parts += [_text(topic), _COUNT.pack(len(entries))]
+        parts += [
+            _REQUEST_PARTITION.pack(
+                entry.split.number,
+                _UNKNOWN if entry.leader_epoch is None else entry.leader_epoch,
+                entry.offset,
+                _UNKNOWN,
+                entry.max_bytes,
+            )
+            for entry in entries
+        ]
+    parts += [_COUNT.pack(0), _text(limits.rack)]
+    return b"".join(parts)
+
+
+def decode_response(data: Bytes, stop: int, correlation: int, *, read_committed: bool) -> FetchResponse:
+    """Read the response in ``data[:stop]`` (without its length).
+
+    Raises:
+        CorruptDataError: it is not a response to that request.
+    """
+    try:
+        seen, throttle, error, _session = _RESPONSE_HEADER.unpack_from(data.data, 0)
+        if seen != correlation:
+            raise _corrupt(f"the broker answered request {seen} when {correlation} was asked")
+        partitions, at = _partitions(data, stop, _RESPONSE_HEADER.size, read_committed=read_committed)
+    except (struct.error, UnicodeDecodeError) as problem:
+        raise _corrupt(f"a fetch response of {stop} bytes that cannot be read ({problem})") from problem
+    if at != stop:
+        raise _corrupt(f"a fetch response of {stop} bytes of which {at} make sense")
+    return FetchResponse(throttle, error, tuple(partitions))
+
+
+def _corrupt(seen: str) -> CorruptDataError:
+    return CorruptDataError(
+        f"{seen}; if a retry does not help, check the broker and what lies on the way to it, such as a proxy"
+    )
+
+
+def _partitions(data: Bytes, stop: int, at: int, *, read_committed: bool) -> tuple[list[Fetched], int]:
+    view = data.data[:stop]
+    found: list[Fetched] = []
+    (topics,) = _COUNT.unpack_from(view, at)
+    at += _COUNT.size
+    for _ in range(topics):
+        (size,) = _SHORT.unpack_from(view, at)
+        at += _SHORT.size
+        if size < 0:
+            # Going back over bytes that were read would make any number of topics of them.
+            raise struct.error(f"a topic's name of {size} bytes")
+        topic = bytes(view[at : at + size]).decode()
+        at += size
+        (count,) = _COUNT.unpack_from(view, at)
+        at += _COUNT.size
+        for _ in range(count):
+            number, error, high, _stable, _log_start = _RESPONSE_PARTITION.unpack_from(view, at)
+            at += _RESPONSE_PARTITION.size
+            aborted, at = _aborted(view, at)
+            replica, length = _TWO_COUNTS.unpack_from(view, at)
+            at += _TWO_COUNTS.size
+            start = at
+            at += max(length, 0)
+            if at > stop:
+                raise struct.error(f"{length} bytes of records, {stop - start} left")
+            found.append(
+                Fetched(
+                    Split(topic, number),
+                    error,
+                    high,
+                    aborted if read_committed else None,
+                    None if replica == _UNKNOWN else replica,
+                    start,
+                    at,
+                )
+            )
+    return found, at
+
+
+def _aborted(view: memoryview, at: int) -> tuple[Longs, int]:
+    (count,) = _COUNT.unpack_from(view, at)
+    at += _COUNT.size
+    size = 16 * max(count, 0)
+    if size > len(view) - at:
+        raise struct.error(f"{count} aborted transactions, {len(view) - at} bytes left")
+    pairs = np.frombuffer(view[at : at + size], ">i8").reshape(-1, 2)
+    by_first_offset = pairs[np.argsort(pairs[:, 1], kind="stable")]
+    return np.ascontiguousarray(by_first_offset.T, np.int64), at + size

@@ -1,0 +1,163 @@
+"""What to do when a fetch gave no records: another leader, a replica, data that is gone, or patience that is over."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Sequence, Set
+from typing import Final
+
+from pyspark_aligned_kafka.errors import conditions
+from pyspark_aligned_kafka.errors.place import place
+from pyspark_aligned_kafka.reading import loss
+from pyspark_aligned_kafka.reading.patience import Patience
+from pyspark_aligned_kafka.reading.pending import Pending
+from pyspark_aligned_kafka.reading.responses import Step, Trouble
+from pyspark_aligned_kafka.reading.session import Session
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, labelled, listed
+from watermark_source.planning.split import Split
+
+_log = logging.getLogger(__name__)
+
+_LOG_CHECK_S: Final = 1.0
+"""So long without a record, and the log's bounds are looked at: what is waited for may be gone."""
+_GONE_AFTER_S: Final = 5.0
+"""So long unknown, and a topic does not exist: a broker that just started may not know it yet."""
+
+
+class Recovery:
+    """Finds where a read goes on, or raises. Every wait is on the read's patience."""
+
+    def __init__(
+        self,
+        session: Session,
+        patience: Patience,
+        *,
+        fail_on_data_loss: bool,
+        from_beginning: Set[Split] = frozenset(),
+    ) -> None:
+        self._session = session
+        self._patience = patience
+        self._fail_on_data_loss = fail_on_data_loss
+        self._from_beginning = from_beginning
+
+    def find_leaders(self, pending: Sequence[Pending]) -> list[Pending]:
+        """Ask the cluster who leads the splits; return the ranges, without those that are gone.
+
+        Raises:
+            UnknownSplitError: a topic or partition does not exist (``fail_on_data_loss``).
+            ResponseTimeoutError: patience is over. RefusedError, UnreachableError.
+        """
+        begun = time.monotonic()
+        self._session.refresh({each.split.log for each in pending}, self._patience.left_ms)
+        self._patience.spend(begun)
+        leaderless = [each for each in pending if self._session.node_of(each.split) is None]
+        if not leaderless:
+            return list(pending)
+        gone = [each for each in leaderless if self._session.absent(each.split)]
+        if gone and self._patience.spent_s >= _GONE_AFTER_S:
+            return self._without(pending, gone)
+        if len(leaderless) == len(pending):
+            self._wait(ResponseTimeoutError(f"{_names(leaderless)} had no leader"))
+        return list(pending)
+
+    def look_elsewhere(self, group: Sequence[Pending], problem: SourceError) -> list[Pending]:
+        """Forget who leads the group's splits, so that it is asked anew, and wait a little.
+
+        Raises:
+            SourceError: ``problem``, with what was waited for, when patience is over.
+        """
+        for each in group:
+            self._session.forget(each.split)
+        self._wait(problem)
+        return list(group)
+
+    def resolve(self, node: int, step: Step) -> list[Pending]:
+        """Return where to go on after a response with troubles."""
+        left: list[Pending] = []
+        moved: list[Pending] = []
+        for each in step.left:
+            trouble = step.troubles.get(each.split)
+            if trouble is Trouble.MOVED or (trouble and self._session.replicas.get(each.split) == node):
+                # A replica may be behind, or ahead, of its leader: only the leader knows what is out of range.
+                moved.append(each)
+            elif trouble is Trouble.OUT_OF_RANGE:
+                found = self._within_log(each)
+                moved += [each] if found is None else []
+                left += [] if found is None else [found]
+            else:
+                if trouble is Trouble.REDIRECTED:
+                    self._session.replicas[each.split] = step.redirections[each.split]
+                left.append(each)
+        if moved:
+            left += self.look_elsewhere(moved, ResponseTimeoutError(f"broker {node} does not serve {_names(moved)}"))
+        return left
+
+    def stalled(self, group: list[Pending]) -> list[Pending]:
+        """Wait a little after a response without records; return the group anew if part of it is gone."""
+        self._wait(ResponseTimeoutError(f"no record of {_names(group)} arrived"))
+        redirected = [each for each in group if each.split in self._session.replicas]
+        for each in redirected:
+            # The replica may be behind; the leader is not.
+            del self._session.replicas[each.split]
+        if redirected:
+            return list(group)
+        if self._patience.spent_s - self._patience.checked_at_s < _LOG_CHECK_S:
+            return group
+        self._patience.checked_at_s = self._patience.spent_s
+        checked = [self._within_log(each) or each for each in group]
+        return group if checked == group else checked
+
+    def _within_log(self, pending: Pending) -> Pending | None:
+        """Compare with the log's bounds; ``None`` if the log holds, or will hold, the position.
+
+        Raises:
+            DataLossError: it does not (``fail_on_data_loss``).
+        """
+        begun = time.monotonic()
+        log = self._session.log_ranges({pending.split}).get(pending.split)
+        self._patience.spend(begun)
+        if log is None:
+            return self._without([pending], [pending])[0]
+        gone = loss.resumption(pending, log.start, log.end)
+        if gone is None:
+            return None
+        text = loss.loss_text(pending, gone, log.start, log.end)
+        if pending.position < log.start and pending.split in self._from_beginning:
+            _log.info("%s; no loss, since it is read from its beginning", text)
+            return pending.at(gone.position)
+        if self._fail_on_data_loss:
+            raise loss.loss_error(text)
+        _log.warning("%s; %d offsets are skipped because failOnDataLoss is false", text, gone.lost)
+        return pending.at(gone.position)
+
+    def _without(self, pending: Sequence[Pending], gone: Sequence[Pending]) -> list[Pending]:
+        text = f"{_names(gone)} does not exist (any more)"
+        if self._fail_on_data_loss:
+            raise UnknownSplitError(
+                labelled(
+                    conditions.PARTITIONS_DELETED,
+                    f"{text}: was the topic deleted while the query was running? "
+                    "To go on without it set failOnDataLoss to false",
+                )
+            )
+        for each in gone:
+            _log.warning(
+                "%s does not exist any more; %d offsets from %d on are skipped because failOnDataLoss is false",
+                place(each.split),
+                each.left,
+                each.position,
+            )
+        return [each.at(each.range.end) if each in gone else each for each in pending]
+
+    def _wait(self, problem: SourceError) -> None:
+        if self._patience.over:
+            raise type(problem)(
+                f"{problem}; no progress for {self._patience.spent_s:.0f} s (kafkaConsumer.pollTimeoutMs). "
+                "Check the brokers and the network"
+            )
+        self._patience.pause()
+
+
+def _names(group: Iterable[Pending]) -> str:
+    return listed(each.split for each in group)

@@ -1,0 +1,110 @@
+"""One partition's bytes of a fetch response to Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_aligned_kafka.records.batches import (
+    ATTRIBUTES,
+    BASE,
+    CODEC_MASK,
+    COUNT,
+    LOG_APPEND_TIME,
+    START,
+    STOP,
+    Bytes,
+    Longs,
+    visible_frames,
+)
+from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder, allocated
+from pyspark_aligned_kafka.records.compression import Arena
+from pyspark_aligned_kafka.records.rows import RowLocator, exhausted, new_cursor
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.connector import ReadBatch
+
+_ARENA_FILL = 4 * 1024 * 1024
+
+
+class RecordDecoder:
+    """Decodes record batches to columns. Scratch memory is kept from call to call: it serves one read at a time."""
+
+    __slots__ = ("_arena", "_builder", "_check_crcs", "_locator")
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        batch_rows: int,
+        batch_bytes: int,
+        decompressed_limit: int,
+        check_crcs: bool = True,
+    ) -> None:
+        self._locator = RowLocator(columns, capacity=batch_rows, byte_limit=batch_bytes)
+        self._builder = ColumnBuilder(columns)
+        self._check_crcs = check_crcs
+        self._arena = Arena(decompressed_limit)
+
+    def decode(
+        self, wanted: SplitRange, data: Bytes, start: int, batches: int, aborted: Longs | None
+    ) -> Iterator[ReadBatch]:
+        """Yield the rows of a range in the surveyed ``batches`` that begin at ``data[start]``.
+
+        The batches yielded hold no reference to ``data``, but it must stay as it is until the iterator ends.
+
+        Raises:
+            CorruptDataError: bytes that fail their own checks.
+            UnsupportedFormatError: a codec that does not exist, or a timestamp too large for microseconds in 64 bits.
+        """
+        frames = visible_frames(wanted, data, start, batches, aborted, check_crcs=self._check_crcs)
+        for run in _runs(frames):
+            if run[0, ATTRIBUTES] & CODEC_MASK:
+                for unpacked in self._unpack(wanted.split, data, run):
+                    yield from self._rows(wanted, self._arena.memory, unpacked)
+            else:
+                yield from self._rows(wanted, data, run)
+
+    def _unpack(self, split: Split, data: Bytes, run: Longs) -> Iterator[Longs]:
+        """Decompress a few megabytes of batches at a time and point their rows at the result."""
+        self._arena.clear()
+        done = 0
+        for i in range(run.shape[0]):
+            start, stop = int(run[i, START]), int(run[i, STOP])
+            codec = int(run[i, ATTRIBUTES]) & CODEC_MASK
+            run[i, START], run[i, STOP] = self._arena.add(split, int(run[i, BASE]), codec, data[start:stop])
+            if self._arena.used >= _ARENA_FILL or i == run.shape[0] - 1:
+                yield run[done : i + 1]
+                self._arena.clear()
+                done = i + 1
+
+    def _rows(self, wanted: SplitRange, data: Bytes, frames: Longs) -> Iterator[ReadBatch]:
+        log_append = bool(frames[0, ATTRIBUTES] & LOG_APPEND_TIME)
+        left = int(frames[:, COUNT].sum())
+        cursor = new_cursor()
+        while not exhausted(cursor, frames):
+            capacity = min(left, self._locator.capacity)
+            offsets, offsets_view = allocated(capacity, np.int64)
+            micros, micros_view = allocated(capacity, np.int64)
+            located = self._locator.locate(wanted, data, frames, cursor, (offsets_view, micros_view))
+            left -= located.rows
+            if located.rows:
+                yield self._builder.build(
+                    wanted.split,
+                    data,
+                    located,
+                    pa.Array.from_buffers(pa.int64(), located.rows, [None, offsets]),
+                    pa.Array.from_buffers(TIMESTAMP, located.rows, [None, micros]),
+                    log_append=log_append,
+                )
+
+
+def _runs(frames: Longs) -> Iterator[Longs]:
+    """Cut the frames where compressed and plain batches, or the timestamps' meaning, change."""
+    if not frames.shape[0]:
+        return
+    kind = (frames[:, ATTRIBUTES] & LOG_APPEND_TIME) | (frames[:, ATTRIBUTES] & CODEC_MASK != 0)
+    cuts = (np.flatnonzero(np.diff(kind)) + 1).tolist()
+    for start, stop in zip([0, *cuts], [*cuts, frames.shape[0]], strict=True):
+        yield frames[start:stop]

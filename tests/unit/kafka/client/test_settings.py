@@ -1,0 +1,213 @@
+"""``kafka.*`` options and what they become for kafka-python."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import ssl
+
+import pytest
+
+from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS, Setting
+from pyspark_aligned_kafka.client.settings import ClientSettings, parse_settings
+from watermark_source.errors import OptionError, UnknownOptionError
+
+SERVERS = {"kafka.bootstrap.servers": "a:9092"}
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="geheim";'
+LOGIN = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": JAAS}
+
+
+def settings(**given: str) -> ClientSettings:
+    return parse_settings({**SERVERS, **{f"kafka.{name.replace('_', '.')}": text for name, text in given.items()}})
+
+
+def refusal(given: dict[str, str]) -> OptionError:
+    with pytest.raises(OptionError) as caught:
+        parse_settings({**SERVERS, **given})
+    return caught.value
+
+
+def test_defaults_are_those_of_javas_clients() -> None:
+    configs = settings().client_configs()
+    assert configs["security_protocol"] == "PLAINTEXT"
+    assert configs["request_timeout_ms"] == 30_000
+    assert configs["reconnect_backoff_max_ms"] == 1_000
+    assert settings().millis("default.api.timeout.ms") == 60_000
+    assert settings().read_committed is False
+    assert "sasl_mechanism" not in configs
+    assert "ssl_context" not in configs
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("a:1, b:2 ,,", ["a:1", "b:2"]),
+    ("PLAINTEXT://a:1", ["a:1"]),
+    ("[::1]:9092", ["[::1]:9092"]),
+])  # fmt: skip
+def test_bootstrap_servers(text: str, expected: list[str]) -> None:
+    assert parse_settings({"kafka.bootstrap.servers": text}).client_configs()["bootstrap_servers"] == expected
+
+
+@pytest.mark.parametrize("text", ["", ",", "a", "a:", "a:x", "a:0", "a:65536", "a:1 b:2", ":9092", "a:1/b"])
+def test_bootstrap_servers_that_are_none(text: str) -> None:
+    error = refusal({"kafka.bootstrap.servers": text})
+    assert str(error).startswith(f'option kafka.bootstrap.servers = "{text}": must be a comma list of host:port')
+
+
+@pytest.mark.parametrize(("java", "text", "config", "expected"), [
+    ("client.id", "checkout", "client_id", "checkout"),
+    ("request.timeout.ms", "5", "request_timeout_ms", 5),
+    ("connections.max.idle.ms", "7", "connections_max_idle_ms", 7),
+    ("reconnect.backoff.ms", "1", "reconnect_backoff_ms", 1),
+    ("socket.connection.setup.timeout.ms", "9", "socket_connection_setup_timeout_ms", 9),
+])  # fmt: skip
+def test_javas_names_become_kafka_pythons(java: str, text: str, config: str, expected: object) -> None:
+    assert parse_settings({**SERVERS, f"Kafka.{java.upper()}": text}).client_configs()[config] == expected
+
+
+def test_the_documented_sizes_are_the_readers() -> None:
+    rows = {row.java: row.option.default_text for row in SETTINGS}
+    read_with = settings().values
+    assert rows["fetch.max.bytes"] == f"{read_with['fetch.max.bytes'] >> 20} MiB"
+    assert rows["max.partition.fetch.bytes"] == f"{read_with['max.partition.fetch.bytes'] >> 20} MiB"
+
+
+def test_buffer_sizes_become_socket_options() -> None:
+    configs = settings(receive_buffer_bytes="65536", send_buffer_bytes="-1").client_configs()
+    assert (socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536) in configs["socket_options"]
+    assert socket.SO_SNDBUF not in {name for _, name, _ in configs["socket_options"]}
+
+
+def test_isolation_level() -> None:
+    assert settings(isolation_level="Read_Committed").read_committed is True
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_honoured_is_refused_with_the_reason(name: str) -> None:
+    error = refusal({f"kafka.{name}": "geheim"})
+    assert error.option == f"kafka.{name}"
+    assert REFUSED[name] in str(error)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssl.truststore.password",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.jas.config",
+        "sasl.pasword",
+        "sasl.plain.pass",
+        "ssl.keystore.kye",
+    ],
+)
+def test_a_refused_secret_is_not_shown(name: str) -> None:
+    assert "geheim" not in str(refusal({f"kafka.{name}": "geheim"}))
+
+
+@pytest.mark.parametrize(("name", "instead"), [
+    ("ssl.keystore.location", "kafka.ssl.keystore.key"),
+    ("ssl.truststore.location", "kafka.ssl.truststore.certificates"),
+])  # fmt: skip
+def test_a_key_given_where_a_path_belongs_is_refused_without_showing_it(name: str, instead: str) -> None:
+    key = "-----BEGIN PRIVATE KEY-----\ngeheim\n-----END PRIVATE KEY-----"
+    error = refusal({"kafka.security.protocol": "SSL", f"kafka.{name}": key})
+    assert (error.option, error.seen) == (f"kafka.{name}", "(PEM text)")
+    assert instead in str(error)
+
+
+@pytest.mark.parametrize("name", ["sasl.kerberos.service.name", "sasl.login.callback.handler.class"])
+def test_other_logins_are_refused_and_the_possible_ones_named(name: str) -> None:
+    assert "PLAIN and SCRAM" in str(refusal({f"kafka.{name}": "x"}))
+
+
+def test_a_wait_longer_than_the_answer_may_take_is_refused() -> None:
+    error = refusal({"kafka.fetch.max.wait.ms": "30000"})
+    assert "must be less than kafka.request.timeout.ms, which is 30000" in str(error)
+
+
+def test_an_unknown_setting_names_the_nearest_one() -> None:
+    with pytest.raises(UnknownOptionError, match=r"option kafka.isolation: .* the nearest is kafka.isolation.level"):
+        settings(isolation="read_committed")
+
+
+@pytest.mark.parametrize(("java", "text", "says"), [
+    ("security.protocol", "TLS", "must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
+    ("sasl.mechanism", "GSSAPI", "GSSAPI, OAUTHBEARER and others are not supported"),
+    ("isolation.level", "committed", "must be read_uncommitted or read_committed"),
+    ("request.timeout.ms", "30 s", "not a whole number"),
+    ("request.timeout.ms", "0", "must be at least 1"),
+    ("retry.backoff.ms", "-1", "must be at least 0"),
+    ("fetch.max.bytes", "0", "must be at least 1"),
+    ("fetch.max.bytes", "3000000000", "must be at most 2147483647"),
+    ("client.rack", "ü" * 16_384, "is longer than 32767 bytes"),
+    ("request.timeout.ms", "2147483648", "must be at most 2147483647"),
+    ("receive.buffer.bytes", "-2", "must be at least -1"),
+    ("ssl.truststore.type", "JKS", "keytool -list -rfc"),
+    ("ssl.keystore.type", "PKCS12", "openssl pkcs12"),
+    ("ssl.endpoint.identification.algorithm", "http", "must be https, or empty"),
+    ("ssl.truststore.certificates", "MIIB", "no -----BEGIN line"),
+    ("check.crcs", "yes", "must be true or false"),
+])  # fmt: skip
+def test_an_error_says_setting_value_what_is_accepted_and_an_example(java: str, text: str, says: str) -> None:
+    error = refusal({f"kafka.{java}": text})
+    assert (error.option, error.seen) == (f"kafka.{java}", text)
+    assert says in str(error)
+    assert error.example is not None
+
+
+@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.java)
+def test_the_example_of_every_setting_is_accepted(row: Setting) -> None:
+    row.option.read(row.option.example)
+
+
+def test_a_login_becomes_user_and_password() -> None:
+    configs = parse_settings({**SERVERS, **LOGIN}).client_configs()
+    assert configs["sasl_mechanism"] == "PLAIN"
+    assert (configs["sasl_plain_username"], configs["sasl_plain_password"]) == ("u", "geheim")
+
+
+@pytest.mark.parametrize(("change", "option", "says"), [
+    ({"kafka.security.protocol": "PLAINTEXT"}, "kafka.security.protocol", "because kafka.sasl.jaas.config is set"),
+    ({"kafka.sasl.jaas.config": None}, "kafka.sasl.jaas.config", "is needed with"),
+    ({"kafka.sasl.mechanism": None}, "kafka.sasl.mechanism", "its module is for PLAIN"),
+    ({"kafka.sasl.mechanism": "SCRAM-SHA-256"}, "kafka.sasl.mechanism", "must be PLAIN"),
+    ({"kafka.sasl.jaas.config": JAAS[:-1]}, "kafka.sasl.jaas.config", "must end with a semicolon"),
+])  # fmt: skip
+def test_a_login_that_does_not_fit_is_refused_without_showing_it(
+    change: dict[str, str | None], option: str, says: str
+) -> None:
+    error = refusal({name: text for name, text in {**LOGIN, **change}.items() if text is not None})
+    assert error.option == option
+    assert says in str(error)
+    assert "geheim" not in str(error)
+
+
+def test_secrets_are_not_shown() -> None:
+    shown = repr(parse_settings({**SERVERS, **LOGIN}))
+    assert "geheim" not in shown
+    assert "'sasl.jaas.config': '***'" in shown
+
+
+def test_a_setting_for_tls_without_tls_is_refused() -> None:
+    error = refusal({"kafka.ssl.truststore.location": "/ca.pem"})
+    assert error.option == "kafka.security.protocol"
+    assert "must be SSL or SASL_SSL because kafka.ssl.truststore.location is set" in str(error)
+
+
+def test_a_group_id_has_no_effect_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    assert "group_id" not in settings(group_id="g").client_configs()
+    assert "kafka.group.id has no effect" in caplog.text
+
+
+def test_settings_are_picklable_with_tls() -> None:
+    with_tls = settings(security_protocol="SSL")
+    context = pickle.loads(pickle.dumps(with_tls.client_configs()))["ssl_context"]
+    assert isinstance(context, ssl.SSLContext)
+    assert context.check_hostname
+    assert pickle.loads(pickle.dumps(with_tls)) == with_tls
+
+
+def test_an_empty_endpoint_algorithm_accepts_any_host() -> None:
+    given = {**SERVERS, "kafka.security.protocol": "SSL", "kafka.ssl.endpoint.identification.algorithm": ""}
+    context = parse_settings(given).client_configs()["ssl_context"]
+    assert context.check_hostname is False
+    assert context.verify_mode is ssl.CERT_REQUIRED

@@ -1,0 +1,165 @@
+"""Which splits a subscription has; the cluster is a dictionary that the tests change."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Collection, Mapping, Set
+
+import pytest
+
+from pyspark_aligned_kafka.cluster.metadata import Topic
+from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
+from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
+from watermark_source.errors import UnknownSplitError, UnreachableError
+from watermark_source.planning.split import Split
+
+
+class Topics:
+    def __init__(self, **partitions: int) -> None:
+        self.partitions = partitions
+        self.internal: set[str] = set()
+        self.asked = 0
+        self.now = 0.0
+
+    def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
+        self.asked += 1
+        return {
+            name: Topic(dict.fromkeys(range(count), 1), internal=name in self.internal)
+            for name, count in self.partitions.items()
+            if names is None or name in names
+        }
+
+    def discovery(self, subscription: Subscription, max_age_ms: int = 5_000) -> KafkaDiscovery:
+        return KafkaDiscovery(self, self, subscription, max_age_ms=max_age_ms, clock=lambda: self.now)
+
+
+def splits(name: str, *numbers: int) -> set[Split]:
+    return {Split(name, number) for number in numbers}
+
+
+def test_subscribe_gives_all_partitions_of_its_topics() -> None:
+    assert Topics(a=2, b=1, c=1).discovery(Subscribe(frozenset("ab"))).discover() == splits("a", 0, 1) | splits("b", 0)
+
+
+def test_a_pattern_leaves_internal_topics_out() -> None:
+    topics = Topics(a1=1, a2=1, __a=1)
+    topics.internal = {"__a"}
+    found = topics.discovery(SubscribePattern(re.compile("a"))).discover()
+    assert found == splits("a1", 0) | splits("a2", 0)
+
+
+def test_a_pattern_may_match_nothing_yet() -> None:
+    assert Topics(b=1).discovery(SubscribePattern(re.compile("a"))).discover() == set()
+
+
+def test_assign_skips_partitions_that_do_not_exist(caplog: pytest.LogCaptureFixture) -> None:
+    wanted = frozenset(splits("a", 0, 7) | splits("z", 0))
+    assert Topics(a=2).discovery(Assign(wanted)).discover() == splits("a", 0)
+    assert "Not there and therefore not read: a-7, z-0" in caplog.text
+
+
+def test_a_missing_subscribed_topic_is_an_error_at_the_start() -> None:
+    with pytest.raises(UnknownSplitError, match="topic b, c does not exist"):
+        Topics(a=1).discovery(Subscribe(frozenset("abc"))).discover()
+
+
+def test_no_assigned_partition_at_all_is_an_error_at_the_start() -> None:
+    with pytest.raises(UnknownSplitError, match="partition a-7 does not exist"):
+        Topics(a=1).discovery(Assign(frozenset(splits("a", 7)))).discover()
+
+
+class SlowTopics(Topics):
+    """Answers when it is let; fails while it is told to."""
+
+    def __init__(self, **partitions: int) -> None:
+        super().__init__(**partitions)
+        self.let = threading.Event()
+        self.fails = False
+
+    def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
+        found = super().topics(names)
+        assert self.let.wait(10)
+        if self.fails:
+            raise UnreachableError("nobody there")
+        return found
+
+
+def settled(discovery: KafkaDiscovery) -> Set[Split]:
+    """Ask once more when the look under way, if there is one, is over."""
+    discovery.discover()
+    for thread in [t for t in threading.enumerate() if t.name == "discovery"]:
+        thread.join(10)
+    return discovery.discover()
+
+
+def test_the_cluster_is_asked_again_only_when_the_answer_is_old() -> None:
+    topics = Topics(a=1)
+    discovery = topics.discovery(Subscribe(frozenset("a")))
+    discovery.discover()
+    topics.partitions["a"], topics.now = 2, 4.9
+    assert settled(discovery) == splits("a", 0)
+    assert topics.asked == 1
+    topics.now = 5.0
+    assert settled(discovery) == splits("a", 0, 1)
+    assert settled(discovery) == splits("a", 0, 1)
+    assert topics.asked == 2
+
+
+def test_nobody_waits_for_a_later_look_and_there_is_one_at_a_time() -> None:
+    topics, slow = Topics(a=1), SlowTopics(a=2)
+    discovery = KafkaDiscovery(topics, slow, Subscribe(frozenset("a")), max_age_ms=5_000, clock=lambda: topics.now)
+    assert discovery.discover() == splits("a", 0)
+    for topics.now in (5.0, 15.0, 99.9):
+        assert discovery.discover() == splits("a", 0)
+    assert (topics.asked, slow.asked) == (1, 1)
+    slow.let.set()
+    assert settled(discovery) == splits("a", 0, 1)
+
+
+def test_a_later_look_may_fail_until_the_last_answer_is_too_old(caplog: pytest.LogCaptureFixture) -> None:
+    topics = SlowTopics(a=1)
+    topics.let.set()
+    discovery = topics.discovery(Subscribe(frozenset("a")))
+    discovery.discover()
+    topics.fails, topics.partitions["a"] = True, 2
+    for topics.now in (5.0, 7.0, 10.0, 99.9):
+        assert settled(discovery) == splits("a", 0)
+    assert topics.asked == 4
+    assert "those of 5 s ago are read: nobody there" in caplog.text
+    topics.now = 100.0
+    with pytest.raises(UnreachableError, match="nobody there"):
+        discovery.discover()
+    topics.fails = False
+    assert discovery.discover() == splits("a", 0, 1)
+
+
+def test_what_was_found_long_before_anybody_asked_again_is_not_taken() -> None:
+    topics = Topics(a=1)
+    discovery = topics.discovery(Subscribe(frozenset("a")))
+    discovery.discover()
+    topics.now = 5.0
+    settled(discovery)
+    topics.now = 10.0
+    discovery.discover()
+    topics.partitions["a"], topics.now = 2, 600.0
+    assert discovery.discover() == splits("a", 0, 1)
+
+
+def test_an_answer_of_no_age_is_waited_for() -> None:
+    topics = Topics(a=1)
+    discovery = topics.discovery(Subscribe(frozenset("a")), max_age_ms=0)
+    for count in range(1, 4):
+        topics.partitions["a"] = count
+        assert discovery.discover() == splits("a", *range(count))
+    assert topics.asked == 3
+
+
+def test_a_topic_that_goes_later_is_left_out_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    topics = Topics(a=1, b=1)
+    discovery = topics.discovery(Subscribe(frozenset("ab")))
+    discovery.discover()
+    del topics.partitions["b"]
+    for topics.now in (10.0, 20.0):
+        assert settled(discovery) == splits("a", 0)
+    assert caplog.text.count("Not there and therefore not read: b") == 1

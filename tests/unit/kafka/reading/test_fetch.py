@@ -1,0 +1,121 @@
+"""Fetch requests and responses byte by byte."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchRequest
+
+from pyspark_aligned_kafka.reading.fetch import FetchLimits, Wanted, decode_response, encode_request
+from watermark_source.errors import CorruptDataError
+from watermark_source.planning.split import Split
+
+LIMITS = FetchLimits(max_wait_ms=123, min_bytes=4, max_bytes=567, read_committed=True, rack="r1")
+WANTED = [
+    Wanted(Split("a", 0), 5, 100, 1000),
+    Wanted(Split("a", 2), None, 200, 2000),
+    Wanted(Split("ü", 1), 7, 300, 3000),
+    Wanted(Split("a", 1), 7, 400, 3000),
+]
+
+
+def partition(
+    number: int,
+    *,
+    error: int = 0,
+    aborted: list[tuple[int, int]] | None = None,
+    replica: int = -1,
+    records: bytes | None,
+) -> bytes:
+    listed = struct.pack(">i", -1 if aborted is None else len(aborted))
+    listed += b"".join(struct.pack(">qq", *each) for each in aborted or [])
+    size = -1 if records is None else len(records)
+    return (
+        struct.pack(">ihqqq", number, error, 90, 80, 10) + listed + struct.pack(">ii", replica, size) + (records or b"")
+    )
+
+
+def response(*topics: tuple[str, list[bytes]], correlation: int = 9) -> bytes:
+    body = struct.pack(">iihii", correlation, 0, 0, 0, len(topics))
+    for name, parts in topics:
+        data = name.encode()
+        body += struct.pack(">h", len(data)) + data + struct.pack(">i", len(parts)) + b"".join(parts)
+    return body
+
+
+def decode(data: bytes, *, read_committed: bool = True) -> object:
+    array = np.frombuffer(bytearray(data) or bytearray(1), np.uint8)
+    return decode_response(array, len(data), 9, read_committed=read_committed)
+
+
+def test_a_request_reads_back_as_what_was_asked() -> None:
+    read = FetchRequest.decode(encode_request(1, "me", WANTED, LIMITS), version=11, header=True)
+    assert (read.header.correlation_id, read.header.client_id) == (1, "me")
+    assert (read.max_wait_ms, read.min_bytes, read.max_bytes, read.isolation_level) == (123, 4, 567, 1)
+    assert (read.replica_id, read.session_id, read.session_epoch, read.rack_id) == (-1, 0, -1, "r1")
+    assert [
+        (topic.topic, part.partition, part.current_leader_epoch, part.fetch_offset, part.partition_max_bytes)
+        for topic in read.topics
+        for part in topic.partitions
+    ] == [("a", 0, 5, 100, 1000), ("a", 2, -1, 200, 2000), ("a", 1, 7, 400, 3000), ("ü", 1, 7, 300, 3000)]
+    assert [topic.topic for topic in read.topics] == ["a", "ü"]
+
+
+def test_a_response_is_read_without_copying_records() -> None:
+    data = response(
+        ("a", [partition(0, records=b"12345"), partition(2, error=6, records=None)]),
+        ("ü", [partition(1, aborted=[(7, 50), (8, 40)], replica=3, records=b"")]),
+    )
+    first, second, third = decode(data).partitions  # type: ignore[attr-defined]
+    assert (first.split, first.error, first.high_watermark, data[first.start : first.stop]) == (
+        Split("a", 0),
+        0,
+        90,
+        b"12345",
+    )
+    assert (second.split, second.error, second.stop - second.start) == (Split("a", 2), 6, 0)
+    assert (third.split, third.preferred_replica) == (Split("ü", 1), 3)
+    assert third.aborted.tolist() == [[8, 7], [40, 50]], "ordered by first offset"
+
+
+def test_aborted_transactions_are_for_committed_readers() -> None:
+    data = response(("a", [partition(0, aborted=[(7, 50)], records=b"")]))
+    assert decode(data, read_committed=False).partitions[0].aborted is None  # type: ignore[attr-defined]
+
+
+def test_an_answer_to_another_request_is_refused() -> None:
+    with pytest.raises(CorruptDataError, match="answered request 8 when 9"):
+        decode(response(correlation=8))
+
+
+def test_bytes_left_over_are_refused() -> None:
+    with pytest.raises(CorruptDataError, match="of which 18 make sense"):
+        decode(response() + b"\0")
+
+
+def test_names_of_less_than_no_bytes_do_not_make_topics_of_nothing() -> None:
+    """A response of 26 bytes that claims two thousand million topics, each of them read from the same six bytes."""
+    claimed = struct.pack(">iihii", 9, 0, 0, 0, 2**31 - 1)
+    began = time.monotonic()
+    with pytest.raises(CorruptDataError, match="name of -6 bytes"):
+        decode(claimed + struct.pack(">hih", 0, 0, -6))
+    assert time.monotonic() - began < 5
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_hostile_responses_raise_declared_errors_only(data: st.DataObject) -> None:
+    good = bytearray(
+        response(("topic", [partition(0, aborted=[(1, 2)], records=b"12345"), partition(1, records=b"")]), ("b", []))
+    )
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(good) - 1))
+        good[at : at + 4] = data.draw(st.binary(min_size=1, max_size=5))
+    with contextlib.suppress(CorruptDataError):
+        decode(bytes(good[: data.draw(st.integers(0, len(good)))]))

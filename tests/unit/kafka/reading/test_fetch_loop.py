@@ -1,0 +1,80 @@
+"""What a broker answers wrongly is an error that names the broker."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+
+import pytest
+from kafka.errors import IncompatibleBrokerVersion
+
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster.connections import Cluster
+from pyspark_aligned_kafka.reading.connection import BrokerConnection
+from pyspark_aligned_kafka.reading.fetch import FetchLimits
+from pyspark_aligned_kafka.reading.fetch_loop import RangeRead
+from pyspark_aligned_kafka.reading.patience import Patience
+from pyspark_aligned_kafka.reading.recovery import Recovery
+from pyspark_aligned_kafka.reading.session import Session
+from pyspark_aligned_kafka.records.decoding import RecordDecoder
+from watermark_source.errors import CorruptDataError, RefusedError, SourceError
+from watermark_source.planning.split import Split, SplitRange
+
+SPLIT = Split("t", 0)
+SETTINGS = parse_settings({"kafka.bootstrap.servers": "localhost:1"})
+
+
+class ConnectedSession(Session):
+    """A session that knows broker 7 leads the split, and is connected to it."""
+
+    def __init__(self, end: socket.socket) -> None:
+        super().__init__(SETTINGS)
+        self._made = BrokerConnection(end)
+
+    def node_of(self, split: Split) -> int:
+        return 7
+
+    def connection(self, node: int, limit_ms: int) -> BrokerConnection:
+        return self._made
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, brokers = socket.socketpair()
+    with ours, brokers:
+        yield ours, brokers
+
+
+def partition(number: int, error: int) -> bytes:
+    topic = struct.pack(">h", 1) + b"t"
+    return struct.pack(">i", 1) + topic + struct.pack(">iihqqqiii", 1, number, error, 0, 0, 0, 0, -1, 0)
+
+
+@pytest.mark.parametrize(("correlation", "body", "kind", "says"), [
+    (9, struct.pack(">i", 0), CorruptDataError, "broker 7: the broker answered request 9 when 1 was asked; if a retry"),
+    (1, b"\xff", CorruptDataError, "broker 7: a fetch response of 15 bytes that cannot be read"),
+    (1, partition(5, 0), CorruptDataError, "broker 7: the broker sent t-5, which was not asked for"),
+    (1, partition(0, 29), RefusedError, "broker 7: topic t partition 0 offset 3: the broker refuses"),
+    (1, partition(0, 87), SourceError, "broker 7: topic t partition 0 offset 3: .*its own log says why"),
+])  # fmt: skip
+def test_an_answer_that_cannot_be_names_the_broker(
+    ends: tuple[socket.socket, socket.socket], correlation: int, body: bytes, kind: type[SourceError], says: str
+) -> None:
+    ours, brokers = ends
+    answer = struct.pack(">iihi", correlation, 0, 0, 0) + body
+    session, patience = ConnectedSession(ours), Patience(1_000)
+    read = RangeRead(
+        session, RecordDecoder(("value",), batch_rows=10, batch_bytes=1_000, decompressed_limit=1_000),
+        FetchLimits(10, 1, 1_000, read_committed=False), patience, Recovery(session, patience, fail_on_data_loss=True),
+        client_id="me", partition_bytes=1_000, connect_ms=1_000, answer_ms=1_000,
+    )  # fmt: skip
+    brokers.sendall(struct.pack(">i", len(answer)) + answer)
+    with pytest.raises(kind, match=says) as caught:
+        list(read.run([SplitRange(SPLIT, 3, 9)]))
+    assert type(caught.value) is kind
+
+
+def test_brokers_that_are_too_old_are_told_the_version_that_is_needed() -> None:
+    error = Cluster(SETTINGS).translated(IncompatibleBrokerVersion("ListOffsets"))
+    assert "localhost:1 are too old: ListOffsets; Kafka 2.3 or later is needed" in str(error)

@@ -1,0 +1,83 @@
+"""What a worker process keeps between two reads, and the time limits it connects with."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_aligned_kafka.client.settings import ClientSettings, parse_settings
+from pyspark_aligned_kafka.reading import session as sessions
+from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
+from pyspark_aligned_kafka.reading.session import leased
+from watermark_source.planning.split import Split, SplitRange
+
+
+def settings(**given: str) -> ClientSettings:
+    chosen = {f"kafka.{name.replace('_', '.')}": text for name, text in given.items()}
+    return parse_settings({"kafka.bootstrap.servers": "127.0.0.1:1", **chosen})
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    sessions.close_kept()
+    yield
+    sessions.close_kept()
+
+
+class AskedToConnectError(Exception):
+    """Ends a read where it would connect."""
+
+
+class SessionWithoutBrokers:
+    """A session that knows a leader and tells for how long it was asked to wait for a connection."""
+
+    stale = False
+
+    def node_of(self, split: Split) -> int:
+        return 1
+
+    @property
+    def densities(self) -> dict[str, float]:
+        return {}
+
+    def connection(self, node: int, limit_ms: int) -> None:
+        raise AskedToConnectError(limit_ms)
+
+    def settle(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(("given", "limit_ms"), [({}, 10_000), ({"socket_connection_setup_timeout_ms": "300"}, 300)])
+def test_a_task_waits_for_a_connection_as_long_as_the_user_says(given: dict[str, str], limit_ms: int) -> None:
+    client = settings(**given)
+    sessions._kept.give(pickle.dumps(client), SessionWithoutBrokers())  # type: ignore[arg-type]
+    reader = KafkaRangeReader(client, ("value",), fail_on_data_loss=True, poll_timeout_ms=120_000)
+    with pytest.raises(AskedToConnectError) as asked:
+        list(reader.read([SplitRange(Split("t", 0), 0, 1)]))
+    assert asked.value.args == (limit_ms,)
+
+
+def test_a_session_serves_the_next_read_unless_it_was_idle_for_longer_than_the_user_says() -> None:
+    usual, short = settings(), settings(connections_max_idle_ms="1")
+    with leased(usual, fresh=False) as first:
+        pass
+    with leased(usual, fresh=False) as second:
+        pass
+    assert second is first
+    with leased(short, fresh=False) as third:
+        pass
+    time.sleep(0.01)
+    with leased(short, fresh=False) as fourth:
+        pass
+    assert fourth is not third
+
+
+def test_a_retry_begins_with_a_new_session() -> None:
+    with leased(settings(), fresh=False) as first:
+        pass
+    with leased(settings(), fresh=True) as second:
+        pass
+    assert second is not first

@@ -1,0 +1,8 @@
+"""The columns every source adds to its system's own."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EVENT_TIME: Final = "event_time"
+MARKER: Final = "marker"
