@@ -9,6 +9,8 @@ FUZZER := $(VENV)/.installed-soak
 
 # Extra arguments: make test PYTEST_ARGS="-k idle"
 PYTEST_ARGS ?=
+# Tests mostly wait, so three processes suit two cores; each has its own broker and Spark. 0: all in one process.
+TEST_PROCESSES ?= 3
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 30
 HISTORIES ?= 30
@@ -28,7 +30,7 @@ demo: java $(INSTALLED) ## a skewed topic, aggregated with and without this sour
 	$(RUN) examples/skewed_topic.py
 
 test: java $(INSTALLED) ## all tests, against a real broker
-	$(RUN) -m pytest tests --durations=10 $(PYTEST_ARGS)
+	$(RUN) -m pytest tests -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=10 $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff and mypy
 	$(RUN) -m ruff check .

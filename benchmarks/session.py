@@ -18,6 +18,7 @@ def spark_session(name: str, *, jars: Sequence[Path]) -> SparkSession:
         .appName(name)
         .config("spark.driver.memory", "4g")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -55,6 +56,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("service")]
         config.hook.pytest_deselected(items=needing)
         config.stash[_left_out] = len(needing)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
+        from pyspark_aligned_kafka.lookup.discovery import DISCOVERY_THREAD
+
+        # A query of an earlier test may still look for a broker that has gone, with pauses of random length, and
+        # examples made from random numbers must not depend on who else draws them.
+        for thread in threading.enumerate():
+            if thread.name == DISCOVERY_THREAD:
+                thread.join(120)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

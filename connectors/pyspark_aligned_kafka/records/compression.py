@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import cramjam
 import numpy as np
@@ -36,17 +36,11 @@ class _RoomUsedUpError(Exception):
 class Arena:
     """Memory that decompressed batches are put into one after another; a batch may take ``limit`` bytes at most."""
 
-    __slots__ = ("_codecs", "_limit", "_zstd_context", "memory", "used")
+    __slots__ = ("_limit", "_zstd_context", "memory", "used")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._zstd_context = zstandard.ZstdDecompressor()
-        self._codecs: dict[int, Callable[[Bytes], int]] = {
-            _GZIP: self._gzip,
-            _SNAPPY: self._snappy,
-            _LZ4: self._lz4,
-            _ZSTD: self._zstd,
-        }
         self.memory: Bytes = np.empty(0, np.uint8)
         self.used = 0
 
@@ -62,7 +56,7 @@ class Arena:
             UnsupportedFormatError: a codec that does not exist.
         """
         try:
-            size = self._codecs[codec](packed)
+            size = _DECOMPRESS[codec](self, packed)
         except KeyError:
             raise UnsupportedFormatError(
                 f"{place(split, offset)}: compression codec {codec}; known are 1 gzip, 2 snappy, 3 lz4, 4 zstd"
@@ -151,3 +145,11 @@ class Arena:
         size: int = cramjam.snappy.decompress_raw_len(block.data)
         room = self._room(before + size)[before : before + size]
         return int(cramjam.snappy.decompress_raw_into(block.data, room.data)) if size else 0
+
+
+_DECOMPRESS: Final[dict[int, Callable[[Arena, Bytes], int]]] = {
+    _GZIP: Arena._gzip,  # noqa: SLF001 - its own table
+    _SNAPPY: Arena._snappy,  # noqa: SLF001
+    _LZ4: Arena._lz4,  # noqa: SLF001
+    _ZSTD: Arena._zstd,  # noqa: SLF001
+}
