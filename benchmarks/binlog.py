@@ -14,9 +14,9 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from pyspark_mysql_cdc_wm.changes import ChangeDecoder
-from pyspark_mysql_cdc_wm.charsets import charsets_by_collation
-from pyspark_mysql_cdc_wm.dump import BinlogDump, FilePosition
+from pyspark_mysql_cdc_wm.client.charsets import charsets_by_collation
+from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
+from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from services.mysql import MySql, mysql_service
 from services.mysql_client import connect, run
 

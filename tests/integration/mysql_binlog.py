@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.changes import ChangeDecoder, Changes
-from pyspark_mysql_cdc_wm.charsets import charsets_by_collation
-from pyspark_mysql_cdc_wm.column import TableMap
-from pyspark_mysql_cdc_wm.dump import BinlogDump, FilePosition
+from pyspark_mysql_cdc_wm.client.charsets import charsets_by_collation
+from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
+from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
+from pyspark_mysql_cdc_wm.records.column import TableMap
 from services.mysql import MySql
 from services.mysql_client import connect, run
 from services.mysql_program import Flavour

@@ -10,10 +10,10 @@ import pytest
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from pyspark_mysql_cdc_wm.changes import ChangeDecoder, Changes
-from pyspark_mysql_cdc_wm.dump import BinlogDump, FilePosition
-from pyspark_mysql_cdc_wm.events import START, STOP, TYPE, EventType
-from pyspark_mysql_cdc_wm.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.binlog.events import START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
+from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
+from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from services.mysql import MySql
 from services.mysqld import LocalMySql
 from services.ports import free_ports
@@ -273,7 +273,7 @@ def test_who_may_not_read_the_binlog_is_told_so(mysql: MySql) -> None:
 def test_a_server_that_is_not_there_and_a_position_that_cannot_be_named() -> None:
     (port,) = free_ports(1)
     settings = {"host": "127.0.0.1", "port": port, "user": "root", "password": ""}
-    with pytest.raises(UnreachableError, match=f"MySQL at 127.0.0.1:{port}: .*refused"):
+    with pytest.raises(UnreachableError, match=f"MySQL at 127.0.0.1:{port} cannot be reached: .*refused"):
         BinlogDump(settings, FilePosition("binlog.000001"))
     with pytest.raises(UnsupportedFormatError, match=r"position 4294967296: above 4 GB .* gtid_mode = ON"):
         BinlogDump(settings, FilePosition("binlog.000001", 2**32))

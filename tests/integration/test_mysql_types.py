@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyspark_mysql_cdc_wm.memory import Values
-from pyspark_mysql_cdc_wm.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from pyspark_mysql_cdc_wm.texts import texts
-from pyspark_mysql_cdc_wm.wire import padded
+from pyspark_mysql_cdc_wm.binlog.wire import padded
+from pyspark_mysql_cdc_wm.records.memory import Values
+from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.records.texts import texts
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from services.where import Where

@@ -10,7 +10,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from pyspark_mysql_cdc_wm.charsets import charsets_by_collation
+from pyspark_mysql_cdc_wm.client.charsets import charsets_by_collation
 from services.mysql_client import connect
 from services.mysql_program import Flavour
 from services.mysqld import LocalMySql
