@@ -14,7 +14,7 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, chosen_columns, table_columns
-from pyspark_mysql_cdc_wm.lookup.server_checks import check_server, check_snapshot, check_tables
+from pyspark_mysql_cdc_wm.lookup.server_checks import check_server, check_snapshot, check_tables, server_uuid
 from pyspark_mysql_cdc_wm.options import mysql_options as options
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartMode
@@ -86,7 +86,7 @@ class MySqlSource:
         return self._reader(Layout((), (), ()))
 
     def open(self) -> Connector:
-        """Return the driver side; it connects on first use."""
+        """Return the driver side, connected."""
         connection = MySqlConnection(self.options.client)
         bounds = BinlogBounds(LogStatus(connection), self.options.start)
         return Connector(
@@ -96,6 +96,7 @@ class MySqlSource:
             time_index=None,
             positions_are_rows=False,
             snapshots=self._snapshots(connection),
+            system=server_uuid(connection),
         )
 
     def _snapshots(self, connection: MySqlConnection) -> ChunkBounds | None:

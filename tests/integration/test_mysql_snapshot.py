@@ -7,19 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from pyspark_mysql_cdc_wm import DefaultSource
 from tests.integration.mysql_binlog import Database
-from tests.integration.mysql_streams import PASSWORD, USER, MySqlStreams
+from tests.integration.mysql_lives import ALL, Change, Life
+from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_writers import writers
 
 pytestmark = pytest.mark.service
 
 _TABLE = "CREATE TABLE {} (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
-_ALL = ReadMaxRows(2**63 - 1)
-Change = tuple[int, int, str, int, str, int]
-"""Version, number, type, then the row."""
 
 
 def fill(database: Database, table: str = "t", rows: int = 2_000) -> None:
@@ -40,29 +36,6 @@ def applied(changes: Iterable[Change], table: dict[int, tuple[Any, ...]]) -> Non
                 del table[key]
 
 
-class Life:
-    """One life of the source's processes, called as Spark calls them."""
-
-    def __init__(self, database: Database, **options: Any) -> None:
-        server = database.server
-        given = {
-            "hostname": server.host, "port": str(server.port), "username": USER, "password": PASSWORD,
-            "tables": f"{database.name}.t", **{name: str(value) for name, value in options.items()},
-        }  # fmt: skip
-        source = DefaultSource(given)
-        self.reader = source.streamReader(source.schema())
-
-    def changes(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Change]:
-        """Read a batch as its tasks do."""
-        return [
-            (row["_commit_version"], row["_change_number"], row["_change_type"], row["id"], row["name"], row["amount"])
-            for partition in self.reader.partitions(dict(start), dict(end))
-            for batch in self.reader.read(partition)
-            for row in batch.to_pylist()
-            if row["marker"] is None
-        ]
-
-
 def test_every_replay_of_a_batch_gives_equal_rows_and_the_last_state_is_the_servers(mysql_database: Database) -> None:
     database = mysql_database
     fill(database)
@@ -72,7 +45,7 @@ def test_every_replay_of_a_batch_gives_equal_rows_and_the_last_state_is_the_serv
     end: Mapping[str, Any] = life.reader.initialOffset()
     with writers(database, "t"):
         while True:
-            start, end = end, life.reader.latestOffset(end, _ALL)
+            start, end = end, life.reader.latestOffset(end, ALL)
             changes = life.changes(start, end)
             time.sleep(0.05)
             assert sorted(life.changes(start, end)) == sorted(changes)
@@ -85,20 +58,21 @@ def test_every_replay_of_a_batch_gives_equal_rows_and_the_last_state_is_the_serv
             if batches == 5:
                 break
     assert replays > 15
-    while (start := end) != (end := life.reader.latestOffset(end, _ALL)):
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
         applied(life.changes(start, end), table)
     life.reader.stop()
     assert table == {row[0]: row for row in database.run("SELECT id, name, amount FROM t")}
     assert end["wm"] > 0
 
 
+@pytest.mark.timeout(600)
 def test_a_query_takes_the_snapshot_and_goes_on_after_restarts(mysql_streams: MySqlStreams) -> None:
     database = mysql_streams.database
     fill(database, rows=1_000)
     frame = mysql_streams.source(snapshotChunkRows=100, snapshotParallelism=3)
     with writers(database, "t", count=2, keys=2_000):
         query = mysql_streams.start_file(frame, "all")
-        end = time.monotonic() + 120
+        end = time.monotonic() + 400
         while not any("wm" in offset for offset in mysql_streams.offsets("all")):
             assert query.exception() is None, query.exception()
             assert time.monotonic() < end
@@ -156,7 +130,7 @@ def test_keys_at_the_edges_of_their_type_are_read_once(key: str, mysql_database:
     end: Mapping[str, Any] = life.reader.initialOffset()
     database.run("UPDATE t SET amount = 1")
     found: list[Change] = []
-    while (start := end) != (end := life.reader.latestOffset(end, _ALL)):
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
         found += life.changes(start, end)
         database.run("UPDATE t SET amount = amount + 1") if "snapshot" in end else None
     life.reader.stop()

@@ -11,6 +11,7 @@ Layout of version 1, keys sorted, integers only, absent keys for absent values::
      "snapshot": {"shop.orders": [[100], null]},  where the chunks of snapshots end that were planned last
      "source": "aligned-kafka",         format name
      "splits": {"orders": {"0": [position, planned, watermark, status, since]}},
+     "system": "5b1d…",                 which system the positions are of, where those of another mean nothing
      "v": 1,
      "wm": 1700000000000}               combined watermark
 
@@ -34,7 +35,7 @@ from watermark_source.planning.state import Bound, SourceState, SplitState, Spli
 
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
-_KNOWN = _REQUIRED | {"cap", "limit", "pt", "since", "snapshot", "wm"}
+_KNOWN = _REQUIRED | {"cap", "limit", "pt", "since", "snapshot", "system", "wm"}
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None)
 _FIELDS = 2 + len(_ABSENT)
 _STATUS = {status.value: status for status in SplitStatus}
@@ -49,6 +50,8 @@ class OffsetCodec:
     """Format name."""
     name: str
     """The user's name for the source."""
+    system: str | None = None
+    """What positions are of, where they mean nothing in another system of the kind: a server, of several copies."""
 
     def encode(self, state: SourceState) -> dict[str, Any]:
         """Return the offset; its JSON text is equal exactly when the states are equal."""
@@ -67,6 +70,7 @@ class OffsetCodec:
             "snapshot": {log: [None if b is None else list(b) for b in bounds] for log, bounds in ordered} or None,
             "source": self.source,
             "splits": {log: dict(sorted(numbers.items())) for log, numbers in sorted(splits.items())},
+            "system": self.system,
             "v": VERSION,
             "wm": state.watermark,
         }
@@ -113,6 +117,12 @@ class OffsetCodec:
                     f"the checkpoint belongs to another source: its {key} is {_shown(offset[key])}, this query's is "
                     f"{own!r}. Give the source its old sourceName, or start with a new checkpoint location."
                 )
+        system = offset.get("system", self.system)
+        if system != self.system and self.system is not None:
+            raise OffsetError(
+                f"the checkpoint's positions are of {_shown(system)}, and this query is connected to {self.system!r}, "
+                "where they mean nothing. Connect to the system it was, or start with a new checkpoint location."
+            )
 
 
 def _encode_split(state: SplitState, watermark: int, since: int) -> list[Any]:

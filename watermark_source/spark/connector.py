@@ -174,6 +174,8 @@ class Connector:
     positions_are_rows: bool = True
     """Whether each position is about one row, so that a range can be cut at any of them."""
     snapshots: Snapshots | None = None
+    system: str | None = None
+    """Which system it is, where positions of one mean nothing in another of the kind; ``None`` where they do."""
 
 
 class SourceDefinition(Protocol):

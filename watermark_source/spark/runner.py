@@ -57,7 +57,6 @@ class SourceRunner:
     ) -> None:
         self._definition = definition
         self._options = options
-        self._codec = OffsetCodec(source=definition.name, name=options.source_name)
         self._policy = PlanPolicy(
             out_of_orderness=options.out_of_orderness,
             use_processing_time=options.processing_time,
@@ -72,6 +71,7 @@ class SourceRunner:
         )
         self._clock = Clock()
         self._connector = definition.open()
+        self._codec = OffsetCodec(source=definition.name, name=options.source_name, system=self._connector.system)
         spare_imports()
         collect_rarely()
         self._book = ReportBook()

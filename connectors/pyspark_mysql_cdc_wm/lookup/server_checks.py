@@ -101,3 +101,9 @@ def check_tables(connection: MySqlConnection, tables: Sequence[TableName]) -> No
     """
     for table in tables:
         connection.rows(f"SELECT 1 FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
+
+
+def server_uuid(connection: MySqlConnection) -> str | None:
+    """Return what tells a server from its replicas, whose binlogs have other positions; MariaDB has no such thing."""
+    found = connection.one("SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
+    return None if found is None else str(found[1])

@@ -147,11 +147,13 @@ NOT_BUILT: Mapping[str, str] = {
     "snapshotConsistency": "each batch of a snapshot is one point in time",
 }
 """Options of later versions, and what to do instead."""
-_NO_MEANING = {
+NO_MEANING: Mapping[str, str] = {
     "alignmentGroup": "alignment of this source is not built yet",
+    "alignmentMaxDrift": "alignment of this source is not built yet",
     "minPartitions": "a batch's range of the binlog is one task, and each chunk of a snapshot is",
     "maxRecordsPerPartition": "a batch's range of the binlog is one task; see snapshotChunkRows",
 }
+"""Options of the engine that this source cannot honour, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +185,7 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
         if values[name] is None:
             option = next(each for each in MYSQL_OPTIONS if each.name == name)
             raise OptionError(name, None, "is needed", example=option.example)
-    for name, why in _NO_MEANING.items():
+    for name, why in NO_MEANING.items():
         if values[name] is not None:
             raise OptionError(name, given_text(given, name), f"has no meaning here: {why}", example="leave it out")
     return _of(values, given)

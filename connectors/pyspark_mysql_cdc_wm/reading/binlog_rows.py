@@ -18,6 +18,7 @@ from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.change_columns import MOMENT, Layout, Mask, changed_rows
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.statements import refuse_statements
 from watermark_source.errors import DataLossError
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector import ReadBatch
@@ -58,6 +59,7 @@ class BinlogRows:
                 start = self._still_there(connection, wanted)
         try:
             for block in dumped(self.client, base, start, wanted.end):
+                refuse_statements(block.memory, block.events, block.file, self.tables)
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                     rows = changed_rows(changes, self.layout, keeps(changes))
                     if rows.rows:

@@ -19,6 +19,7 @@ from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.change_columns import CHANGE_COLUMNS, MOMENT, Layout, integers
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.statements import refuse_statements
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import KeyRange, RollBack
 from watermark_source.planning.split import Split
@@ -75,6 +76,7 @@ class SnapshotRows:
 
             decoder = ChangeDecoder(charsets_of(connection), wanted, batch_rows=self.batch_rows)
             for block in dumped(self.client, status.base(), place, end):
+                refuse_statements(block.memory, block.events, block.file, (table,))
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                     undone.add(changes)
         return undone

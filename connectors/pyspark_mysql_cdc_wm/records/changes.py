@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.binlog.events import POSITION, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
-from pyspark_mysql_cdc_wm.records.routing import Router
+from pyspark_mysql_cdc_wm.records.routing import Router, Routes
+from watermark_source.errors import UnsupportedFormatError
 
 BEGINNINGS = (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
 """The events that transactions begin with."""
@@ -44,8 +45,8 @@ class ChangeDecoder:
     """Decodes one block of events after another, in the order of the binlog."""
 
     __slots__ = (
-        "_batch_rows", "_befores", "_charsets", "_counted", "_decoders", "_router", "_tables", "_unpacker", "_version",
-        "_wanted", "reached",
+        "_batch_rows", "_befores", "_charsets", "_counted", "_decoders", "_last_with_rows", "_router", "_tables",
+        "_unpacker", "_version", "_wanted", "reached",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +71,7 @@ class ChangeDecoder:
         self._router = Router(self._index)
         self._unpacker = Unpacker()
         self._version = 0
+        self._last_with_rows = -1
         self._counted: dict[int, tuple[int, int]] = {}
         self.reached = 0
         """The latest commit time of all transactions so far, of any table; microseconds, 0 before the first."""
@@ -88,6 +90,7 @@ class ChangeDecoder:
         memory, events = self._unpacker.plain(memory, events, file)
         routes = self._router.route(memory, events, file)
         self.reached = max(self.reached, int(routes.committed.max(initial=0)))
+        self._refuse_prepared(memory, events, routes, file)
         first = int(routes.transactions[-1]) - begins if len(events) else 0
         for index in np.unique(routes.tables[routes.tables >= 0]).tolist():
             chosen = np.flatnonzero(routes.tables == index)
@@ -105,6 +108,22 @@ class ChangeDecoder:
                     versions[transactions - first],
                     self._numbers(index, transactions),
                 )
+
+    def _refuse_prepared(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
+        """Refuse rows of a transaction that is only prepared: whether it is committed is told later, elsewhere."""
+        prepared = np.flatnonzero(events[:, TYPE] == EventType.XA_PREPARE)
+        with_rows = routes.transactions[routes.tables >= 0]
+        for i in prepared.tolist():
+            transaction = routes.transactions[i]
+            # Its first byte says whether it is committed at once.
+            one_phase = memory[events[i, START] + HEADER_SIZE]
+            if not one_phase and (transaction == self._last_with_rows or transaction in with_rows):
+                raise UnsupportedFormatError(
+                    f"binlog {file} position {events[i, POSITION]}: a transaction that was prepared (XA PREPARE) "
+                    "changed a table that is read; whether it was committed is not followed yet. Begin a new query"
+                )
+        if with_rows.size:
+            self._last_with_rows = int(with_rows[-1])
 
     def _transactions(self, events: Longs, places: Longs) -> tuple[int, Longs]:
         """Return how many transactions begin in a block, and the version of the one before and of each of them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,7 +11,8 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.records.column import ColumnType
 
 WHOLE_NUMBERS = frozenset({ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG})
-Keys = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
+Keys = npt.NDArray[np.integer[Any]]
+"""64 bits, with a sign or without."""
 
 
 def key_numbers(column: pa.Array) -> Keys:
