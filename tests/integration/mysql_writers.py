@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pymysql
 
 from services.mysql_client import connect
+from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database
 
 # A duplicate key, a lock wait, a deadlock: what writers that do not know of each other run into.
@@ -47,6 +48,8 @@ def _write(
     server = database.server
     try:
         with connect(server.host, server.port, database=database.name) as connection, connection.cursor() as cursor:
+            if chance.random() < 0.5 and server.flavour is Flavour.MYSQL:
+                cursor.execute("SET SESSION binlog_transaction_compression = ON")
             while not stopped.is_set():
                 try:
                     for statement in _transaction(table, keys, chance):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
+from services.mysql_client import connect
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Change, Life
 from tests.integration.mysql_streams import MySqlStreams
@@ -68,18 +71,21 @@ def test_every_replay_of_a_batch_gives_equal_rows_and_the_last_state_is_the_serv
 @pytest.mark.timeout(600)
 def test_a_query_takes_the_snapshot_and_goes_on_after_restarts(mysql_streams: MySqlStreams) -> None:
     database = mysql_streams.database
-    fill(database, rows=1_000)
-    frame = mysql_streams.source(snapshotChunkRows=100, snapshotParallelism=3)
-    with writers(database, "t", count=2, keys=2_000):
+    fill(database, rows=600)
+    frame = mysql_streams.source(snapshotChunkRows=50, snapshotParallelism=3)
+    with writers(database, "t", count=2, keys=1_200):
         query = mysql_streams.start_file(frame, "all")
         end = time.monotonic() + 400
+        stop_at = 3
         while not any("wm" in offset for offset in mysql_streams.offsets("all")):
             assert query.exception() is None, query.exception()
             assert time.monotonic() < end
             time.sleep(0.1)
-            if len(mysql_streams.offsets("all")) == 3 and query.isActive:
+            if len(mysql_streams.offsets("all")) == stop_at:
+                # In the middle of a batch, as it comes.
                 query.stop()
                 query = mysql_streams.start_file(frame, "all")
+                stop_at += 2
         query.stop()
     mysql_streams.run(frame, "all")
     columns = ("_commit_version", "_change_number", "_change_type", "id", "name", "amount")
@@ -138,3 +144,24 @@ def test_keys_at_the_edges_of_their_type_are_read_once(key: str, mysql_database:
     applied(found, table)
     assert sorted(map(int, table)) == edges
     assert {row[2] for row in table.values()} == {database.run("SELECT MAX(amount) FROM t")[0][0]}
+
+
+def test_chunks_are_planned_when_all_that_is_in_the_binlog_can_be_seen(mysql_database: Database) -> None:
+    fill(mysql_database, rows=10)
+    life = Life(mysql_database, snapshotChunkRows=5)
+    start = life.reader.initialOffset()
+    server = mysql_database.server
+    planned: list[Mapping[str, Any]] = []
+    planning = threading.Thread(target=lambda: planned.append(life.reader.latestOffset(start, ALL)))
+    with connect(server.host, server.port) as session, session.cursor() as cursor:
+        # As a transaction between being written to the binlog and being committed, it owns its identifier.
+        cursor.execute(f"SET SESSION gtid_next = '{uuid.uuid4()}:1'")
+        planning.start()
+        planning.join(1)
+        assert planning.is_alive()
+        cursor.execute("BEGIN")
+        cursor.execute("COMMIT")
+        cursor.execute("SET SESSION gtid_next = 'AUTOMATIC'")
+    planning.join(20)
+    assert planned[0]["splits"][f"{mysql_database.name}.t"] == {"0": [2, 2]}
+    life.reader.stop()

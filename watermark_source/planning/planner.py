@@ -81,8 +81,10 @@ def plan(
     budget = None if observation.one_batch else observation.max_rows
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget)
 
+    # A snapshot that waits for its turn is not quiet: there are rows in its table.
+    silent = observation.unknown | {snapshot_split(log) for log in unfinished(state)} - allowed.keys()
     planned = {
-        s: unanswered(t) if s in observation.unknown else _advance(t, allowed.get(s), ends.get(s), observation, policy)
+        s: unanswered(t) if s in silent else _advance(t, allowed.get(s), ends.get(s), observation, policy)
         for s, t in splits.items()
     }
     watermark = _combined(state, planned, observation, policy)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_base, file_number
+import re
+
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from watermark_source.errors import SourceError, UnsupportedFormatError
 
@@ -36,7 +38,10 @@ class LogStatus:
 
     def base(self) -> str:
         """Return what the names of all files begin with."""
-        return file_base(self._files()[0])
+        found = self._connection.one("SELECT @@GLOBAL.log_bin_basename")
+        if found is None or not found[0]:
+            raise SourceError(f"{self._connection.settings.where} does not tell how it names its binlog files")
+        return re.split(r"[/\\]", str(found[0]))[-1]
 
     def _files(self) -> list[str]:
         files = [str(row[0]) for row in self._connection.rows("SHOW BINARY LOGS")]

@@ -14,7 +14,7 @@ from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.snapshot import Chunk, finished, snapshot_batch, unfinished
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.state import Bound, SourceState, SplitState
+from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
 
 LOG, TABLE, OTHER = Split("binlog", 0), Split("shop.orders", 0), Split("shop.users", 0)
 CODEC = OffsetCodec(source="mysql-cdc-wm", name="shop")
@@ -23,16 +23,18 @@ NEW = SourceState(
 )  # fmt: skip
 
 
-def planned(state: SourceState, end: int, bounds: tuple[Bound, ...] | None, highest: int | None = None) -> Plan:
+def planned(
+    state: SourceState, end: int, bounds: tuple[Bound, ...] | None, highest: int | None = None, **policy: Any
+) -> Plan:
     ends = {LOG: end}
     chunks: dict[str, tuple[Bound, ...]] = {}
     if bounds is not None:
         ends[TABLE] = state.splits[TABLE].position + len(bounds)
         chunks["shop.orders"] = bounds
     times = {r.split: None if r.split == TABLE or highest is None else Millis(highest) for r in ranges_of(state)}
-    now = Millis(1_700_000_000_000)
+    now = Millis(policy.pop("now", 1_700_000_000_000))
     seen = Observation(now=now, asked_at=now, ends=ends, chunks=chunks, highest=times)
-    return plan(state, seen, PlanPolicy(), None)
+    return plan(state, seen, PlanPolicy(**policy), None)
 
 
 def test_a_snapshot_is_read_by_chunks_and_holds_the_watermark_until_its_rows_are_read() -> None:
@@ -56,6 +58,16 @@ def test_the_last_key_is_kept_while_a_snapshot_waits() -> None:
     assert waits.state.frontiers == {"shop.orders": ((20,),)}
     assert unfinished(waits.state) == {"shop.orders": (20,)}
     assert planned(NEW, 200, ()).state.frontiers == {"shop.orders": ()}
+
+
+def test_a_snapshot_that_waits_for_its_turn_is_never_idle() -> None:
+    state = planned(NEW, 200, (), idle_timeout=10, now=1_000_000).state
+    for now in range(1_001_000, 1_005_000, 1_000):
+        seen = planned(state, 200, (), highest=5_000, idle_timeout=10, now=now)
+        assert seen.state.splits[TABLE].status is SplitStatus.ACTIVE
+        assert seen.state.watermark is None
+        state = seen.state
+    assert state.splits[LOG].status is SplitStatus.IDLE
 
 
 def test_tasks_are_told_chunks_place_and_frontier() -> None:
