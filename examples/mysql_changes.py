@@ -62,7 +62,8 @@ def main() -> None:
                 del copy[row["id"]]
         print(f"batch {number}: {len(rows)} changes, the copy has {len(copy)} rows")
 
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.showConsoleProgress", "false")
+    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     with mysql_service() as server, tempfile.TemporaryDirectory() as folder:
         prepare(server)
