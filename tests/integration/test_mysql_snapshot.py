@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from services.mysql import mysql_service
 from services.mysql_client import connect
@@ -168,3 +169,19 @@ def test_chunks_are_planned_when_all_that_is_in_the_binlog_can_be_seen() -> None
         planning.join(20)
         life.reader.stop()
         assert planned[0]["splits"][f"{database.name}.t"] == {"0": [2, 2]}
+
+
+@pytest.mark.parametrize("rows", [0, 1, 25])
+def test_one_batch_can_take_the_whole_snapshot(mysql_database: Database, rows: int) -> None:
+    mysql_database.run(_TABLE.format("t"), *(f"INSERT INTO t VALUES ({i}, 'n', 0)" for i in range(rows)))
+    life = Life(mysql_database, snapshotChunkRows=2, snapshotParallelism=2)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ReadAllAvailable())
+    assert end["snapshot"] == {f"{mysql_database.name}.t": [None]}
+    assert [change[3] for change in sorted(life.changes(start, end))] == list(range(rows))
+    # Nothing is written meanwhile; the snapshot is complete all the same, and says so by the watermark it held.
+    done = life.reader.latestOffset(end, ALL)
+    assert "wm" not in end
+    assert abs(done["wm"] - 1_000 * time.time()) < 60_000
+    assert "snapshot" not in done
+    life.reader.stop()

@@ -55,6 +55,14 @@ class Ends:
     """Splits there was no answer about in time; with an end they had a while ago, where that is known."""
 
 
+class LogClock(Protocol):
+    """What time it is in logs whose rows are dated by their system when they are written."""
+
+    def reached(self) -> Mapping[Split, Millis]:
+        """Return, for initial positions that were ends, when they were asked for: no row after them is earlier."""
+        ...
+
+
 class LogBounds(Protocol):
     """First and last position that can be read."""
 
@@ -174,6 +182,7 @@ class Connector:
     positions_are_rows: bool = True
     """Whether each position is about one row, so that a range can be cut at any of them."""
     snapshots: Snapshots | None = None
+    clock: LogClock | None = None
     system: str | None = None
     """Which system it is, where positions of one mean nothing in another of the kind; ``None`` where they do."""
 

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from watermark_source.clock import Clock
 from watermark_source.errors import DataLossError, OffsetError, UnknownSplitError
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.ends import watermark_of
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
@@ -116,13 +117,20 @@ class SourceRunner:
             snapshots = self._connector.snapshots
             tables = () if snapshots is None else snapshots.logs()
             positions = {**starts, **{snapshot_split(log): 0 for log in tables}}
+            times = self._reached()
             self._initial = self._encode(
                 SourceState(
-                    splits={s: SplitState(position=p, observed=p) for s, p in sorted(positions.items())},
+                    splits={s: SplitState(p, p, times.get(s)) for s, p in sorted(positions.items())},
                     frontiers=dict.fromkeys(sorted(tables), ()),
                 )
             )
         return self._initial
+
+    def _reached(self) -> Mapping[Split, Millis]:
+        """Return the watermarks that a new query begins with."""
+        if self._connector.clock is None or self._policy.use_processing_time:
+            return {}
+        return {s: watermark_of(at, self._policy) for s, at in self._connector.clock.reached().items()}
 
     def freeze(self) -> None:
         """Fix the ends of this run (``Trigger.AvailableNow``)."""

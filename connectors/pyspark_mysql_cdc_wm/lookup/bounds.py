@@ -8,6 +8,7 @@ from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_base, fil
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.options.start import Start, StartAt, StartMode
 from watermark_source.errors import OptionError
+from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Ends
 
@@ -15,11 +16,12 @@ BINLOG = Split("binlog", 0)
 
 
 class BinlogBounds:
-    """``SplitDiscovery``, ``StartPositions`` and ``LogBounds`` of connector.py, for the one split there is."""
+    """``SplitDiscovery``, ``StartPositions``, ``LogClock`` and ``LogBounds`` of connector.py, for the one split."""
 
     def __init__(self, status: LogStatus, start: Start) -> None:
         self._status = status
         self._start = start
+        self._first_at: Millis | None = None
 
     def discover(self) -> Set[Split]:
         """Return the binlog."""
@@ -32,6 +34,10 @@ class BinlogBounds:
             OptionError: a place that the server does not have.
         """
         return dict.fromkeys(splits & {BINLOG}, self._first())
+
+    def reached(self) -> Mapping[Split, Millis]:
+        """Return when a new query's first position was the end of the binlog, if it was and the server can tell."""
+        return {} if self._first_at is None else {BINLOG: self._first_at}
 
     def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the first position there is; no split is ever added."""
@@ -52,9 +58,11 @@ class BinlogBounds:
     def _first(self) -> int:
         if self._start is StartMode.EARLIEST:
             return self._status.earliest().number
-        end = self._status.end()
         if not isinstance(self._start, StartAt):
-            return end.number
+            newest, now = self._status.dated_end()
+            self._first_at = None if now is None else Millis(now)
+            return newest.number
+        end = self._status.end()
         given = LogPosition(file_number(self._start.file), self._start.offset)
         base, earliest = self._status.base(), self._status.earliest()
         shown = f"{self._start.file} position {self._start.offset}"

@@ -32,6 +32,17 @@ class LogStatus:
             )
         return LogPosition(file_number(status[0]), int(status[1]))
 
+    def dated_end(self) -> tuple[LogPosition, int | None]:
+        """Return the end, and a time before it was asked for, in milliseconds by the server's clock.
+
+        What is written after it was committed later, by the same clock. ``None`` where the binlog has no commit times.
+        """
+        now = None
+        if not self._connection.is_mariadb:
+            row = self._connection.one("SELECT FLOOR(UNIX_TIMESTAMP(NOW(6)) * 1000)")
+            now = None if row is None else int(row[0])
+        return self.end(), now
+
     def earliest(self) -> LogPosition:
         """Return the first position that the server still has."""
         return LogPosition(file_number(self._files()[0]))
