@@ -41,13 +41,33 @@ class Changes(NamedTuple):
         return self.images.columns
 
 
+class _WantedTables:
+    """The tables that are read, in each of their shapes, with what decodes them."""
+
+    __slots__ = ("_decoder_of", "_wanted", "found")
+
+    def __init__(
+        self,
+        wanted: Callable[[TableMap], Collection[str] | None],
+        decoder_of: Callable[[TableMap, Collection[str]], TableDecoder],
+    ) -> None:
+        self._wanted = wanted
+        self._decoder_of = decoder_of
+        self.found: list[tuple[TableMap, TableDecoder]] = []
+
+    def index(self, table: TableMap) -> int | None:
+        """Return the place of a table seen for the first time, ``None`` if nobody reads it."""
+        names = self._wanted(table)
+        if names is None:
+            return None
+        self.found.append((table, self._decoder_of(table, names)))
+        return len(self.found) - 1
+
+
 class ChangeDecoder:
     """Decodes one block of events after another, in the order of the binlog."""
 
-    __slots__ = (
-        "_batch_rows", "_befores", "_charsets", "_counted", "_decoders", "_last_with_rows", "_router", "_tables",
-        "_unpacker", "_version", "_wanted", "reached",
-    )  # fmt: skip
+    __slots__ = ("_counted", "_last_with_rows", "_router", "_tables", "_unpacker", "_version", "reached")
 
     def __init__(
         self,
@@ -62,13 +82,13 @@ class ChangeDecoder:
         ``charsets`` has the character set of each of the server's collations, by number; ``befores=False`` leaves out
         the rows as they were before an update.
         """
-        self._charsets = charsets
-        self._wanted = wanted
-        self._befores = befores
-        self._batch_rows = batch_rows
-        self._tables: list[TableMap] = []
-        self._decoders: list[TableDecoder] = []
-        self._router = Router(self._index)
+
+        def decoder_of(table: TableMap, names: Collection[str]) -> TableDecoder:
+            return TableDecoder(table, charsets, wanted=names, befores=befores, batch_rows=batch_rows)
+
+        # Apart from this object: in a circle with the router its memory would stay until a collection.
+        self._tables = _WantedTables(wanted, decoder_of)
+        self._router = Router(self._tables.index)
         self._unpacker = Unpacker()
         self._version = 0
         self._last_with_rows = -1
@@ -95,12 +115,12 @@ class ChangeDecoder:
         for index in np.unique(routes.tables[routes.tables >= 0]).tolist():
             chosen = np.flatnonzero(routes.tables == index)
             rows = events[chosen]
-            decoder = self._decoders[index]
+            table, decoder = self._tables.found[index]
             for images in decoder.decode(memory, rows, f"binlog {file}"):
                 source = chosen[images.events]
                 transactions = routes.transactions[source]
                 yield Changes(
-                    self._tables[index],
+                    table,
                     tuple(decoder.names),
                     images,
                     routes.committed[source],
@@ -141,12 +161,3 @@ class ChangeDecoder:
             numbers[: begins[1] if len(begins) > 1 else None] += counted
         self._counted[index] = (int(transactions[-1]), int(numbers[-1]) + 1)
         return numbers
-
-    def _index(self, table: TableMap) -> int | None:
-        names = self._wanted(table)
-        if names is None:
-            return None
-        decoder = TableDecoder(table, self._charsets, wanted=names, befores=self._befores, batch_rows=self._batch_rows)
-        self._tables.append(table)
-        self._decoders.append(decoder)
-        return len(self._tables) - 1
