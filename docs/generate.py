@@ -1,4 +1,4 @@
-"""Writes docs/options.md from the option tables: ``python docs/generate.py``."""
+"""Writes docs/options.md and docs/mysql-options.md from the option tables: ``python docs/generate.py``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 
 from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
 from pyspark_aligned_kafka.options.kafka_options import KAFKA_OPTIONS
+from pyspark_mysql_cdc_wm.options.mysql_options import MYSQL_OPTIONS, NO_MEANING, NOT_BUILT
 from watermark_source.options import Option
 from watermark_source.spark.options import ENGINE_OPTIONS
 
 PAGE = Path(__file__).parent / "options.md"
+MYSQL_PAGE = Path(__file__).parent / "mysql-options.md"
 
 EVENT_TIME = "Event time and watermarks"
 ALIGNMENT = "Alignment"
@@ -48,6 +50,18 @@ checkpoint. Spark itself prints a source's options in `explain(True)`; it hides 
 no PEM text: give keys as files, or set `spark.sql.redaction.options.regex` to `(?i)url|kafka\\.ssl|jaas`.
 """
 _REFUSED = "Refused, with what to do instead:"
+_MYSQL_HEAD = """\
+<!-- Written by docs/generate.py from the option tables. -->
+# Options of `mysql-cdc-wm`
+
+Names ignore case. Every option is checked at `load()`, and so are the server's settings and what its user may do; an
+unknown name is refused with the nearest known one. What the source does with them is told in [MySQL](mysql.md).
+"""
+_ENGINES = """\
+The options of every source, told on the page of [options](options.md): {0}. Event time is when a transaction was
+committed, by the server's clock, so `maxOutOfOrderness` is of use only where that clock may be set back, and on
+MariaDB, which logs when statements began.
+"""
 
 
 def page() -> str:
@@ -57,6 +71,19 @@ def page() -> str:
     parts += [_section(group, _table(rows)) for group, rows in engine.items()]
     settings = f"{_SETTINGS}\n{_table(row.option for row in SETTINGS)}\n\n{_REFUSED}\n\n{_reasons(_refused_settings())}"
     parts += [_section("`kafka.*` settings", settings)]
+    return "\n".join(parts)
+
+
+def mysql_page() -> str:
+    """Return the whole page of the MySQL source."""
+    ours = ", ".join(f"`{row.name}`" for row in ENGINE_OPTIONS if row.name not in NO_MEANING)
+    refused = f"Refused, with the reason:\n\n{_reasons(NO_MEANING)}"
+    parts = [
+        _MYSQL_HEAD,
+        _section("MySQL", _table(MYSQL_OPTIONS)),
+        _section("Event time, watermarks and others", f"{_ENGINES.format(ours)}\n{refused}"),
+        _section("Not built yet", _reasons(NOT_BUILT)),
+    ]
     return "\n".join(parts)
 
 
@@ -102,3 +129,4 @@ def _cell(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    MYSQL_PAGE.write_text(mysql_page(), encoding="utf-8")

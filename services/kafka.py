@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import enum
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,16 +14,9 @@ from typing import Protocol
 from services.broker import Jvm, LocalKafka
 from services.container import ContainerKafka, engine_answers
 from services.errors import ServiceError
+from services.where import WHERE_VARIABLE, Where, where_from_environment
 
-WHERE_VARIABLE = "WATERMARK_SOURCE_SERVICES"
-
-
-class Where(enum.Enum):
-    """Where a service runs."""
-
-    AUTO = "auto"
-    CONTAINER = "container"
-    LOCAL = "local"
+__all__ = ["WHERE_VARIABLE", "Kafka", "Where", "kafka_cluster", "kafka_service"]
 
 
 class Kafka(Protocol):
@@ -64,7 +55,7 @@ def kafka_service(
     Raises:
         ServiceError: it cannot start; the message says why and what to do.
     """
-    with contextlib.closing(_create(config, jvm, where or _where_from_environment())) as kafka:
+    with contextlib.closing(_create(config, jvm, where or where_from_environment())) as kafka:
         kafka.start()
         yield kafka
 
@@ -92,15 +83,6 @@ def _create(config: Mapping[str, str] | None, jvm: Jvm | None, where: Where) -> 
         except ServiceError as refused:
             sys.stderr.write(f"{refused}\nusing a local process instead\n")
     return LocalKafka(config=config, jvm=jvm)
-
-
-def _where_from_environment() -> Where:
-    value = os.environ.get(WHERE_VARIABLE, Where.AUTO.value)
-    try:
-        return Where(value)
-    except ValueError:
-        accepted = ", ".join(each.value for each in Where)
-        raise ServiceError(f"{WHERE_VARIABLE}={value}: accepted are {accepted}") from None
 
 
 def main() -> None:

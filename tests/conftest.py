@@ -14,13 +14,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from services.kafka import Kafka, kafka_service
+from services.mysql import MySql, mysql_service
 from services.spark_jars import spark_kafka_jars
 from services.topics import create_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MARKERS_BY_FIXTURE = {"kafka": "service", "spark": "spark"}
+_MARKERS_BY_FIXTURE = {"kafka": "service", "mysql": "service", "spark": "spark"}
 # How fast a machine makes examples says nothing about the code.
 settings.register_profile("usual", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("usual")
@@ -80,6 +81,13 @@ def kafka() -> Iterator[Kafka]:
     """A broker for the whole run. A test that stops or kills one starts its own with ``kafka_service``."""
     with kafka_service() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[MySql]:
+    """A MySQL server for the whole run. A test that stops or kills one starts its own with ``mysql_service``."""
+    with mysql_service() as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Streams from the real broker, for every test of this folder, and no connection that outlives its test."""
+"""Streams from the real servers, for every test of this folder, and no connection that outlives its test."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 
 from pyspark_aligned_kafka.reading import session as sessions
 from tests.integration.kafka_streams import streams
+from tests.integration.mysql_streams import mysql_database, mysql_streams
 
-__all__ = ["streams"]
+__all__ = ["mysql_database", "mysql_streams", "streams"]
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""docs/options.md says what the option tables say."""
+"""The pages of options say what the option tables say."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import re
 
 import pytest
 
-from docs.generate import ENGINE_GROUPS, PAGE, page
+from docs.generate import ENGINE_GROUPS, MYSQL_PAGE, PAGE, mysql_page, page
 from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS
 from pyspark_aligned_kafka.options.kafka_options import OPTION_TABLE
+from pyspark_mysql_cdc_wm.options.mysql_options import MYSQL_OPTIONS
 from watermark_source.options import Option
 from watermark_source.spark.options import ENGINE_OPTIONS
 
 DOCUMENTED = [*OPTION_TABLE.options, *(row.option for row in SETTINGS)]
 
 
-def test_the_page_is_what_the_tables_generate() -> None:
+def test_the_pages_are_what_the_tables_generate() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python docs/generate.py"
+    assert MYSQL_PAGE.read_text(encoding="utf-8") == mysql_page(), "run: python docs/generate.py"
+
+
+@pytest.mark.parametrize("row", MYSQL_OPTIONS, ids=lambda row: row.name)
+def test_every_option_of_mysql_is_on_its_page_once(row: Option) -> None:
+    assert len(re.findall(rf"^\| `{re.escape(row.name)}` \|", mysql_page(), re.MULTILINE)) == 1
 
 
 @pytest.mark.parametrize("row", DOCUMENTED, ids=lambda row: row.name)
@@ -33,7 +40,7 @@ def test_every_engine_option_has_its_place() -> None:
     assert ENGINE_GROUPS.keys() == {row.name for row in ENGINE_OPTIONS}
 
 
-@pytest.mark.parametrize("row", DOCUMENTED, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [*DOCUMENTED, *MYSQL_OPTIONS], ids=lambda row: row.name)
 def test_every_row_is_complete(row: Option) -> None:
     assert row.doc.endswith(".")
     assert row.example
@@ -41,6 +48,7 @@ def test_every_row_is_complete(row: Option) -> None:
     assert row.default_text is not None or row.default is not None
 
 
-def test_no_option_is_named_twice() -> None:
-    names = [row.name.lower() for row in DOCUMENTED]
+@pytest.mark.parametrize("rows", [DOCUMENTED, [*MYSQL_OPTIONS, *ENGINE_OPTIONS]], ids=["kafka", "mysql"])
+def test_no_option_is_named_twice(rows: list[Option]) -> None:
+    names = [row.name.lower() for row in rows]
     assert len(set(names)) == len(names)

@@ -9,6 +9,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.split import Split
+from watermark_source.planning.state import Bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,8 @@ class Observation:
     """Splits that exist and whose end nobody tells for the moment: they stay as they are."""
     earliest: Mapping[Split, int] = field(default_factory=dict)
     """First retained position, as far as it was asked for."""
+    chunks: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
+    """Of snapshots that go on: where the chunks end that come next, all of which are in ``ends``."""
     added: Mapping[Split, int] = field(default_factory=dict)
     """Start position of the splits that are new."""
     highest: Mapping[Split, Millis | None] = field(default_factory=dict)

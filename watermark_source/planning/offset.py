@@ -8,8 +8,10 @@ Layout of version 1, keys sorted, integers only, absent keys for absent values::
      "pt": true,                        processing-time watermark
      "run": 2,                          how many processes have planned so far
      "since": 1700000003000,            the earliest moment of all splits
+     "snapshot": {"shop.orders": [[100], null]},  where the chunks of snapshots end that were planned last
      "source": "aligned-kafka",         format name
      "splits": {"orders": {"0": [position, planned, watermark, status, since]}},
+     "system": "5b1d…",                 which system the positions are of, where those of another mean nothing
      "v": 1,
      "wm": 1700000000000}               combined watermark
 
@@ -29,11 +31,11 @@ from typing import Any
 from watermark_source.errors import OffsetError, shortened
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
 
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
-_KNOWN = _REQUIRED | {"cap", "limit", "pt", "since", "wm"}
+_KNOWN = _REQUIRED | {"cap", "limit", "pt", "since", "snapshot", "system", "wm"}
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None)
 _FIELDS = 2 + len(_ABSENT)
 _STATUS = {status.value: status for status in SplitStatus}
@@ -48,6 +50,8 @@ class OffsetCodec:
     """Format name."""
     name: str
     """The user's name for the source."""
+    system: str | None = None
+    """What positions are of, where they mean nothing in another system of the kind: a server, of several copies."""
 
     def encode(self, state: SourceState) -> dict[str, Any]:
         """Return the offset; its JSON text is equal exactly when the states are equal."""
@@ -55,6 +59,7 @@ class OffsetCodec:
         splits: defaultdict[str, dict[str, list[Any]]] = defaultdict(dict)
         for (log, number), split in state.splits.items():
             splits[log][str(number)] = _encode_split(split, state.watermark or 0, since or 0)
+        ordered = sorted(state.frontiers.items())
         offset: dict[str, Any] = {
             "cap": state.future_cap,
             "limit": state.limit,
@@ -62,8 +67,10 @@ class OffsetCodec:
             "pt": True if state.use_processing_time else None,
             "run": state.run,
             "since": since,
+            "snapshot": {log: [None if b is None else list(b) for b in bounds] for log, bounds in ordered} or None,
             "source": self.source,
             "splits": {log: dict(sorted(numbers.items())) for log, numbers in sorted(splits.items())},
+            "system": self.system,
             "v": VERSION,
             "wm": state.watermark,
         }
@@ -87,6 +94,7 @@ class OffsetCodec:
             use_processing_time="pt" in offset,
             limit=_millis(offset, "limit"),
             future_cap=_millis(offset, "cap"),
+            frontiers=_decode_frontiers(offset.get("snapshot", {}), offset["splits"]),
             run=_integer(offset["run"], '"run"', minimum=0),
         )
 
@@ -109,6 +117,12 @@ class OffsetCodec:
                     f"the checkpoint belongs to another source: its {key} is {_shown(offset[key])}, this query's is "
                     f"{own!r}. Give the source its old sourceName, or start with a new checkpoint location."
                 )
+        system = offset.get("system", self.system)
+        if system != self.system and self.system is not None:
+            raise OffsetError(
+                f"the checkpoint's positions are of {_shown(system)}, and this query is connected to {self.system!r}, "
+                "where they mean nothing. Connect to the system it was, or start with a new checkpoint location."
+            )
 
 
 def _encode_split(state: SplitState, watermark: int, since: int) -> list[Any]:
@@ -133,6 +147,27 @@ def _decode_splits(splits: object, watermark: int, since: int) -> dict[Split, Sp
             split = Split(log, _decode_number(log, number))
             decoded[split] = _decode_split(split, fields, watermark, since)
     return dict(sorted(decoded.items()))
+
+
+def _decode_frontiers(frontiers: object, splits: object) -> dict[str, tuple[Bound, ...]]:
+    if not isinstance(frontiers, Mapping):
+        raise _broken(f'"snapshot" is {_shown(frontiers)}', "an object")
+    decoded: dict[str, tuple[Bound, ...]] = {}
+    for log, bounds in sorted(frontiers.items()):
+        if not isinstance(splits, Mapping) or "0" not in splits.get(log, {}):
+            raise _broken(f"there is a snapshot of {_shown(log)}", "one of a log that has a split 0")
+        if not isinstance(bounds, list) or None in bounds[:-1]:
+            raise _broken(f"the snapshot of {_shown(log)} is {_shown(bounds)}", "a list of keys")
+        decoded[log] = tuple(_decode_bound(log, bound) for bound in bounds)
+    return decoded
+
+
+def _decode_bound(log: str, bound: object) -> Bound:
+    if bound is None:
+        return None
+    if isinstance(bound, list) and bound and all(type(value) in (int, str) for value in bound):
+        return tuple(bound)
+    raise _broken(f"the snapshot of {_shown(log)} has a key {_shown(bound)}", "whole numbers and texts")
 
 
 def _decode_number(log: str, text: object) -> int:

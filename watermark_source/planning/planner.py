@@ -17,8 +17,9 @@ from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.minimum_rows import waits_for_more
 from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.snapshot import finished, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
 from watermark_source.planning.status import TRANSITIONS, SplitEvent, changed_status, next_since, rest_event, unanswered
 from watermark_source.planning.time_index import TimeIndex
 
@@ -68,7 +69,8 @@ def plan(
             "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
             "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
         )
-    folded = {s: _fold(t, s, observation, policy) for s, t in state.splits.items()}
+    done = finished(state)
+    folded = {s: _fold(t, s, observation, policy) for s, t in state.splits.items() if s not in done}
     splits, losses = check_loss(folded, observation)
     if policy.fail_on_data_loss:
         refuse(losses, policy.loss_conditions)
@@ -79,8 +81,10 @@ def plan(
     budget = None if observation.one_batch else observation.max_rows
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget)
 
+    # A snapshot that waits for its turn is not quiet: there are rows in its table.
+    silent = observation.unknown | {snapshot_split(log) for log in unfinished(state)} - allowed.keys()
     planned = {
-        s: unanswered(t) if s in observation.unknown else _advance(t, allowed.get(s), ends.get(s), observation, policy)
+        s: unanswered(t) if s in silent else _advance(t, allowed.get(s), ends.get(s), observation, policy)
         for s, t in splits.items()
     }
     watermark = _combined(state, planned, observation, policy)
@@ -97,6 +101,7 @@ def plan(
             use_processing_time=policy.use_processing_time,
             limit=None if limit is None else limit.watermark,
             future_cap=future_cap(observation, policy),
+            frontiers={log: _frontier(log, planned, observation, lower) for log, lower in unfinished(state).items()},
             run=state.run + announce,
         ),
         is_batch=is_batch,
@@ -124,6 +129,15 @@ def _fold(state: SplitState, split: Split, observation: Observation, policy: Pla
         candidate = watermark_of(highest, policy)
         reached = candidate if state.watermark is None else max(candidate, state.watermark)
     return SplitState(state.position, state.position, reached, state.status, state.since)
+
+
+def _frontier(
+    log: str, planned: Mapping[Split, SplitState], observation: Observation, lower: Bound
+) -> tuple[Bound, ...]:
+    """Return where the chunks end that are planned now, or the last of those before."""
+    moved = planned[snapshot_split(log)]
+    bounds = observation.chunks.get(log, ())[: moved.position - moved.observed]
+    return bounds or (() if lower is None else (lower,))
 
 
 def _waits_for_more(

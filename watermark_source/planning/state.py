@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
+
+Bound: TypeAlias = tuple[int | str, ...] | None
+"""A key between two chunks of a snapshot, by the values of its columns; ``None`` is no limit."""
 
 
 class SplitStatus(Enum):
@@ -49,5 +53,8 @@ class SourceState:
     """Alignment: no split was planned beyond this watermark. ``None`` without a limit."""
     future_cap: Millis | None = None
     """Events later than this do not move the watermark (``maxFutureSkew`` after the batch was planned)."""
+    frontiers: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
+    """Logs whose snapshot is under way: where each chunk ends that was planned for them last. Empty before the first;
+    a snapshot ends with the chunk that has no limit, and is gone from here one plan later."""
     run: int = 0
     """Counts the processes that planned for this checkpoint, so that each one's first batch carries the watermark."""

@@ -16,7 +16,9 @@ import pyarrow as pa
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.planning.loss import LossKind
+from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import Bound
 from watermark_source.planning.time_index import TimeIndex
 
 
@@ -53,6 +55,14 @@ class Ends:
     """Splits there was no answer about in time; with an end they had a while ago, where that is known."""
 
 
+class LogClock(Protocol):
+    """What time it is in logs whose rows are dated by their system when they are written."""
+
+    def reached(self) -> Mapping[Split, Millis]:
+        """Return, for initial positions that were ends, when they were asked for: no row after them is earlier."""
+        ...
+
+
 class LogBounds(Protocol):
     """First and last position that can be read."""
 
@@ -79,6 +89,30 @@ class EventTimeIndex(TimeIndex, Protocol):
         """Return the highest event time in each split; ``None`` if it is empty or the system cannot tell.
 
         To know the highest event time *below an end*, ask for it before asking for the end.
+        """
+        ...
+
+
+class Snapshots(Protocol):
+    """What is read of tables before, and beside, the log of their changes; see planning/snapshot.py."""
+
+    @property
+    def nothing_follows(self) -> bool:
+        """Whether the stream ends with them: the log is read only for as long as they are."""
+        ...
+
+    def logs(self) -> Sequence[str]:
+        """Return what a new query takes a snapshot of."""
+        ...
+
+    def next_chunks(self, lower: Mapping[str, Bound], *, to_end: bool) -> Mapping[str, tuple[Bound, ...]]:
+        """Return where the chunks end that come next in each log, from a key on; the last chunk of a log has no limit.
+
+        All that is before the ends which were asked for last must be there to be read when this returns.
+
+        Args:
+            lower: the logs to go on with, and where.
+            to_end: plan all that is left.
         """
         ...
 
@@ -110,6 +144,18 @@ class ReadBatch:
     columns: tuple[pa.Array, ...]
     event_time: pa.Array
     """``timestamp[us, tz=UTC]`` without nulls."""
+    reached: int | None = None
+    """Microseconds: no later row of the split is earlier than this, as its log says by itself. The event time that a
+    log has reached may be later than that of any row: of what it tells, rows are only a part."""
+
+
+class SnapshotRangeReader(Protocol):
+    """A ``RangeReader`` of a source with snapshots."""
+
+    def read_during_snapshot(self, ranges: Sequence[SplitRange], batch: SnapshotBatch) -> Iterator[ReadBatch]:
+        """Yield as ``RangeReader.read`` does: of chunks the rows as of the batch's end, of other ranges what concerns
+        keys that were read before."""
+        ...
 
 
 class RangeReader(Protocol):
@@ -133,6 +179,12 @@ class Connector:
     bounds: LogBounds
     time_index: EventTimeIndex | None
     progress: ProgressSink | None = None
+    positions_are_rows: bool = True
+    """Whether each position is about one row, so that a range can be cut at any of them."""
+    snapshots: Snapshots | None = None
+    clock: LogClock | None = None
+    system: str | None = None
+    """Which system it is, where positions of one mean nothing in another of the kind; ``None`` where they do."""
 
 
 class SourceDefinition(Protocol):

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.markers import Marker
 from watermark_source.spark.reports import ReportAddress
@@ -36,11 +37,13 @@ class Pack(InputPartition):
     clock: Millis | None
     """Event time of every row, with processing-time watermarks."""
     report_to: ReportAddress | None
+    snapshot: SnapshotBatch | None = None
+    """While a snapshot is under way."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ranges log by log, as numbers: ten thousand of them as objects take longer than all else here."""
         logs = [(log, _numbers_of(ranges)) for log, ranges in groupby(self.ranges, key=lambda r: r.split.log)]
-        return _unpickled, (logs, self.markers, self.future_cap, self.clock, self.report_to)
+        return _unpickled, (logs, self.markers, self.future_cap, self.clock, self.report_to, self.snapshot)
 
 
 def _numbers_of(ranges: Iterable[SplitRange]) -> list[int]:

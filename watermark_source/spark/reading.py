@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +11,12 @@ from pyspark.sql.types import StructType
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import RangeReport
+from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.arrow import repeated
 from watermark_source.spark.collector import spare_imports
 from watermark_source.spark.column_names import MARKER
-from watermark_source.spark.connector import RangeReader, ReadBatch
+from watermark_source.spark.connector import RangeReader, ReadBatch, SnapshotRangeReader
 from watermark_source.spark.markers import arrow_schema, marker_batch, no_markers
 from watermark_source.spark.packs import Pack
 from watermark_source.spark.reports import send_reports
@@ -37,6 +39,8 @@ class Observer:
         micros = np.frombuffer(times.buffers()[1], dtype=np.int64, count=len(times), offset=8 * times.offset)
         split = batch.split
         self._rows[split] = self._rows.get(split, 0) + len(micros)
+        if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):
+            self._highest[split] = max(batch.reached, self._highest.get(split, batch.reached))
         if not len(micros):
             return
         highest = int(micros.max())
@@ -77,14 +81,22 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
         return
     observer = Observer(pack.ranges, pack.future_cap)
     spare_imports()
-    for batch in reader.read(pack.ranges):
+    batches = reader.read(pack.ranges) if pack.snapshot is None else _during_snapshot(reader, pack, pack.snapshot)
+    for batch in batches:
         observer.observe(batch)
+        if not batch.rows:
+            continue
         event_time = (
             batch.event_time if pack.clock is None else repeated(pack.clock * 1_000, batch.event_time.type, batch.rows)
         )
         yield data_batch(batch, event_time, schema)
     if pack.report_to is not None:
         send_reports(pack.report_to, observer.reports())
+
+
+def _during_snapshot(reader: RangeReader, pack: Pack, batch: SnapshotBatch) -> Iterator[ReadBatch]:
+    snapshots = cast("SnapshotRangeReader", reader)
+    return snapshots.read_during_snapshot(pack.ranges, batch)
 
 
 def data_batch(batch: ReadBatch, event_time: pa.Array, schema: StructType) -> pa.RecordBatch:

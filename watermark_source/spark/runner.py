@@ -17,15 +17,17 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from watermark_source.clock import Clock
 from watermark_source.errors import DataLossError, OffsetError, UnknownSplitError
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.ends import watermark_of
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.report import Coverage
+from watermark_source.planning.snapshot import SnapshotBatch, snapshot_batch, snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, SplitRange, sample
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.collector import collect_later, collect_rarely, spare_imports
-from watermark_source.spark.connector import SourceDefinition
+from watermark_source.spark.connector import Snapshots, SourceDefinition
 from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import Pack, pack
@@ -56,7 +58,6 @@ class SourceRunner:
     ) -> None:
         self._definition = definition
         self._options = options
-        self._codec = OffsetCodec(source=definition.name, name=options.source_name)
         self._policy = PlanPolicy(
             out_of_orderness=options.out_of_orderness,
             use_processing_time=options.processing_time,
@@ -71,6 +72,7 @@ class SourceRunner:
         )
         self._clock = Clock()
         self._connector = definition.open()
+        self._codec = OffsetCodec(source=definition.name, name=options.source_name, system=self._connector.system)
         spare_imports()
         collect_rarely()
         self._book = ReportBook()
@@ -112,10 +114,23 @@ class SourceRunner:
                 # Rows and splits may have come since the ends were fixed; the run reads none of them.
                 ends = {s: max(start, self._frozen.ends.get(s, start)) for s, start in starts.items()}
                 self._frozen = replace(self._frozen, ends=ends)
+            snapshots = self._connector.snapshots
+            tables = () if snapshots is None else snapshots.logs()
+            positions = {**starts, **{snapshot_split(log): 0 for log in tables}}
+            times = self._reached()
             self._initial = self._encode(
-                SourceState(splits={s: SplitState(position=p, observed=p) for s, p in sorted(starts.items())})
+                SourceState(
+                    splits={s: SplitState(p, p, times.get(s)) for s, p in sorted(positions.items())},
+                    frontiers=dict.fromkeys(sorted(tables), ()),
+                )
             )
         return self._initial
+
+    def _reached(self) -> Mapping[Split, Millis]:
+        """Return the watermarks that a new query begins with."""
+        if self._connector.clock is None or self._policy.use_processing_time:
+            return {}
+        return {s: watermark_of(at, self._policy) for s, at in self._connector.clock.reached().items()}
 
     def freeze(self) -> None:
         """Fix the ends of this run (``Trigger.AvailableNow``)."""
@@ -169,11 +184,8 @@ class SourceRunner:
                 "the checkpoint goes from this source's offsets back to another source's: its log of offsets was put "
                 "together from two. Restore the checkpoint, or start with a new checkpoint location."
             )
-        laid = pack(
-            ranges_of(self._since(before, after)),
-            at_least=self._options.min_partitions,
-            at_most=self._options.max_records_per_partition,
-        )
+        snapshot = snapshot_batch(before, after)
+        laid = self._laid(ranges_of(self._since(before, after)), snapshot)
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:
             laid = [()]
@@ -187,6 +199,7 @@ class SourceRunner:
                 future_cap=after.future_cap,
                 clock=clock,
                 report_to=self._server.address,
+                snapshot=snapshot,
             )
             for number, ranges in enumerate(laid)
         ]
@@ -208,6 +221,13 @@ class SourceRunner:
         if self._connector.progress is not None and not self._progress_shown:
             self._connector.progress.processed({s: t.position for s, t in state.splits.items()})
             self._progress_shown = True
+
+    def _laid(self, ranges: list[SplitRange], snapshot: SnapshotBatch | None) -> list[tuple[SplitRange, ...]]:
+        if not self._connector.positions_are_rows:
+            chunks = () if snapshot is None else tuple(snapshot.chunks)
+            read_by_key = {chunk.split for chunk in chunks}
+            return [(each,) for each in (*(r for r in ranges if r.split not in read_by_key), *chunks)]
+        return pack(ranges, at_least=self._options.min_partitions, at_most=self._options.max_records_per_partition)
 
     def _encode(self, state: SourceState) -> dict[str, Any]:
         offset = self._codec.encode(state)
@@ -251,6 +271,8 @@ class SourceRunner:
                 behind = _behind(state, logs.ends)
                 # Without alignment they only tell how far away the end of a long backlog may be.
                 logs = self._dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
+        if self._connector.snapshots is not None:
+            logs = self._with_chunks(logs, state, self._connector.snapshots, limit)
         added = logs.ends.keys() - state.splits.keys()
         return replace(
             logs,
@@ -262,6 +284,19 @@ class SourceRunner:
             since_rows=None if self._rows_at is None else Millis(logs.asked_at - self._rows_at),
             one_batch=isinstance(limit, ReadAllAvailable),
         )
+
+    def _with_chunks(
+        self, logs: Observation, state: SourceState, snapshots: Snapshots, limit: ReadLimit
+    ) -> Observation:
+        """Add what comes next of snapshots; after the last one, perhaps, nothing at all."""
+        lower = unfinished(state)
+        if not lower:
+            stays = {s: t.position for s, t in state.splits.items() if s in logs.ends}
+            return replace(logs, ends=stays) if snapshots.nothing_follows else logs
+        chunks = snapshots.next_chunks(lower, to_end=isinstance(limit, ReadAllAvailable))
+        splits = {snapshot_split(log): len(chunks.get(log, ())) for log in lower}
+        ends = {s: state.splits[s].position + count for s, count in splits.items()}
+        return replace(logs, ends={**logs.ends, **ends}, chunks=chunks)
 
     def _logs(self, state: SourceState) -> Observation:
         """Ask which splits there are, and where they end."""
@@ -302,7 +337,10 @@ class SourceRunner:
         last = ranges_of(state)
         for wanted, reported in zip(last, self._book.cover_each(last), strict=True):
             coverage = reported
-            if coverage.missing and not self._policy.use_processing_time:
+            if wanted.split.log in state.frontiers:
+                # Rows of a snapshot are not of any time.
+                coverage = coverage._replace(max_event_time=None)
+            elif coverage.missing and not self._policy.use_processing_time:
                 coverage = self._look_again(wanted, coverage, state.future_cap, gone=wanted.split not in known)
             seen[wanted.split] = coverage.max_event_time
             self._rows += coverage.rows

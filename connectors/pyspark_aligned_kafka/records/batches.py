@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from pyspark_aligned_kafka.errors.place import place
 from pyspark_aligned_kafka.records.crc32c import checksum
-from pyspark_aligned_kafka.records.native import Word, address_of, byte_at, compiled, inlined
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 from watermark_source.planning.split import Split, SplitRange
 
 Bytes = npt.NDArray[np.uint8]

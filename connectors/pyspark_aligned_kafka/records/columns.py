@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark_aligned_kafka.records.batches import Bytes, Longs
 from pyspark_aligned_kafka.records.constant_columns import ConstantColumns
 from pyspark_aligned_kafka.records.headers import headers_array
-from pyspark_aligned_kafka.records.native import Word, address_of, compiled, copy_bytes
 from pyspark_aligned_kafka.records.rows import HEADERS_AT, KEY_AT, VALUE_AT, Located
+from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes
 from watermark_source.planning.split import Split
 from watermark_source.spark.arrow import bitmap
 from watermark_source.spark.connector import ReadBatch

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_aligned_kafka.records.native import HAS_CRC32C, Word, byte_at, crc32c_u64, inlined, word_at
+from watermark_source.machine_code.native import HAS_CRC32C, Word, byte_at, crc32c_u64, inlined, word_at
 
 _POLYNOMIAL = 0x82F63B78
 _LONG, _SHORT = 2048, 256

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_aligned_kafka.records.batches import Bytes, Fault, fault_error, varint_at
-from pyspark_aligned_kafka.records.native import Word, address_of, byte_at, compiled, copy_bytes, inlined
 from pyspark_aligned_kafka.records.rows import HEADERS_AT, RECORD_END, Located
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined
 from watermark_source.planning.split import Split
 from watermark_source.spark.arrow import bitmap, column
 

@@ -28,7 +28,7 @@ from pyspark_aligned_kafka.records.batches import (
     fault_error,
     varint_at,
 )
-from pyspark_aligned_kafka.records.native import Word, address_of, byte_at, compiled, inlined
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 from watermark_source.planning.split import SplitRange
 
 # A cursor: which batch, which record of it, where its bytes begin, the offset before it.

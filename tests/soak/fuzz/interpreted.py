@@ -16,8 +16,8 @@ os.environ["NUMBA_DISABLE_JIT"] = "1"
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_aligned_kafka.records import native
 from tests.unit.kafka.batches import crc32c as plain_crc32c
+from watermark_source.machine_code import native
 
 Bytes = npt.NDArray[np.uint8]
 

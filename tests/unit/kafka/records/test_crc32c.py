@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_aligned_kafka.records import crc32c, native
+from pyspark_aligned_kafka.records import crc32c
+from watermark_source.machine_code import native
 
 # RFC 3720, B.4.
 KNOWN = [

@@ -1,4 +1,4 @@
-"""Where compiled code is kept between processes: found by what this package's source says, not by where it lies.
+"""Where compiled code is kept between processes: found by what its package's source says, not by where it lies.
 
 numba itself goes by the path of the source. Spark unpacks archives into a new folder for every application and
 executor, so each would compile all over again (six seconds of a core); and for source in a zip file numba knows no
@@ -25,7 +25,6 @@ from numba.core import caching
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-_PACKAGE = __name__.partition(".")[0]
 _log = logging.getLogger(__name__)
 
 
@@ -34,19 +33,20 @@ class _Locator(caching._CacheLocator):  # noqa: SLF001 - what numba's own locato
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._line = function.__code__.co_firstlineno
+        self._package = package_of(function)
 
     def get_cache_path(self) -> str:
-        return str(folder())
+        return str(folder(self._package))
 
     def get_source_stamp(self) -> str:
-        return _digest()
+        return _digest(self._package)
 
     def get_disambiguator(self) -> str:
         return str(self._line)
 
     @classmethod
     def from_function(cls, py_func: Callable[..., Any], _py_file: str) -> _Locator | None:
-        return None if folder() is None else cls(py_func)
+        return None if folder(package_of(py_func)) is None else cls(py_func)
 
 
 class _Serializer(caching.CompileResultCacheImpl):
@@ -79,11 +79,17 @@ class KeptCode(caching.FunctionCache):
             _log.warning("compiled code cannot be kept, the next process compiles it again: %s", problem)
 
 
+def package_of(function: Callable[..., Any]) -> str:
+    """Return the package whose sources a function is compiled from, besides those of this one."""
+    package, dot, _ = function.__module__.partition(".")
+    return package if dot else __package__
+
+
 @cache
-def folder() -> Path | None:
-    """Return the folder for this version of the package on this kind of processor; ``None`` if none can be written."""
+def folder(package: str) -> Path | None:
+    """Return the folder for this version of ``package`` on this kind of processor; ``None`` if none can be written."""
     for root in _roots():
-        found = root / f"{_PACKAGE}-{_digest()}"
+        found = root / f"{package}-{_digest(package)}"
         try:
             found.mkdir(parents=True, exist_ok=True)
         except OSError:
@@ -110,14 +116,15 @@ def _roots() -> Iterator[Path]:
 
 
 @cache
-def _digest() -> str:
+def _digest(package: str) -> str:
     """Return a digest of all that compiled code follows from; a helper in another module is part of a function's."""
     digest = hashlib.sha256()
     # Home folders are shared by machines: code for one processor must not be taken for that of another.
     host = (numba.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
     digest.update(repr(host).encode())
-    for path, source in sorted(_sources(resources.files(_PACKAGE), ""), key=itemgetter(0)):
-        digest.update(path.encode() + b"\0" + source.read_bytes())
+    for each in (__package__, package):
+        for path, source in sorted(_sources(resources.files(each), ""), key=itemgetter(0)):
+            digest.update(path.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:20]
 
 

@@ -10,29 +10,51 @@ from pathlib import Path
 
 import pytest
 
-import pyspark_aligned_kafka
+import watermark_source
 
-PACKAGE = Path(pyspark_aligned_kafka.__file__).parent
+ENGINE = Path(watermark_source.__file__).parent
 CHOOSING = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "SPARK_LOCAL_DIRS", "PYTHONPATH")
 SCRIPT = """
 import logging
 logging.basicConfig(format="%(message)s")
-from pyspark_aligned_kafka.records import native
-add = native.compiled("int64(int64, int64)")(eval("lambda a, b: a + b"))
-hits = sum(add.stats.cache_hits.values())
-print(native.__file__.rpartition("pyspark_aligned_kafka")[0], add(20, 22), "loaded" if hits else "compiled")
+from connector.room import adding
+hits = sum(adding.add.stats.cache_hits.values())
+print(adding.__file__.rpartition("connector")[0], adding.add(20, 22), "loaded" if hits else "compiled")
+"""
+CONNECTOR = """
+from watermark_source.machine_code.native import compiled
+@compiled("int64(int64, int64)")
+def add(a, b):
+    return a + b
 """
 
 
-def archive(folder: Path, *, also: str = "") -> Path:
-    """Pack the package as ``--py-files`` takes it, with one more comment if asked."""
+def archive(folder: Path, *, also: str = "", changed: str = "connector/room/adding.py") -> Path:
+    """Pack a connector and the engine as ``--py-files`` takes them, with one more comment in one source if asked."""
     folder.mkdir()
     packed = folder / "project.zip"
     with zipfile.ZipFile(packed, "w") as made:
-        for source in PACKAGE.rglob("*.py"):
-            text = source.read_text() + (f"# {also}\n" if source.name == "bounds.py" else "")
-            made.writestr(str(source.relative_to(PACKAGE.parent)), text)
+        for name, text in sources().items():
+            made.writestr(name, text + (f"# {also}\n" if name == changed else ""))
     return packed
+
+
+def unpacked(folder: Path) -> Path:
+    for name, text in sources().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def sources() -> dict[str, str]:
+    """The files of a connector that adds, and what it needs of the engine, by path."""
+    compiling = [ENGINE / "__init__.py", *sorted((ENGINE / "machine_code").glob("*.py"))]
+    found = {str(each.relative_to(ENGINE.parent)): each.read_text() for each in compiling}
+    return found | {
+        "connector/__init__.py": "",
+        "connector/room/__init__.py": "",
+        "connector/room/adding.py": CONNECTOR,
+    }
 
 
 def run(where: Path, **environment: str | Path) -> tuple[str, str]:
@@ -58,10 +80,11 @@ def test_code_compiled_from_one_archive_serves_another_with_the_same_source(vari
     assert run(archive(tmp_path / "other"), **chosen) == ("loaded", "")
 
 
-def test_an_archive_with_another_source_compiles_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("changed", ["connector/room/adding.py", "watermark_source/machine_code/native.py"])
+def test_an_archive_with_another_source_compiles_anew(changed: str, tmp_path: Path) -> None:
     chosen = {"NUMBA_CACHE_DIR": tmp_path / "chosen", "HOME": tmp_path / "home"}
     assert run(archive(tmp_path / "one"), **chosen)[0] == "compiled"
-    assert run(archive(tmp_path / "other", also="another version"), **chosen)[0] == "compiled"
+    assert run(archive(tmp_path / "other", also="another version", changed=changed), **chosen)[0] == "compiled"
     assert len(list((tmp_path / "chosen").iterdir())) == 2
     assert not (tmp_path / "home").exists()
 
@@ -74,10 +97,12 @@ def test_without_any_folder_it_compiles_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["nbi", "nbc"])
 def test_damaged_code_is_compiled_again_once(suffix: str, tmp_path: Path) -> None:
-    run(PACKAGE.parent, HOME=tmp_path)
-    (file,) = tmp_path.rglob(f"*.{suffix}")
+    where = unpacked(tmp_path / "code")
+    home = tmp_path / "home"
+    run(where, HOME=home)
+    (file,) = home.rglob(f"*.{suffix}")
     file.write_bytes(b"")
-    how, log = run(PACKAGE.parent, HOME=tmp_path)
+    how, log = run(where, HOME=home)
     assert how == "compiled"
     assert "cannot be read" in log
-    assert run(PACKAGE.parent, HOME=tmp_path) == ("loaded", "")
+    assert run(where, HOME=home) == ("loaded", "")

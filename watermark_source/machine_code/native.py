@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from pyspark_aligned_kafka.records import code_cache
+from watermark_source.machine_code import code_cache
 
 Word: TypeAlias = Any
 """An integer or an address in compiled code, where numba knows the width and mypy cannot."""
@@ -32,7 +32,7 @@ def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
         if dispatcher is function:
             # NUMBA_DISABLE_JIT is set, to look into the code: it runs as it is written.
             return function
-        if code_cache.folder() is not None:
+        if code_cache.folder(code_cache.package_of(function)) is not None:
             # As numba does for cache=True, but with our place.
             dispatcher._cache = code_cache.KeptCode(function)  # noqa: SLF001
         dispatcher.compile(signature)

@@ -1,0 +1,65 @@
+"""MySQL tables as a Spark stream with its own watermark: a snapshot, then the binlog. ``format("mysql-cdc-wm")``.
+
+Spark imports this module whenever any format is looked up, so it imports nothing of its own until it is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+__all__ = ["DefaultSource"]
+
+_NEEDED = ("pyarrow", "pymysql", "numba", "zstandard")
+
+
+class DefaultSource(DataSource):
+    """The format ``mysql-cdc-wm``. Its options are listed in docs/mysql.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "mysql-cdc-wm"
+
+    def schema(self) -> StructType:
+        """Check the options and the server, and return the schema of the tables as they are now."""
+        schema: StructType = _readers().schema_of(self.options)
+        return schema
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the stream's reader; refuses a schema given by the user."""
+        reader: DataSourceStreamReader = _readers().stream_reader(self.options, schema)
+        return reader
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Refuse: there is no batch read."""
+        from watermark_source.errors import UsageError  # noqa: PLC0415 - see the module's docstring
+
+        raise UsageError(
+            'format("mysql-cdc-wm") is a stream: use spark.readStream; with the trigger AvailableNow it reads what is '
+            'there now and stops. To read a table once, Spark\'s format("jdbc") does it'
+        )
+
+
+def _readers() -> ModuleType:
+    """Import what is behind the format, or say at once what an installation lacks: most of it is needed later only."""
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    missing = next((name for name in _NEEDED if find_spec(name) is None), None)
+    if missing is not None:
+        from watermark_source.errors import UsageError  # noqa: PLC0415
+
+        raise UsageError(
+            f'format("mysql-cdc-wm") needs the package {missing}, which is not installed where the driver runs; '
+            "install it with: pip install 'watermark-source[mysql]'"
+        )
+    from pyspark_mysql_cdc_wm import readers  # noqa: PLC0415 - see the module's docstring
+
+    return readers

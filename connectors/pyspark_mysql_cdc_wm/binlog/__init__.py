@@ -1,0 +1,1 @@
+"""A binlog's bytes to tables of events, compiled. Imports ``errors``."""

@@ -1,0 +1,101 @@
+"""GTID events: which transaction begins, and when it was committed; read in compiled code.
+
+Plain (types 33, 34), little-endian: flags 1, source 16, number 8, then, where the byte 2 follows, two sequence
+numbers of 8, commit time 7 (microseconds; with its highest bit the original time of 7 follows), and more. Tagged (42):
+fields of a number and a value, both varints: as many bytes as the first has ones at its low end, plus one. MariaDB's
+(162): number 8, domain 4, flags 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyspark_mysql_cdc_wm.binlog.events import EventType
+from pyspark_mysql_cdc_wm.binlog.wire import uint_at
+from watermark_source.machine_code.native import Word, byte_at, inlined
+
+_TAGGED = int(EventType.GTID_TAGGED)
+_MARIADB = int(EventType.MARIADB_GTID)
+_TIME_MASK = (1 << 55) - 1
+_HAS_SEQUENCE = 2
+_PLAIN_SIZE = 1 + 16 + 8
+_COMMIT = _PLAIN_SIZE + 1 + 16
+
+_FLAGS, _UUID, _NUMBER, _TAG = 0, 1, 2, 3
+_LAST_COMMITTED, _SEQUENCE, _TIME = 4, 5, 6
+_SIGNED = (_NUMBER, _LAST_COMMITTED, _SEQUENCE)
+_NONE = np.int64(-1)
+
+
+@inlined
+def _varint_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
+    """A number without a sign and the position after it; -1 if it does not fit."""
+    if at >= stop:
+        return np.int64(0), _NONE
+    first = byte_at(data, at)
+    ones = np.int64(0)
+    while ones < 8 and (first >> ones) & 1:
+        ones += 1
+    if stop - at <= ones:
+        return np.int64(0), _NONE
+    if ones == 8:
+        return uint_at(data, at + 1, np.int64(8)), at + 9
+    value = np.uint64(uint_at(data, at, ones + 1)) >> np.uint64(ones + 1)
+    return np.int64(value), at + ones + 1
+
+
+@inlined
+def _tagged(  # noqa: PLR0911, PLR0912 - compiled code has no exceptions
+    data: Word, start: Word, stop: Word
+) -> tuple[Word, Word]:
+    """Number and commit time of a tagged identifier; number -1 if it cannot be read."""
+    number, time = _NONE, np.int64(0)
+    at = start
+    for _ in range(3):  # version, size, last field that must not be ignored
+        _, at = _varint_at(data, at, stop)
+        if at < 0:
+            return _NONE, time
+    while at < stop:
+        field, at = _varint_at(data, at, stop)
+        if at < 0:
+            return _NONE, time
+        if field == _UUID:
+            for _ in range(16):
+                _, at = _varint_at(data, at, stop)
+                if at < 0:
+                    return _NONE, time
+        elif field == _TAG:
+            size, at = _varint_at(data, at, stop)
+            if at < 0 or size < 0 or size > stop - at:
+                return _NONE, time
+            at += size
+        else:
+            value, at = _varint_at(data, at, stop)
+            if at < 0:
+                return _NONE, time
+            if field == _NUMBER:
+                number = np.int64(np.uint64(value) >> np.uint64(1)) ^ -(value & 1)
+            elif field == _TIME:
+                return number, value
+    return number, time
+
+
+@inlined
+def gtid_at(data: Word, kind: Word, start: Word, stop: Word) -> tuple[Word, Word]:
+    """Number and commit time (microseconds, 0 where the server does not log it) of the event whose body this is.
+
+    The number is -1 if the event cannot be read, and 0 for a transaction without an identifier.
+    """
+    if kind == _TAGGED:
+        number, time = _tagged(data, start, stop)
+        return number, time
+    if kind == _MARIADB:
+        if stop - start < 13:
+            return _NONE, np.int64(0)
+        return uint_at(data, start, np.int64(8)), np.int64(0)
+    if stop - start < _PLAIN_SIZE:
+        return _NONE, np.int64(0)
+    number = uint_at(data, start + 17, np.int64(8))
+    if stop - start < _COMMIT + 7 or byte_at(data, start + _PLAIN_SIZE) != _HAS_SEQUENCE:
+        return number, np.int64(0)
+    return number, uint_at(data, start + _COMMIT, np.int64(7)) & _TIME_MASK

@@ -1,0 +1,66 @@
+"""A place in a server's binlog as one number that grows along it: the file's number above, the offset in it below."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+FIRST_OFFSET = 4
+"""Of the first event of every file."""
+_OFFSET_BITS = 40
+_LARGEST_FILE = 2**23 - 1
+_FILE = re.compile(r"(.*)\.([0-9]+)", re.DOTALL)
+
+
+class LogPosition(NamedTuple):
+    """A place between two events."""
+
+    file: int
+    """Number of the file."""
+    offset: int = FIRST_OFFSET
+
+    @property
+    def number(self) -> int:
+        """The one number."""
+        return position_number(self.file, self.offset)
+
+    @classmethod
+    def of(cls, number: int) -> LogPosition:
+        """Return the place a number stands for."""
+        return cls(number >> _OFFSET_BITS, number & ((1 << _OFFSET_BITS) - 1))
+
+
+def position_number(file: int, offset: int) -> int:
+    """Return the number of a place.
+
+    Raises:
+        ValueError: a file beyond 8 million, or an offset beyond a tebibyte.
+    """
+    if not 0 <= file <= _LARGEST_FILE or not 0 <= offset < 1 << _OFFSET_BITS:
+        raise ValueError(f"file {file} offset {offset} is no place in a binlog")
+    return file << _OFFSET_BITS | offset
+
+
+def file_number(name: str) -> int:
+    """Return the number at the end of a file's name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = _FILE.fullmatch(name)
+    if found is None:
+        raise ValueError(f"{name!r} is no name of a binlog file")
+    return int(found[2])
+
+
+def file_base(name: str) -> str:
+    """Return a file's name without its number, which all files of a server share; raises ``ValueError`` as above."""
+    found = _FILE.fullmatch(name)
+    if found is None:
+        raise ValueError(f"{name!r} is no name of a binlog file")
+    return found[1]
+
+
+def file_name(base: str, number: int) -> str:
+    """Return the name of a file."""
+    return f"{base}.{number:06}"

@@ -1,0 +1,61 @@
+"""Numbers as MySQL writes them, read in compiled code: little-endian integers and length-encoded ones.
+
+Every memory that is decoded ends with ``PADDING`` bytes that belong to nothing, so that a number of any width can be
+taken out of one eight-byte load. The caller has checked that the number itself is inside its event.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from watermark_source.machine_code.native import Word, byte_at, inlined, word_at
+
+Bytes = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
+
+PADDING = 8
+
+
+@inlined
+def uint16_at(data: Word, at: Word) -> Word:
+    """Two bytes."""
+    return byte_at(data, at) | byte_at(data, at + 1) << 8
+
+
+@inlined
+def uint32_at(data: Word, at: Word) -> Word:
+    """Four bytes."""
+    return np.int64(word_at(data, at) & np.uint64(0xFFFFFFFF))
+
+
+@inlined
+def uint_at(data: Word, at: Word, width: Word) -> Word:
+    """Of 1 to 8 bytes; one of eight bytes above the largest ``int64`` comes out negative."""
+    return np.int64(word_at(data, at) & (np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - 8 * width)))
+
+
+@inlined
+def lenenc_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
+    """Length-encoded integer: its value and the position after it; position -1 if it is none or does not fit."""
+    if at >= stop:
+        return np.int64(0), np.int64(-1)
+    first = byte_at(data, at)
+    if first < 0xFB:
+        return first, at + 1
+    width = np.int64(0)
+    if first == 0xFC:
+        width = np.int64(2)
+    elif first == 0xFD:
+        width = np.int64(3)
+    elif first == 0xFE:
+        width = np.int64(8)
+    if width == 0 or stop - at <= width:
+        return np.int64(0), np.int64(-1)
+    return uint_at(data, at + 1, width), at + 1 + width
+
+
+def padded(content: bytes) -> Bytes:
+    """Return a copy that can be decoded."""
+    return np.frombuffer(bytearray(content) + bytes(PADDING), np.uint8)

@@ -1,0 +1,1 @@
+"""Connections to a server: logins, questions, dumps of the binlog. Imports ``binlog``, ``errors``."""

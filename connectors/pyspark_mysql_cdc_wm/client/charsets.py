@@ -1,0 +1,36 @@
+"""The character set of each of a server's collations, by the number that table maps have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+
+_MYSQL = "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS"
+# MariaDB has collations for several character sets, whose numbers are in this view alone.
+_MARIADB = (
+    "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY WHERE ID IS NOT NULL"
+)
+
+
+def charsets_by_collation(connection: Any) -> dict[int, str]:
+    """Ask the server behind an open PyMySQL connection.
+
+    Raises:
+        pymysql.MySQLError: the server refuses.
+    """
+    mariadb = "mariadb" in str(connection.get_server_info()).lower()
+    with connection.cursor() as cursor:
+        cursor.execute(_MARIADB if mariadb else _MYSQL)
+        return {int(number): str(charset) for number, charset in cursor.fetchall()}
+
+
+def charsets_of(connection: MySqlConnection) -> dict[int, str]:
+    """Ask a server through our own connection.
+
+    Raises:
+        SourceError: it cannot be reached, or refuses.
+    """
+    rows = connection.rows(_MARIADB if connection.is_mariadb else _MYSQL)
+    return {int(number): str(charset) for number, charset in rows}

@@ -1,0 +1,75 @@
+"""A connection that asks questions: kept open, opened anew when it was lost, every answer within a time limit."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pymysql
+
+from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.errors.server import code_of, server_error
+
+_LOST = frozenset({2006, 2013, 2014, 2055})
+Row = tuple[Any, ...]
+
+
+class MySqlConnection:
+    """Asks one server. Not for several threads."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        """Take the settings; the first question connects."""
+        self.settings = settings
+        self._connection: Any = None
+
+    def rows(self, statement: str, *values: Any) -> tuple[Row, ...]:
+        """Return the rows of a statement; its ``%s`` are filled in with values.
+
+        A connection that was lost since the last question is opened anew, once.
+
+        Raises:
+            SourceError: the server cannot be reached, or refuses.
+        """
+        try:
+            return self._ask(statement, values)
+        except (pymysql.MySQLError, OSError) as failure:
+            had, lost = self._connection is not None, isinstance(failure, OSError) or code_of(failure) in _LOST
+            if lost:
+                self.close()
+            if not (had and lost):
+                raise server_error(failure, self.settings.where, self.settings.username) from failure
+        try:
+            return self._ask(statement, values)
+        except (pymysql.MySQLError, OSError) as failure:
+            raise server_error(failure, self.settings.where, self.settings.username) from failure
+
+    def one(self, statement: str, *values: Any) -> Row | None:
+        """Return the first row of a statement, ``None`` if there is none."""
+        found = self.rows(statement, *values)
+        return found[0] if found else None
+
+    @property
+    def server_version(self) -> str:
+        """What the server said it is when the connection was made."""
+        if self._connection is None:
+            self.rows("SELECT 1")
+        return str(self._connection.get_server_info())
+
+    @property
+    def is_mariadb(self) -> bool:
+        """Whether the server is MariaDB."""
+        return "mariadb" in self.server_version.lower()
+
+    def close(self) -> None:
+        """End the connection; the next question opens another."""
+        if self._connection is not None:
+            with contextlib.suppress(pymysql.MySQLError, OSError):
+                self._connection.close()
+            self._connection = None
+
+    def _ask(self, statement: str, values: tuple[Any, ...]) -> tuple[Row, ...]:
+        if self._connection is None:
+            self._connection = pymysql.connect(**self.settings.for_pymysql())
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, values or None)
+            return tuple(cursor.fetchall())

@@ -1,0 +1,104 @@
+"""All events between two places of a binlog, from one dump or several: a server may show its end a little late."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+
+from pyspark_mysql_cdc_wm.binlog.events import POSITION, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name, file_number, position_number
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
+from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition
+from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS, ClientSettings
+from pyspark_mysql_cdc_wm.errors.server import LOG_CANNOT_BE_READ
+from watermark_source.errors import DataLossError, ResponseTimeoutError, SourceError
+
+_ROTATE_NAME = 27
+_PAUSE_SECONDS = 0.01
+_ROTATE = int(EventType.ROTATE)
+
+
+class PlacedBlock(NamedTuple):
+    """Events, and the place after each as a number; all valid until the next block is asked for."""
+
+    memory: Bytes
+    events: Longs
+    file: str
+    places: Longs
+
+
+def dumped(
+    settings: ClientSettings, base: str, start: int, end: int, *, seconds: float = ANSWER_SECONDS
+) -> Iterator[PlacedBlock]:
+    """Yield the events between two places, both between transactions.
+
+    A position may be reported before a dump may send what lies before it (that is when the file is synchronised), so
+    a dump that ends early is begun anew where it ended.
+
+    Raises:
+        DataLossError: the server no longer has the file.
+        ResponseTimeoutError: nothing new for so many seconds.
+        SourceError: what ``BinlogDump`` raises.
+    """
+    at, late = start, time.monotonic() + seconds
+    while at < end:
+        before = at
+        for block in _until_the_end(settings, base, at, end):
+            at = int(block.places[-1]) if len(block.places) else at
+            yield block
+        if at >= end:
+            return
+        if at > before:
+            late = time.monotonic() + seconds
+        elif time.monotonic() > late:
+            raise ResponseTimeoutError(
+                f"{settings.where}: the binlog ends at {shown(base, at)}, and should go on to {shown(base, end)}; it "
+                f"did not within {seconds:g} s. Was the binlog reset (RESET BINARY LOGS AND GTIDS)?"
+            )
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _until_the_end(settings: ClientSettings, base: str, start: int, end: int) -> Iterator[PlacedBlock]:
+    place = LogPosition.of(start)
+    dump = BinlogDump(settings.for_pymysql(), FilePosition(file_name(base, place.file), place.offset))
+    file = place.file
+    with closing(dump):
+        try:
+            for block in dump.blocks():
+                places, file = _places(block, file)
+                # Places only grow, so those within are the first.
+                inside = int(np.searchsorted(places, end, side="right"))
+                if inside:
+                    yield PlacedBlock(block.memory, block.events[:inside], block.file, places[:inside])
+                if inside < len(places) or (inside and places[inside - 1] == end):
+                    return
+        except SourceError as failure:
+            if f": {LOG_CANNOT_BE_READ} " in str(failure) and "Could not find first log file" in str(failure):
+                raise DataLossError(
+                    f"{settings.where}: the binlog from {shown(base, start)} on was purged before it was read. Set "
+                    "failOnDataLoss to false to go on with what is left, and binlog_expire_logs_seconds on the server "
+                    "to keep it longer"
+                ) from failure
+            raise
+
+
+def _places(block: Block, file: int) -> tuple[Longs, int]:
+    """Return the place after each event of a block, and the file after it."""
+    places = block.events[:, POSITION].copy()
+    done = 0
+    for i in np.flatnonzero(block.events[:, TYPE] == _ROTATE).tolist():
+        places[done : i + 1] += position_number(file, 0)
+        name = block.memory[block.events[i, START] + _ROTATE_NAME : block.events[i, STOP]].tobytes().decode()
+        file, done = file_number(name), i + 1
+    places[done:] += position_number(file, 0)
+    return places, file
+
+
+def shown(base: str, place: int) -> str:
+    """Return a place as users know it."""
+    at = LogPosition.of(place)
+    return f"{file_name(base, at.file)} position {at.offset}"

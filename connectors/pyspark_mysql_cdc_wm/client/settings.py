@@ -1,0 +1,38 @@
+"""How to log in to a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+CONNECT_SECONDS = 10
+ANSWER_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Where the server is, and who we are. The password is in no text of it."""
+
+    hostname: str
+    port: int
+    username: str
+    password: str = field(repr=False)
+
+    @property
+    def where(self) -> str:
+        """How errors and logs name the server."""
+        return f"MySQL at {self.hostname}:{self.port}"
+
+    def for_pymysql(self) -> dict[str, Any]:
+        """Return what PyMySQL is called with; every wait has a limit."""
+        return {
+            "host": self.hostname,
+            "port": self.port,
+            "user": self.username,
+            "password": self.password,
+            "charset": "utf8mb4",
+            "autocommit": True,
+            "connect_timeout": CONNECT_SECONDS,
+            "read_timeout": ANSWER_SECONDS,
+            "write_timeout": ANSWER_SECONDS,
+        }

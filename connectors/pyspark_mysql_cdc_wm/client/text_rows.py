@@ -1,0 +1,164 @@
+"""Rows of a SELECT as they come over the wire: where each value lies, one compiled pass over blocks of the socket.
+
+A row is a packet (size 3, number 1) of values, each a length-encoded size and its text; 0xFB is null. A packet that
+begins with 0xFE and is shorter than nine bytes ends the rows, one that begins with 0xFF is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pymysql
+
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints, lenenc_at, uint_at
+from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS
+from pyspark_mysql_cdc_wm.errors.server import server_error
+from watermark_source.errors import CorruptDataError, ResponseTimeoutError, UnreachableError, UnsupportedFormatError
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
+
+_QUERY = 0x03
+_HEAD = 4
+_LONGEST = 0xFFFFFF
+_FIRST_ROOM = 4 * 1024 * 1024
+_LEAST_ROOM = 256 * 1024
+_SHORT, _FULL, _END, _ERROR, _LONG, _FAULT = range(6)
+
+
+@compiled("Tuple((int64, int64, int64))(uint8[::1], int64, int64, int64, int32[:, ::1], int32[:, ::1])")
+def _walk(  # noqa: PLR0911, PLR0917 - arrays in, arrays out
+    array: Word, start: Word, stop: Word, first: Word, starts: Word, sizes: Word
+) -> tuple[Word, Word, Word]:
+    """Locate the values of complete rows, from row ``first`` on: ``(why it stopped, rows, where)``."""
+    data = address_of(array)
+    at, row = start, first
+    while stop - at > _HEAD:
+        size = uint_at(data, at, np.int64(3))
+        begin = at + _HEAD
+        if size == _LONGEST:
+            return np.int64(_LONG), row, at
+        if size > stop - begin:
+            break
+        kind = byte_at(data, begin)
+        if kind == 0xFF:
+            return np.int64(_ERROR), row, at
+        if kind == 0xFE and size < 9:
+            return np.int64(_END), row, at
+        if row == starts.shape[1]:
+            return np.int64(_FULL), row, at
+        value, end = begin, begin + size
+        for column in range(starts.shape[0]):
+            if value < end and byte_at(data, value) == 0xFB:
+                starts[column, row], sizes[column, row] = -1, 0
+                value += 1
+                continue
+            length, value = lenenc_at(data, value, end)
+            if value < 0 or length < 0 or length > end - value:
+                return np.int64(_FAULT), row, at
+            starts[column, row], sizes[column, row] = value, length
+            value += length
+        if value != end:
+            return np.int64(_FAULT), row, at
+        row += 1
+        at = end
+    return np.int64(_SHORT), row, at
+
+
+class TextRows(NamedTuple):
+    """Values of some rows, a row of the arrays a column; valid until the next are asked for."""
+
+    memory: Bytes
+    starts: Ints
+    """Negative for null."""
+    sizes: Ints
+
+
+class TextReader:
+    """Reads the rows of one statement after another on a connection of PyMySQL's."""
+
+    def __init__(self, connection: Any, where: str, *, batch_rows: int = 10_000) -> None:
+        self._connection = connection
+        self._where = where
+        self._batch_rows = batch_rows
+        self._memory: Bytes = np.empty(_FIRST_ROOM + PADDING, np.uint8)
+        self._begin = self._end = 0
+
+    def rows(self, statement: str, columns: int) -> Iterator[TextRows]:
+        """Yield the rows of a statement with so many columns. All must be taken before the next statement.
+
+        Raises:
+            SourceError: the server refuses, the way to it breaks, or a row is of 16 MB or more.
+        """
+        starts = np.empty((columns, self._batch_rows), np.int32)
+        sizes = np.empty((columns, self._batch_rows), np.int32)
+        try:
+            self._connection._execute_command(_QUERY, statement)  # noqa: SLF001 - PyMySQL has no public name for it
+            first = self._connection._read_packet()  # noqa: SLF001 - see above
+            # As many descriptions, and a packet that ends them.
+            for _ in range(first.read_length_encoded_integer() + 1):
+                self._connection._read_packet()  # noqa: SLF001 - see above
+            self._begin = self._end = 0
+            self._take_buffered()
+        except (pymysql.MySQLError, OSError) as failure:
+            raise server_error(failure, self._where, str(self._connection.user)) from failure
+        row = 0
+        while True:
+            why, row, self._begin = _walk(self._memory, self._begin, self._end, row, starts, sizes)
+            if why == _SHORT and row < self._batch_rows and self._room() >= _LEAST_ROOM:
+                self._receive()
+                continue
+            if row:
+                yield TextRows(self._memory, starts[:, :row], sizes[:, :row])
+                row = 0
+            if why == _END:
+                return
+            if why == _ERROR:
+                raise self._refusal()
+            if why == _LONG:
+                raise UnsupportedFormatError(f"{self._where}: a row of 16 MB or more, which a snapshot does not read")
+            if why == _FAULT:
+                raise CorruptDataError(f"{self._where}: a row whose values do not fit its packet")
+            if why == _SHORT and self._room() < _LEAST_ROOM:
+                self._make_room()
+
+    def _room(self) -> int:
+        return self._memory.size - PADDING - self._end
+
+    def _take_buffered(self) -> None:
+        """Take what PyMySQL has read beyond the packets it gave."""
+        file = self._connection._rfile  # noqa: SLF001 - PyMySQL has no public name for it
+        buffered = file.peek(0) if hasattr(file, "peek") else b""
+        held = file.read(len(buffered)) if buffered else b""
+        while self._room() < len(held):
+            self._make_room()
+        self._memory[: len(held)] = np.frombuffer(held, np.uint8)
+        self._end = len(held)
+
+    def _receive(self) -> None:
+        socket = self._connection._sock  # noqa: SLF001 - see above
+        try:
+            size = socket.recv_into(self._memory.data[self._end : self._memory.size - PADDING])
+        except TimeoutError as late:
+            raise ResponseTimeoutError(f"{self._where}: no row arrived within {ANSWER_SECONDS} s") from late
+        except OSError as failure:
+            raise UnreachableError(f"{self._where}: {failure}") from failure
+        if not size:
+            raise UnreachableError(f"{self._where}: the server closed the connection while it sent rows")
+        self._end += size
+
+    def _make_room(self) -> None:
+        left = self._end - self._begin
+        target = self._memory
+        if 2 * left + _LEAST_ROOM > self._memory.size:
+            target = np.empty(2 * self._memory.size, np.uint8)
+        target[:left] = self._memory[self._begin : self._end].copy()
+        self._memory = target
+        self._begin, self._end = 0, left
+
+    def _refusal(self) -> Exception:
+        size = int.from_bytes(self._memory[self._begin : self._begin + 3].tobytes(), "little")
+        content = self._memory[self._begin + _HEAD : self._begin + _HEAD + size].tobytes()
+        text = content[9:] if content[3:4] == b"#" else content[3:]
+        failure = pymysql.err.OperationalError(int.from_bytes(content[1:3], "little"), text.decode(errors="replace"))
+        return server_error(failure, self._where, str(self._connection.user))

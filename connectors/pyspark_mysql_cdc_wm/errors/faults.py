@@ -1,0 +1,60 @@
+"""What can be wrong with bytes of a binlog, and the error that says so."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
+
+
+class Fault(IntEnum):
+    """What compiled code found; ``NONE`` if nothing is wrong."""
+
+    NONE = 0
+    EVENT_SIZE = 1
+    CHECKSUM = 2
+    POSITION = 3
+    ROWS_HEADER = 4
+    WIDTH = 5
+    VALUE = 6
+    PARTIAL_JSON = 7
+    ABSENT = 8
+    TABLE = 9
+    GTID = 10
+    UNKNOWN_EVENT = 11
+    DECIMAL = 12
+    JSON = 13
+    JSON_DEPTH = 14
+    TEXT = 15
+    TIME = 16
+
+
+_TEXT = {
+    Fault.EVENT_SIZE: "an impossible event size",
+    Fault.CHECKSUM: "a checksum (CRC-32) that does not fit the event",
+    Fault.POSITION: "an event whose end is not where the events before it lead",
+    Fault.ROWS_HEADER: "a row event whose head does not fit in it",
+    Fault.WIDTH: "a row event with another number of columns than its table map",
+    Fault.VALUE: "a value longer than its row event",
+    Fault.TABLE: "a row event without a table map",
+    Fault.GTID: "a transaction's identifier (GTID event) that cannot be read",
+    Fault.DECIMAL: "a decimal number that has digits above nine",
+    Fault.JSON: "a JSON document that does not fit its value",
+    Fault.JSON_DEPTH: "a JSON document nested deeper than the server allows (100)",
+    Fault.TEXT: "text that is not of its column's character set",
+    Fault.TIME: "a date or time with an impossible part",
+}
+_UNSUPPORTED = {
+    Fault.PARTIAL_JSON: "a partial update of a JSON column; set binlog_row_value_options to '' on the server",
+    Fault.ABSENT: "a row without all of its columns; set binlog_row_image to FULL on the server",
+    Fault.UNKNOWN_EVENT: "an event of a type that this version does not read and that must not be ignored",
+}
+
+
+def fault_error(fault: Fault, where: str) -> SourceError:
+    """Return the error for a fault found at ``where``, a file and position or a table of them."""
+    if fault in _UNSUPPORTED:
+        return UnsupportedFormatError(f"{where}: {_UNSUPPORTED[fault]}")
+    return CorruptDataError(
+        f"{where}: {_TEXT[fault]}; the binlog on the server or on its way is damaged. Check it with mysqlbinlog"
+    )

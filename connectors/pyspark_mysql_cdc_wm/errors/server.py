@@ -1,0 +1,61 @@
+"""What a MySQL server or its driver says, as an error of the project's tree: what was found, and what mends it."""
+
+from __future__ import annotations
+
+from watermark_source.errors import (
+    RefusedError,
+    ResponseTimeoutError,
+    SourceError,
+    UnknownSplitError,
+    UnreachableError,
+    shortened,
+)
+
+ACCESS_DENIED = 1045
+_NOT_LET_IN = frozenset({1044, ACCESS_DENIED, 1251, 1698, 3118})
+"""Access denied to a database or a user, and users that log in by other means."""
+_NO_PRIVILEGE = frozenset({1142, 1143, 1227})
+_UNKNOWN = frozenset({1049, 1146})
+_LOST = frozenset({2003, 2005, 2006, 2013, 2014, 2055})
+"""Of the client: cannot connect, unknown host, gone away, lost during a query."""
+REFUSALS = _NOT_LET_IN | _NO_PRIVILEGE
+LOG_CANNOT_BE_READ = 1236
+"""The server's number for all that keeps it from sending the binlog from a position."""
+
+
+def server_error(failure: BaseException, where: str, user: str) -> SourceError:
+    """Return the error for what PyMySQL raised. It knows no password, so none can be in it.
+
+    ``where`` is for example ``MySQL at db1:3306``.
+    """
+    code = code_of(failure)
+    said = shortened(failure.args[1] if code is not None and len(failure.args) > 1 else failure)
+    if code in _NOT_LET_IN:
+        return RefusedError(
+            f"{where} does not let the user {user!r} in: {said}. Check the options username and password, and on the "
+            f"server: ALTER USER '{user}'@'%' IDENTIFIED BY '…'"
+        )
+    if code in _NO_PRIVILEGE:
+        return RefusedError(f"{where} refuses the user {user!r}: {said}. On the server: {grants(user)}")
+    if code in _UNKNOWN:
+        return UnknownSplitError(f"{where}: {said}. Check the option tables")
+    if isinstance(failure, TimeoutError):
+        return ResponseTimeoutError(f"{where} did not answer in time: {said}")
+    if code in _LOST or isinstance(failure, OSError):
+        return UnreachableError(
+            f"{where} cannot be reached: {said}. Check the options hostname and port, that the server runs, and that "
+            "it listens on that address (bind_address)"
+        )
+    return SourceError(f"{where}: {said}" + ("" if code is None else f" (error {code})"))
+
+
+def grants(user: str, tables: str = "*.*") -> str:
+    """Return the statements that give a user all that this source needs."""
+    account = f"'{user}'@'%'"
+    return f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}; GRANT SELECT ON {tables} TO {account}"
+
+
+def code_of(failure: BaseException) -> int | None:
+    """Return the number of a server's or client's error, ``None`` where there is none."""
+    first = failure.args[0] if failure.args else None
+    return first if isinstance(first, int) and not isinstance(failure, OSError) else None

@@ -1,0 +1,69 @@
+"""Where the binlog begins and ends now."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from watermark_source.errors import SourceError, UnsupportedFormatError
+
+
+class LogStatus:
+    """Asks one server. Positions are those after the last transaction that was written, committed or about to be."""
+
+    def __init__(self, connection: MySqlConnection) -> None:
+        self._connection = connection
+        self._statement: str | None = None
+
+    def end(self) -> LogPosition:
+        """Return the first position that does not exist yet; it is between two transactions.
+
+        Raises:
+            SourceError: the server cannot tell.
+        """
+        if self._statement is None:
+            self._statement = end_statement(self._connection)
+        status = self._connection.one(self._statement)
+        if status is None:
+            raise UnsupportedFormatError(
+                f"{self._connection.settings.where} writes no binlog (log_bin is OFF). Set log_bin in its "
+                "configuration and restart it"
+            )
+        return LogPosition(file_number(status[0]), int(status[1]))
+
+    def dated_end(self) -> tuple[LogPosition, int | None]:
+        """Return the end, and a time before it was asked for, in milliseconds by the server's clock.
+
+        What is written after it was committed later, by the same clock. ``None`` where the binlog has no commit times.
+        """
+        now = None
+        if not self._connection.is_mariadb:
+            row = self._connection.one("SELECT FLOOR(UNIX_TIMESTAMP(NOW(6)) * 1000)")
+            now = None if row is None else int(row[0])
+        return self.end(), now
+
+    def earliest(self) -> LogPosition:
+        """Return the first position that the server still has."""
+        return LogPosition(file_number(self._files()[0]))
+
+    def base(self) -> str:
+        """Return what the names of all files begin with."""
+        found = self._connection.one("SELECT @@GLOBAL.log_bin_basename")
+        if found is None or not found[0]:
+            raise SourceError(f"{self._connection.settings.where} does not tell how it names its binlog files")
+        return re.split(r"[/\\]", str(found[0]))[-1]
+
+    def _files(self) -> list[str]:
+        files = [str(row[0]) for row in self._connection.rows("SHOW BINARY LOGS")]
+        if not files:
+            raise SourceError(f"{self._connection.settings.where} lists no binlog files")
+        return files
+
+
+def end_statement(connection: MySqlConnection) -> str:
+    """Return how this server is asked for the end of its binlog: the words changed in MySQL 8.2."""
+    if connection.is_mariadb:
+        return "SHOW MASTER STATUS"
+    major, minor = (int(part) for part in connection.server_version.split(".")[:2])
+    return "SHOW BINARY LOG STATUS" if (major, minor) >= (8, 2) else "SHOW MASTER STATUS"

@@ -1,0 +1,204 @@
+"""Options of ``mysql-cdc-wm``: names of Flink CDC in Spark's spelling, and the engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.options.start import Start, StartMode, parse_start
+from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
+from watermark_source.errors import OptionError
+from watermark_source.options import Option, OptionTable, boolean, integer, non_empty, positive_integer
+from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
+
+FORMAT: Final = "mysql-cdc-wm"
+
+
+def _port(text: str) -> int:
+    return integer(text, minimum=1, maximum=65_535)
+
+
+def _server_id(text: str) -> int:
+    return integer(text, minimum=0, maximum=0)
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not names:
+        raise ValueError("names no column")
+    if len({name.lower() for name in names}) != len(names):
+        raise ValueError("one is there twice")
+    return names
+
+
+MYSQL_OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="hostname",
+        parse=non_empty,
+        default_text="needed",
+        accepted="must be a host name or an address",
+        example="db1.example.org",
+        doc="The server; executors connect to it too.",
+    ),
+    Option(
+        name="port",
+        parse=_port,
+        default=3306,
+        accepted="must be a port",
+        example="3306",
+        doc="The server's port.",
+    ),
+    Option(
+        name="username",
+        parse=non_empty,
+        default_text="needed",
+        accepted="must be a user of the server",
+        example="cdc",
+        doc="Who logs in. The user needs `SELECT` on the tables, `REPLICATION SLAVE` and `REPLICATION CLIENT`.",
+    ),
+    Option(
+        name="password",
+        parse=str,
+        default="",
+        default_text="none",
+        accepted="must be the user's password",
+        example="…",
+        secret=True,
+        doc="Appears in no log, error or checkpoint.",
+    ),
+    Option(
+        name="tables",
+        parse=parse_tables,
+        default_text="needed",
+        accepted="must be a comma list of database.table",
+        example="shop.orders",
+        doc="What to read. Several tables must have equal columns. Patterns are not built yet.",
+    ),
+    Option(
+        name="startingOffsets",
+        parse=parse_start,
+        default=StartMode.INITIAL,
+        default_text="initial",
+        accepted='must be initial, snapshot, earliest, latest, or {"file":…,"position":…}',
+        example='{"file":"binlog.000003","position":157}',
+        doc="Where a new query begins. `initial`: with what the tables hold, then the binlog. `snapshot`: what the "
+        "tables hold and nothing after it. `earliest` and `latest`: the binlog that the server still has, or from "
+        "now on. The JSON form must name a place between two transactions. A query with a checkpoint goes on from "
+        "there.",
+    ),
+    Option(
+        name="columns",
+        parse=_columns,
+        default_text="all",
+        accepted="must be a comma list of columns of the tables",
+        example="id,amount",
+        doc="Which of the tables' columns to deliver, in the tables' order.",
+    ),
+    Option(
+        name="snapshotChunkRows",
+        parse=positive_integer,
+        default=100_000,
+        default_text="100 000",
+        accepted="must be a whole number of at least 1",
+        example="20000",
+        doc="About so many rows of a table are one task's while its snapshot is read.",
+    ),
+    Option(
+        name="snapshotParallelism",
+        parse=positive_integer,
+        default=4,
+        accepted="must be a whole number of at least 1",
+        example="8",
+        doc="So many chunks are in one batch while a snapshot is read; all are as of one point in time.",
+    ),
+    Option(
+        name="serverId",
+        parse=_server_id,
+        default=0,
+        accepted="must be 0",
+        example="0",
+        doc="The id that dumps of the binlog ask with. With 0, all there is yet, a dump ends with its batch and "
+        "disturbs no replica or other reader.",
+    ),
+    Option(
+        name="failOnDataLoss",
+        parse=boolean,
+        default=True,
+        default_text="true",
+        accepted="must be true or false",
+        example="true",
+        doc="Whether binlog files that were purged before they were read end the query. With false they are skipped, "
+        "and a warning says so.",
+    ),
+)
+OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS))
+_NEEDED = ("hostname", "username", "tables")
+NOT_BUILT: Mapping[str, str] = {
+    "startingTimestamp": "give startingOffsets a file and position",
+    "serverTimeZone": "TIMESTAMP columns are moments, whatever the server's time zone",
+    "snapshotChunkColumn": "chunks go by the primary key",
+    "heartbeatInterval": "dumps end with their batch and need none",
+    "maxRowsPerTrigger": "a batch reads the binlog to its end",
+    "rowFormat": "read tables with different columns as several streams",
+    "eventTimeColumn": "event time is when the transaction was committed",
+    "useProcessingTimeDuringBinlog": "leave it out",
+    "snapshotConsistency": "each batch of a snapshot is one point in time",
+}
+"""Options of later versions, and what to do instead."""
+NO_MEANING: Mapping[str, str] = {
+    "alignmentGroup": "alignment of this source is not built yet",
+    "alignmentMaxDrift": "alignment of this source is not built yet",
+    "minPartitions": "a batch's range of the binlog is one task, and each chunk of a snapshot is",
+    "maxRecordsPerPartition": "a batch's range of the binlog is one task; see snapshotChunkRows",
+}
+"""Options of the engine that this source cannot honour, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MySqlOptions:
+    """The options after parsing."""
+
+    client: ClientSettings
+    tables: tuple[TableName, ...]
+    start: Start
+    columns: tuple[str, ...] | None
+    chunk_rows: int
+    chunks: int
+    fail_on_data_loss: bool
+    engine: EngineOptions
+
+
+def parse(given: Mapping[str, str]) -> MySqlOptions:
+    """Check the user's options, without connecting.
+
+    Raises:
+        OptionError: a value, a combination or a name that is not accepted.
+    """
+    later = {name.lower(): name for name in NOT_BUILT}
+    for name, text in given.items():
+        if (known := later.get(name.lower())) is not None:
+            raise OptionError(known, text, f"not built yet: {NOT_BUILT[known]}")
+    values = OPTION_TABLE.parse(given)
+    for name in _NEEDED:
+        if values[name] is None:
+            option = next(each for each in MYSQL_OPTIONS if each.name == name)
+            raise OptionError(name, None, "is needed", example=option.example)
+    for name, why in NO_MEANING.items():
+        if values[name] is not None:
+            raise OptionError(name, given_text(given, name), f"has no meaning here: {why}", example="leave it out")
+    return _of(values, given)
+
+
+def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
+    return MySqlOptions(
+        client=ClientSettings(values["hostname"], values["port"], values["username"], values["password"]),
+        tables=values["tables"],
+        start=values["startingOffsets"],
+        columns=values["columns"],
+        chunk_rows=values["snapshotChunkRows"],
+        chunks=values["snapshotParallelism"],
+        fail_on_data_loss=values["failOnDataLoss"],
+        engine=EngineOptions.of(values, format_name=FORMAT, given=given),
+    )

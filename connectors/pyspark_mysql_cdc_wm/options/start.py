@@ -1,0 +1,60 @@
+"""Where a new query begins."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+
+from pyspark_mysql_cdc_wm.binlog.log_position import FIRST_OFFSET, file_number
+
+
+class StartMode(Enum):
+    """The words for it."""
+
+    INITIAL = "initial"
+    """What the tables hold, then the binlog."""
+    SNAPSHOT = "snapshot"
+    """What the tables hold, and nothing after it."""
+    EARLIEST = "earliest"
+    """All of the binlog that the server still has."""
+    LATEST = "latest"
+    """The binlog from now on."""
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether it begins with what the tables hold."""
+        return self in (StartMode.INITIAL, StartMode.SNAPSHOT)
+
+
+@dataclass(frozen=True, slots=True)
+class StartAt:
+    """A place in the binlog that must be between two transactions."""
+
+    file: str
+    offset: int
+
+
+Start = StartMode | StartAt
+
+
+def parse_start(text: str) -> Start:
+    """Parse a word of ``StartMode`` or ``{"file":"binlog.000003","position":157}``; raises ``ValueError``."""
+    stripped = text.strip()
+    if not stripped.startswith("{"):
+        return StartMode(stripped.lower())
+    try:
+        given = json.loads(stripped)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if given.keys() == {"gtid"}:
+        raise ValueError("beginning at a set of GTIDs is not built yet; give file and position")
+    if given.keys() != {"file", "position"}:
+        raise ValueError("its keys must be file and position")
+    file, offset = given["file"], given["position"]
+    if not isinstance(file, str):
+        raise ValueError("file must be a text")  # noqa: TRY004 - as every parser of options
+    if type(offset) is not int or not FIRST_OFFSET <= offset < 2**32:
+        raise ValueError(f"position must be a whole number from {FIRST_OFFSET} to {2**32 - 1}")
+    file_number(file)
+    return StartAt(file, offset)

@@ -1,0 +1,1 @@
+"""Ranges to rows, on executors. Imports ``client``, ``lookup``, ``options``, ``records``, ``snapshot``."""

@@ -1,0 +1,98 @@
+"""A chunk of a table to rows, as of a place in the binlog."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_mysql_cdc_wm.client.charsets import charsets_of
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.client.log_dump import dumped
+from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.change_columns import CHANGE_COLUMNS, MOMENT, Layout, integers
+from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
+from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.statements import refuse_statements
+from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
+from pyspark_mysql_cdc_wm.snapshot.rolled_back import KeyRange, RollBack
+from watermark_source.planning.split import Split
+from watermark_source.spark.arrow import repeated
+from watermark_source.spark.connector import ReadBatch
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRows:
+    """Reads chunks of tables that have a primary key of one whole number."""
+
+    client: ClientSettings
+    columns: TableColumns
+    layout: Layout
+    batch_rows: int = 10_000
+
+    def read(self, split: Split, table: TableName, keys: KeyRange, place: int) -> Iterator[ReadBatch]:
+        """Yield the rows of a range of keys as the table held them at a place of the binlog.
+
+        What was committed up to there must be visible by now.
+
+        Raises:
+            SourceError: the server, the way to it, or the bytes it sent.
+            DataLossError: the binlog from that place on was purged.
+        """
+        needed = self.layout.needed
+        key = self.layout.key[0]
+        delivered = len(self.layout.names)
+        with (
+            closing(MySqlConnection(self.client)) as connection,
+            closing(ConsistentView(self.client, batch_rows=self.batch_rows)) as view,
+        ):
+            # After the view was opened: it sees nothing that is not in the binlog before here.
+            undone = self._changes_since(connection, table, keys, place)
+            columns = [self.columns.column(name) for name in needed]
+            types = [self.columns.type_of(name) for name in needed]
+            for found in view.rows(table, columns, types, key, keys):
+                kept = undone.untouched(found[needed.index(key)])
+                rows = found[:delivered]
+                if kept is not None:
+                    rows = tuple(each.take(integers(kept, pa.int64())) for each in rows)
+                yield from self._batch(split, table, rows, len(found[0]) if kept is None else len(kept), place)
+        for rows in undone.rows:
+            yield from self._batch(split, table, rows, len(rows[0]) if rows else 0, place)
+
+    def _changes_since(self, connection: MySqlConnection, table: TableName, keys: KeyRange, place: int) -> RollBack:
+        status = LogStatus(connection)
+        end = status.end().number
+        undone = RollBack(self.layout, keys)
+        if end > place:
+
+            def wanted(found: TableMap) -> Collection[str] | None:
+                return self.layout.needed if (found.database, found.table) == table else None
+
+            decoder = ChangeDecoder(charsets_of(connection), wanted, batch_rows=self.batch_rows)
+            for block in dumped(self.client, status.base(), place, end):
+                refuse_statements(block.memory, block.events, block.file, (table,))
+                for changes in decoder.decode(block.memory, block.events, block.file, block.places):
+                    undone.add(changes)
+        return undone
+
+    def _batch(
+        self, split: Split, table: TableName, rows: tuple[pa.Array, ...], count: int, place: int
+    ) -> Iterator[ReadBatch]:
+        if not count:
+            return
+        own = (
+            repeated("insert", pa.string(), count),
+            integers(np.full(count, place), pa.int64()),
+            integers(np.zeros(count, np.int64), pa.int64()),
+            pa.nulls(count, CHANGE_COLUMNS["_commit_timestamp"]),
+            repeated(table.database, pa.string(), count),
+            repeated(table.table, pa.string(), count),
+        )
+        # Valid since ever.
+        yield ReadBatch(split, count, (*rows, *own), integers(np.zeros(count, np.int64), MOMENT))

@@ -1,0 +1,1 @@
+"""Row events to columns, compiled: transactions, tables, values of every type. Imports ``binlog``, ``errors``."""

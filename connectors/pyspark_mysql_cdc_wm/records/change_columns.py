@@ -1,0 +1,124 @@
+"""Changes of a table as the columns of a stream: the table's own, then what was changed, when, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_BEFORE
+from watermark_source.errors import UnsupportedFormatError
+from watermark_source.spark.arrow import column, repeated
+
+MOMENT = pa.timestamp("us", tz="UTC")
+CHANGE_COLUMNS: Mapping[str, pa.DataType] = {
+    "_change_type": pa.string(),
+    "_commit_version": pa.int64(),
+    "_change_number": pa.int64(),
+    "_commit_timestamp": MOMENT,
+    "_database": pa.string(),
+    "_table": pa.string(),
+}
+"""What follows a table's own columns."""
+_TYPES = column(("insert", "update_preimage", "update_postimage", "delete"), pa.string())
+"""By what an image is."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Layout(NamedTuple):
+    """Which columns of a table are delivered, and by which it is known that a row is the same as before."""
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    """Of the names."""
+    key: tuple[str, ...]
+    """Of the primary key; empty without one."""
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns to decode."""
+        return tuple(dict.fromkeys((*self.names, *self.key)))
+
+
+class ChangedRows(NamedTuple):
+    """Rows to deliver: all columns before the engine's own, and when each was committed."""
+
+    rows: int
+    columns: tuple[pa.Array, ...]
+    committed: pa.Array
+
+
+def table_columns_of(changes: Changes, layout: Layout) -> tuple[pa.Array, ...]:
+    """Return the table's own columns to deliver.
+
+    Raises:
+        UnsupportedFormatError: the table had other columns then.
+    """
+    where = f"table {changes.table.database}.{changes.table.table}"
+    found = dict(zip(changes.names, changes.columns, strict=True))
+    for name, kind in zip(layout.names, layout.types, strict=True):
+        was = found[name].type if name in found else None
+        if was != kind:
+            told = "is not in it" if was is None else f"is {was}"
+            raise UnsupportedFormatError(
+                f"{where} was altered: at this place of the binlog the column {name} {told}, and the stream has it as "
+                f"{kind}. Name the columns that did not change in the option columns, or begin a new query after the "
+                "change"
+            )
+    return tuple(found[name] for name in layout.names)
+
+
+def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> ChangedRows:
+    """Return the images as rows of the stream; only those that are ``kept``.
+
+    An update that changes the primary key is two things: the old row is deleted, another is inserted. An update of
+    which only one image is kept is that one's half.
+    """
+    kinds = change_types(changes, layout.key, kept)
+    columns = table_columns_of(changes, layout)
+    version, number, committed = changes.versions, changes.numbers, changes.committed
+    if kept is not None:
+        chosen = np.flatnonzero(kept)
+        kinds, version, number, committed = kinds[chosen], version[chosen], number[chosen], committed[chosen]
+        taken = integers(chosen, pa.int64())
+        columns = tuple(each.take(taken) for each in columns)
+    rows = len(kinds)
+    when = integers(committed, MOMENT)
+    own = (
+        _TYPES.take(integers(kinds, pa.int64())),
+        integers(version, pa.int64()),
+        integers(number, pa.int64()),
+        when,
+        repeated(changes.table.database, pa.string(), rows),
+        repeated(changes.table.table, pa.string(), rows),
+    )
+    return ChangedRows(rows, (*columns, *own), when)
+
+
+def change_types(changes: Changes, key: Sequence[str], kept: Mask | None) -> npt.NDArray[np.int64]:
+    """Return what each image is delivered as: ``INSERT``, ``UPDATE_BEFORE``, ``UPDATE_AFTER`` or ``DELETE``."""
+    kinds = changes.images.kinds.astype(np.int64)
+    before = np.flatnonzero(kinds == UPDATE_BEFORE)
+    if not before.size:
+        return kinds
+    # Both images of an update lie side by side.
+    halves = np.zeros(before.size, np.bool_) if kept is None else kept[before] != kept[before + 1]
+    for name in key:
+        values = changes.columns[changes.names.index(name)]
+        same = pc.equal(values.take(integers(before, pa.int64())), values.take(integers(before + 1, pa.int64())))
+        halves |= ~np.asarray(same.fill_null(True).to_numpy(zero_copy_only=False), np.bool_)
+    kinds[before[halves]] = DELETE
+    kinds[before[halves] + 1] = INSERT
+    return kinds
+
+
+def integers(values: npt.NDArray[np.integer], kind: pa.DataType) -> pa.Array:
+    """Return a column without nulls of integers, or of what integers stand for."""
+    content = np.ascontiguousarray(values, np.int64)
+    return pa.Array.from_buffers(kind, len(content), [None, pa.py_buffer(content)], 0)

@@ -1,0 +1,163 @@
+"""From blocks of a binlog to the changes of the tables that are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
+from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
+from pyspark_mysql_cdc_wm.records.routing import Router, Routes
+from watermark_source.errors import UnsupportedFormatError
+
+BEGINNINGS = (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
+"""The events that transactions begin with."""
+
+
+class Changes(NamedTuple):
+    """Some row images of one table, in the order of the binlog, and where and when each was made."""
+
+    table: TableMap
+    names: tuple[str, ...]
+    images: RowImages
+    committed: Longs
+    """When the transaction of each image was committed, microseconds since 1970 by the server's clock."""
+    transactions: Longs
+    """A running number of the transaction of each image."""
+    versions: Longs
+    """The place after the event that begins the transaction of each image, as the number of a ``LogPosition``."""
+    numbers: Longs
+    """A running number of each image among those of its table in its transaction, from 0."""
+
+    @property
+    def columns(self) -> tuple[pa.Array, ...]:
+        """One column a name."""
+        return self.images.columns
+
+
+class _WantedTables:
+    """The tables that are read, in each of their shapes, with what decodes them."""
+
+    __slots__ = ("_decoder_of", "_wanted", "found")
+
+    def __init__(
+        self,
+        wanted: Callable[[TableMap], Collection[str] | None],
+        decoder_of: Callable[[TableMap, Collection[str]], TableDecoder],
+    ) -> None:
+        self._wanted = wanted
+        self._decoder_of = decoder_of
+        self.found: list[tuple[TableMap, TableDecoder]] = []
+
+    def index(self, table: TableMap) -> int | None:
+        """Return the place of a table seen for the first time, ``None`` if nobody reads it."""
+        names = self._wanted(table)
+        if names is None:
+            return None
+        self.found.append((table, self._decoder_of(table, names)))
+        return len(self.found) - 1
+
+
+class ChangeDecoder:
+    """Decodes one block of events after another, in the order of the binlog."""
+
+    __slots__ = ("_counted", "_last_with_rows", "_router", "_tables", "_unpacker", "_version", "reached")
+
+    def __init__(
+        self,
+        charsets: Mapping[int, str],
+        wanted: Callable[[TableMap], Collection[str] | None],
+        *,
+        befores: bool = True,
+        batch_rows: int = 10_000,
+    ) -> None:
+        """Decode the columns that ``wanted`` names for a table; ``None`` leaves the table out.
+
+        ``charsets`` has the character set of each of the server's collations, by number; ``befores=False`` leaves out
+        the rows as they were before an update.
+        """
+
+        def decoder_of(table: TableMap, names: Collection[str]) -> TableDecoder:
+            return TableDecoder(table, charsets, wanted=names, befores=befores, batch_rows=batch_rows)
+
+        # Apart from this object: in a circle with the router its memory would stay until a collection.
+        self._tables = _WantedTables(wanted, decoder_of)
+        self._router = Router(self._tables.index)
+        self._unpacker = Unpacker()
+        self._version = 0
+        self._last_with_rows = -1
+        self._counted: dict[int, tuple[int, int]] = {}
+        self.reached = 0
+        """The latest commit time of all transactions so far, of any table; microseconds, 0 before the first."""
+
+    def decode(self, memory: Bytes, events: Longs, file: str, places: Longs | None = None) -> Iterator[Changes]:
+        """Yield the changes of a block of events of ``file``, table by table.
+
+        ``places`` has the place after each event, as a number; by default it is the position in the file.
+
+        Nothing yielded refers to ``memory``, but it must stay as it is until the iterator ends.
+
+        Raises:
+            SourceError: bytes that cannot be, or that this version does not read.
+        """
+        begins, versions = self._transactions(events, events[:, POSITION] if places is None else places)
+        memory, events = self._unpacker.plain(memory, events, file)
+        routes = self._router.route(memory, events, file)
+        self.reached = max(self.reached, int(routes.committed.max(initial=0)))
+        self._refuse_prepared(memory, events, routes, file)
+        first = int(routes.transactions[-1]) - begins if len(events) else 0
+        for index in np.unique(routes.tables[routes.tables >= 0]).tolist():
+            chosen = np.flatnonzero(routes.tables == index)
+            rows = events[chosen]
+            table, decoder = self._tables.found[index]
+            for images in decoder.decode(memory, rows, f"binlog {file}"):
+                source = chosen[images.events]
+                transactions = routes.transactions[source]
+                yield Changes(
+                    table,
+                    tuple(decoder.names),
+                    images,
+                    routes.committed[source],
+                    transactions,
+                    versions[transactions - first],
+                    self._numbers(index, transactions),
+                )
+
+    def _refuse_prepared(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
+        """Refuse rows of a transaction that is only prepared: whether it is committed is told later, elsewhere."""
+        prepared = np.flatnonzero(events[:, TYPE] == EventType.XA_PREPARE)
+        with_rows = routes.transactions[routes.tables >= 0]
+        for i in prepared.tolist():
+            transaction = routes.transactions[i]
+            # Its first byte says whether it is committed at once.
+            one_phase = memory[events[i, START] + HEADER_SIZE]
+            if not one_phase and (transaction == self._last_with_rows or transaction in with_rows):
+                raise UnsupportedFormatError(
+                    f"binlog {file} position {events[i, POSITION]}: a transaction that was prepared (XA PREPARE) "
+                    "changed a table that is read; whether it was committed is not followed yet. Begin a new query"
+                )
+        if with_rows.size:
+            self._last_with_rows = int(with_rows[-1])
+
+    def _transactions(self, events: Longs, places: Longs) -> tuple[int, Longs]:
+        """Return how many transactions begin in a block, and the version of the one before and of each of them."""
+        begins = np.flatnonzero(np.isin(events[:, TYPE], BEGINNINGS))
+        versions = np.concatenate((np.array([self._version], np.int64), places[begins]))
+        self._version = int(versions[-1])
+        return len(begins), versions
+
+    def _numbers(self, index: int, transactions: Longs) -> Longs:
+        """Number the images of a table within each transaction; one may have begun in an earlier batch."""
+        begins = np.flatnonzero(np.diff(transactions, prepend=-1))
+        numbers = np.arange(len(transactions)) - np.repeat(begins, np.diff(begins, append=len(transactions)))
+        last, counted = self._counted.get(index, (-1, 0))
+        if last == transactions[0]:
+            numbers[: begins[1] if len(begins) > 1 else None] += counted
+        self._counted[index] = (int(transactions[-1]), int(numbers[-1]) + 1)
+        return numbers

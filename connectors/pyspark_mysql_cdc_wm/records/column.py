@@ -1,0 +1,86 @@
+"""A table as a TABLE_MAP event describes it: its columns, their types, and the primary key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ColumnType(IntEnum):
+    """Types of columns in a binlog; ENUM and SET come as STRING and are told apart when the event is read."""
+
+    DECIMAL = 0
+    TINY = 1
+    SHORT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    TIMESTAMP = 7
+    LONGLONG = 8
+    INT24 = 9
+    DATE = 10
+    TIME = 11
+    DATETIME = 12
+    YEAR = 13
+    NEWDATE = 14
+    VARCHAR = 15
+    BIT = 16
+    TIMESTAMP2 = 17
+    DATETIME2 = 18
+    TIME2 = 19
+    TYPED_ARRAY = 20
+    VECTOR = 242
+    JSON = 245
+    NEWDECIMAL = 246
+    ENUM = 247
+    SET = 248
+    BLOB = 252
+    VAR_STRING = 253
+    STRING = 254
+    GEOMETRY = 255
+
+
+BINARY_COLLATION = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column."""
+
+    type: ColumnType
+    size: int = 0
+    """Bytes of the length before a value (strings, BLOB, JSON, GEOMETRY, VECTOR), or of the value (ENUM, SET, BIT)."""
+    length: int = 0
+    """Of strings the most bytes of a value, of BIT the bits."""
+    precision: int = 0
+    """Of decimals all digits, of times those of the fraction of a second."""
+    scale: int = 0
+    """Of decimals the digits after the point."""
+    nullable: bool = True
+    name: str | None = None
+    """``None`` where the server logs the least of metadata, as it does by default."""
+    unsigned: bool = False
+    collation: int | None = None
+    """Of text, ENUM and SET; 63 is binary."""
+    labels: tuple[bytes, ...] | None = None
+    """Of ENUM and SET, in the character set of ``collation``."""
+    visible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """A column of the primary key by its index; ``prefix`` characters of it, or all with ``None``."""
+
+    column: int
+    prefix: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableMap:
+    """A table at one position of the binlog."""
+
+    database: str
+    table: str
+    columns: tuple[Column, ...]
+    primary_key: tuple[KeyPart, ...] | None = None
+    """``None`` where the server does not log it; empty where the table has none is told as ``None`` too."""

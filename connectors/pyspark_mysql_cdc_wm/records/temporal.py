@@ -1,0 +1,196 @@
+"""Columns of dates and times. What is no date (0000-00-00, 2024-00-00, 2023-02-31) is null.
+
+Layouts (my_time.cc): DATE 3 bytes little-endian: day 5 bits, month 4, year 15. The others are big-endian, a fraction of
+0 to 3 bytes (two digits each) after them. DATETIME 5 bytes, offset by 0x8000000000: year * 13 + month 17 bits, day 5,
+hour 5, minute 6, second 6. TIMESTAMP 4 bytes of seconds since 1970, 0 for none. TIME 3 bytes, with the fraction one
+number offset by its highest bit: hour 10 bits, minute 6, second 6. Before MySQL 5.6: digits of a decimal number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_mysql_cdc_wm.binlog.wire import uint32_at, uint_at
+from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
+from pyspark_mysql_cdc_wm.records.memory import Values, fixed
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+
+WIDTHS = {
+    ColumnType.DATE: 3,
+    ColumnType.NEWDATE: 3,
+    ColumnType.TIME: 3,
+    ColumnType.DATETIME: 8,
+    ColumnType.TIMESTAMP: 4,
+    ColumnType.TIME2: 3,
+    ColumnType.DATETIME2: 5,
+    ColumnType.TIMESTAMP2: 4,
+}
+_ARROW = {
+    ColumnType.DATE: pa.date32(),
+    ColumnType.NEWDATE: pa.date32(),
+    ColumnType.TIME: pa.duration("us"),
+    ColumnType.TIME2: pa.duration("us"),
+    ColumnType.DATETIME: pa.timestamp("us"),
+    ColumnType.DATETIME2: pa.timestamp("us"),
+    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    ColumnType.TIMESTAMP2: pa.timestamp("us", tz="UTC"),
+}
+_SECOND = 1_000_000
+NO_MOMENT = np.int64(-(2**63))
+"""Stands for null, and for what is no date."""
+_NONE = NO_MOMENT
+_DATE, _DATETIME, _TIME, _TIMESTAMP, _OLD_DATETIME, _OLD_TIME, _OLD_TIMESTAMP = range(7)
+_LAYOUTS = {
+    ColumnType.DATE: _DATE,
+    ColumnType.NEWDATE: _DATE,
+    ColumnType.DATETIME2: _DATETIME,
+    ColumnType.TIME2: _TIME,
+    ColumnType.TIMESTAMP2: _TIMESTAMP,
+    ColumnType.DATETIME: _OLD_DATETIME,
+    ColumnType.TIME: _OLD_TIME,
+    ColumnType.TIMESTAMP: _OLD_TIMESTAMP,
+}
+
+
+@inlined
+def day_of(year: Word, month: Word, day: Word) -> Word:
+    """Days since 1970 of a date of the Gregorian calendar, also before its time; ``NO_MOMENT`` if there is none such.
+
+    After Howard Hinnant's days_from_civil.
+    """
+    if month < 1 or month > 12 or day < 1 or day > 31:
+        return _NONE
+    if day > 28:
+        leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+        longest = np.int64(31)
+        if month == 2:
+            longest = np.int64(29) if leap else np.int64(28)
+        elif month == 4 or month == 6 or month == 9 or month == 11:  # noqa: PLR1714 - compiled
+            longest = np.int64(30)
+        if day > longest:
+            return _NONE
+    shifted = year - 1 if month <= 2 else year
+    era = shifted // 400
+    of_era = shifted - era * 400
+    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
+
+
+@inlined
+def moment_of(  # noqa: PLR0917 - compiled
+    year: Word, month: Word, day: Word, hour: Word, minute: Word, second: Word, micros: Word
+) -> Word:
+    """Microseconds since 1970, ``NO_MOMENT`` if there is no such day."""
+    days = day_of(year, month, day)
+    if days == _NONE:
+        return _NONE
+    return (days * 86400 + hour * 3600 + minute * 60 + second) * _SECOND + micros
+
+
+@inlined
+def _big(data: Word, at: Word, width: Word) -> Word:
+    value = np.int64(0)
+    for i in range(width):
+        value = value << 8 | byte_at(data, at + i)
+    return value
+
+
+@inlined
+def _micros(fraction: Word, width: Word) -> Word:
+    if width == 1:
+        return fraction * 10_000
+    if width == 2:
+        return fraction * 100
+    return fraction
+
+
+@inlined
+def _datetime(data: Word, at: Word, fraction: Word) -> Word:
+    packed = _big(data, at, np.int64(5)) - 0x8000000000
+    months = packed >> 22
+    micros = _micros(_big(data, at + 5, fraction), fraction)
+    day, hour = packed >> 17 & 31, packed >> 12 & 31
+    return moment_of(months // 13, months % 13, day, hour, packed >> 6 & 63, packed & 63, micros)
+
+
+@inlined
+def _time(data: Word, at: Word, fraction: Word) -> Word:
+    size = 3 + fraction
+    packed = _big(data, at, size) - (np.int64(0x80) << (8 * (size - 1)))
+    magnitude = abs(packed)
+    whole = magnitude >> (8 * fraction)
+    seconds = (whole >> 12 & 1023) * 3600 + (whole >> 6 & 63) * 60 + (whole & 63)
+    micros = _micros(magnitude & ((np.int64(1) << (8 * fraction)) - 1), fraction)
+    found = seconds * _SECOND + micros
+    return -found if packed < 0 else found
+
+
+@inlined
+def _timestamp(data: Word, at: Word, fraction: Word) -> Word:
+    seconds = _big(data, at, np.int64(4))
+    micros = _micros(_big(data, at + 4, fraction), fraction)
+    return _NONE if seconds == 0 and micros == 0 else seconds * _SECOND + micros
+
+
+@inlined
+def _old_datetime(data: Word, at: Word) -> Word:
+    digits = uint_at(data, at, np.int64(8))
+    day = digits // 1_000_000
+    clock = digits % 1_000_000
+    hour, minute, second = clock // 10_000, clock // 100 % 100, clock % 100
+    return moment_of(day // 10_000, day // 100 % 100, day % 100, hour, minute, second, np.int64(0))
+
+
+@inlined
+def _old_time(data: Word, at: Word) -> Word:
+    digits = uint_at(data, at, np.int64(3)) << 40 >> 40
+    magnitude = abs(digits)
+    found = (magnitude // 10_000 * 3600 + magnitude // 100 % 100 * 60 + magnitude % 100) * _SECOND
+    return -found if digits < 0 else found
+
+
+@compiled("void(uint8[::1], int32[::1], int64, int64, int64[::1])")
+def _read(array: Word, starts: Word, layout: Word, fraction: Word, out: Word) -> None:
+    """Days for dates, microseconds for all others; ``_NONE`` for null."""
+    data = address_of(array)
+    for row in range(starts.shape[0]):
+        at = np.int64(starts[row])
+        value = _NONE
+        if at >= 0:
+            if layout == _DATE:
+                packed = uint_at(data, at, np.int64(3))
+                value = day_of(packed >> 9, packed >> 5 & 15, packed & 31)
+            elif layout == _DATETIME:
+                value = _datetime(data, at, fraction)
+            elif layout == _TIMESTAMP:
+                value = _timestamp(data, at, fraction)
+            elif layout == _TIME:
+                value = _time(data, at, fraction)
+            elif layout == _OLD_DATETIME:
+                value = _old_datetime(data, at)
+            elif layout == _OLD_TIME:
+                value = _old_time(data, at)
+            else:
+                seconds = uint32_at(data, at)
+                value = _NONE if seconds == 0 else seconds * _SECOND
+        out[row] = value
+
+
+def temporal_type(kind: ColumnType) -> pa.DataType:
+    """Return the type: TIMESTAMP is a moment, DATETIME a clock's reading without a zone, TIME a duration."""
+    return _ARROW[kind]
+
+
+def temporal_width(column: Column) -> int:
+    """Return the bytes of a value."""
+    return WIDTHS[column.type] + (column.precision + 1) // 2
+
+
+def temporals(values: Values, column: Column) -> pa.Array:
+    """Return a column of dates or times."""
+    found = np.empty(values.rows, np.int64)
+    _read(values.data, values.starts, _LAYOUTS[column.type], (column.precision + 1) // 2, found)
+    kind = temporal_type(column.type)
+    present = found != _NONE
+    return fixed(kind, found.astype(np.int32) if pa.types.is_date32(kind) else found, present)

@@ -1,0 +1,180 @@
+"""Values as a SELECT shows them, as text, to the columns that row events have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.labels import SET_TYPE
+from pyspark_mysql_cdc_wm.records.memory import Values, binary, fixed
+from pyspark_mysql_cdc_wm.records.numbers import bits
+from pyspark_mysql_cdc_wm.records.shapes import geometries, vectors
+from pyspark_mysql_cdc_wm.records.temporal import NO_MOMENT, day_of, moment_of
+from watermark_source.errors import CorruptDataError
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+
+_INTEGERS = frozenset(
+    {
+        ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG, ColumnType.YEAR,
+    }
+)  # fmt: skip
+_TEXTS = frozenset({ColumnType.VARCHAR, ColumnType.STRING, ColumnType.BLOB, ColumnType.JSON, ColumnType.ENUM})
+_NONE = NO_MOMENT
+_DATE, _DATETIME, _TIME = range(3)
+_CLOCKS = {
+    ColumnType.DATE: _DATE,
+    ColumnType.DATETIME2: _DATETIME,
+    ColumnType.TIMESTAMP2: _DATETIME,
+    ColumnType.TIME2: _TIME,
+}
+
+
+@compiled("int64(uint8[::1], int32[::1], int32[::1], int64[::1])")
+def _integers(array: Word, starts: Word, sizes: Word, out: Word) -> Word:
+    """Whole numbers, those above the largest ``int64`` as their 64 bits; the row that is none, or -1."""
+    data = address_of(array)
+    for row in range(starts.shape[0]):
+        value = np.int64(0)
+        if starts[row] >= 0:
+            at = np.int64(starts[row])
+            end = at + sizes[row]
+            negative = at < end and byte_at(data, at) == 0x2D
+            if negative:
+                at += 1
+            if at >= end:
+                return np.int64(row)
+            while at < end:
+                digit = byte_at(data, at) - 0x30
+                if digit < 0 or digit > 9:
+                    return np.int64(row)
+                value = value * 10 + digit
+                at += 1
+            if negative:
+                value = -value
+        out[row] = value
+    return np.int64(-1)
+
+
+@inlined
+def _number(data: Word, at: Word, end: Word) -> tuple[Word, Word]:
+    """Digits up to another byte: their number, and the position after them."""
+    value = np.int64(0)
+    while at < end:
+        digit = byte_at(data, at) - 0x30
+        if digit < 0 or digit > 9:
+            break
+        value = value * 10 + digit
+        at += 1
+    return value, at
+
+
+@inlined
+def _fraction(data: Word, at: Word, end: Word) -> Word:
+    """Microseconds of the digits after a point, if there is one."""
+    value, digits = np.int64(0), np.int64(0)
+    at += 1
+    while at < end:
+        value = value * 10 + byte_at(data, at) - 0x30
+        digits += 1
+        at += 1
+    while digits < 6:
+        value *= 10
+        digits += 1
+    return value
+
+
+@compiled("void(uint8[::1], int32[::1], int32[::1], int64, int64[::1])")
+def _clock(array: Word, starts: Word, sizes: Word, layout: Word, out: Word) -> None:
+    """Days for dates, microseconds for all others; ``NO_MOMENT`` for null, and for what is no date."""
+    data = address_of(array)
+    for row in range(starts.shape[0]):
+        value = _NONE
+        at = np.int64(starts[row])
+        if at >= 0:
+            end = at + sizes[row]
+            if layout == _TIME:
+                negative = byte_at(data, at) == 0x2D
+                hours, at = _number(data, at + 1 if negative else at, end)
+                minutes, at = _number(data, at + 1, end)
+                seconds, at = _number(data, at + 1, end)
+                value = (hours * 3600 + minutes * 60 + seconds) * 1_000_000 + _fraction(data, at, end)
+                if negative:
+                    value = -value
+            else:
+                year, at = _number(data, at, end)
+                month, at = _number(data, at + 1, end)
+                day, at = _number(data, at + 1, end)
+                if layout == _DATE:
+                    value = day_of(year, month, day)
+                else:
+                    hour, at = _number(data, at + 1, end)
+                    minute, at = _number(data, at + 1, end)
+                    second, at = _number(data, at + 1, end)
+                    value = moment_of(year, month, day, hour, minute, second, _fraction(data, at, end))
+        out[row] = value
+
+
+def text_column(column: Column, kind: pa.DataType) -> Callable[[Values], pa.Array]:  # noqa: PLR0911 - a table of types
+    """Return how values of a column become an array of its type, which is the one its row events have."""
+    if column.type in _INTEGERS:
+        return lambda values: _whole(values, kind)
+    if column.type in _CLOCKS:
+        layout = _CLOCKS[column.type]
+        return lambda values: _times(values, kind, layout)
+    if column.type is ColumnType.BIT:
+        return lambda values: bits(values, column.length)
+    if column.type is ColumnType.GEOMETRY:
+        return geometries
+    if column.type is ColumnType.VECTOR:
+        return vectors
+    if column.type is ColumnType.SET:
+        return _sets
+    if column.type in _TEXTS or kind == pa.string():
+        own = pa.binary() if column.collation == BINARY_COLLATION else pa.string()
+        return lambda values: binary(own, values)
+    return lambda values: _cast(values, kind)
+
+
+def _whole(values: Values, kind: pa.DataType) -> pa.Array:
+    found = np.empty(values.rows, np.int64)
+    wrong = _integers(values.data, values.starts, values.sizes, found)
+    if wrong >= 0:
+        start, size = int(values.starts[wrong]), int(values.sizes[wrong])
+        raise CorruptDataError(f"{values.data[start : start + size].tobytes()!r} is no whole number")
+    present = values.starts >= 0
+    if pa.types.is_decimal(kind):
+        wide = np.zeros((values.rows, 2), np.int64)
+        wide[:, 0] = found
+        return fixed(kind, wide, present)
+    return fixed(kind, found.astype(kind.to_pandas_dtype(), copy=False), present)
+
+
+def _times(values: Values, kind: pa.DataType, layout: int) -> pa.Array:
+    found = np.empty(values.rows, np.int64)
+    _clock(values.data, values.starts, values.sizes, layout, found)
+    present = found != _NONE
+    return fixed(kind, found.astype(np.int32) if pa.types.is_date32(kind) else found, present)
+
+
+def _sets(values: Values) -> pa.Array:
+    lists = pc.split_pattern(binary(pa.string(), values), ",")
+    lengths = np.asarray(pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    # Splitting what is empty gives one empty text, and the set has no member.
+    empty = (values.starts >= 0) & (values.sizes == 0)
+    kept = np.repeat(~empty, lengths)
+    members = lists.flatten().filter(pa.array(kept)) if empty.any() else lists.flatten()
+    offsets = np.zeros(values.rows + 1, np.int32)
+    np.cumsum(np.where(empty, 0, lengths), out=offsets[1:])
+    present = fixed(pa.int8(), np.zeros(values.rows, np.int8), values.starts >= 0)
+    buffers = [present.buffers()[0], pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(SET_TYPE, values.rows, buffers, present.null_count, children=[members])
+
+
+def _cast(values: Values, kind: pa.DataType) -> pa.Array:
+    texts = binary(pa.string(), values)
+    # Of four bytes the server shows no more than six digits, so those are asked for as eight.
+    return texts.cast(pa.float64()).cast(kind) if pa.types.is_float32(kind) else texts.cast(kind)

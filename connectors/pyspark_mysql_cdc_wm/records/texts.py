@@ -1,0 +1,142 @@
+"""Columns of text: from the column's character set to UTF-8.
+
+Sets of one byte a character go through tables that a server was asked for (single_byte.json): Python's codecs of
+similar names differ in single characters. A byte without a character becomes what the server shows for it, a question
+mark.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING
+from pyspark_mysql_cdc_wm.errors.faults import Fault
+from pyspark_mysql_cdc_wm.records.memory import Values, allocated, binary, validity
+from watermark_source.errors import CorruptDataError, UnsupportedFormatError
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+
+_AS_THEY_LIE = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
+# Bytes of a unit, whether the high byte is first, and whether two units can make a character.
+_WIDE = {"ucs2": (2, True, False), "utf16": (2, True, True), "utf16le": (2, False, True), "utf32": (4, True, False)}
+
+
+def check_charset(charset: str, where: str) -> None:
+    """Refuse a character set that cannot be read.
+
+    Raises:
+        UnsupportedFormatError: it cannot.
+    """
+    if charset not in _AS_THEY_LIE and charset not in _WIDE and charset not in _single_byte():
+        readable = ", ".join(sorted({*_AS_THEY_LIE, *_WIDE, *_single_byte()}))
+        raise UnsupportedFormatError(
+            f"{where}: text in the character set {charset}, which is not read; leave the column out, or convert it to "
+            f"one of {readable}"
+        )
+
+
+def texts(values: Values, charset: str) -> pa.Array:
+    """Return a column of text.
+
+    Raises:
+        CorruptDataError: half a character.
+    """
+    if charset in _AS_THEY_LIE:
+        return binary(pa.string(), values)
+    offsets, offsets_view = allocated(values.rows + 1, np.int32)
+    # No character takes more than three bytes for each of these sets' bytes.
+    content, content_view = allocated(3 * int(values.sizes.sum(dtype=np.int64)) + PADDING, np.uint8)
+    if charset in _single_byte():
+        _translate(values.data, values.starts, values.sizes, _table(charset), offsets_view, content_view)
+    elif _widen(values.data, values.starts, values.sizes, *_WIDE[charset], offsets_view, content_view):
+        raise CorruptDataError(f"text of the character set {charset} that ends within a character")
+    valid, nulls = validity(values.starts >= 0)
+    return pa.Array.from_buffers(pa.string(), values.rows, [valid, offsets, content], nulls)
+
+
+@cache
+def _single_byte() -> dict[str, str]:
+    """The 256 characters of each character set of one byte a character."""
+    found: dict[str, str] = json.loads(resources.files(__package__).joinpath("single_byte.json").read_text("utf-8"))
+    return found
+
+
+@cache
+def _table(charset: str) -> npt.NDArray[np.int32]:
+    """Code points by byte."""
+    return np.array([ord(each) for each in _single_byte()[charset]], np.int32)
+
+
+@inlined
+def _put(out: Word, end: Word, point: Word) -> Word:
+    """Write a code point as UTF-8 and return the position after it."""
+    if point < 0x80:
+        out[end] = point
+        return end + 1
+    if point < 0x800:
+        out[end] = 0xC0 | point >> 6
+        out[end + 1] = 0x80 | (point & 63)
+        return end + 2
+    if point < 0x10000:
+        out[end] = 0xE0 | point >> 12
+        out[end + 1] = 0x80 | (point >> 6 & 63)
+        out[end + 2] = 0x80 | (point & 63)
+        return end + 3
+    out[end] = 0xF0 | (point >> 18 & 7)
+    out[end + 1] = 0x80 | (point >> 12 & 63)
+    out[end + 2] = 0x80 | (point >> 6 & 63)
+    out[end + 3] = 0x80 | (point & 63)
+    return end + 4
+
+
+@compiled("void(uint8[::1], int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1])")
+def _translate(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, starts: Word, sizes: Word, table: Word, offsets: Word, out: Word
+) -> None:
+    data = address_of(array)
+    end = np.int64(0)
+    offsets[0] = 0
+    for row in range(starts.shape[0]):
+        if starts[row] >= 0:
+            for at in range(starts[row], starts[row] + sizes[row]):
+                end = _put(out, end, np.int64(table[byte_at(data, at)]))
+        offsets[row + 1] = end
+
+
+@inlined
+def _unit(data: Word, at: Word, width: Word, big: Word) -> Word:
+    value = np.int64(0)
+    for i in range(width):
+        value = value << 8 | byte_at(data, at + (i if big else width - 1 - i))
+    return value
+
+
+@compiled("int64(uint8[::1], int32[::1], int32[::1], int64, boolean, boolean, int32[::1], uint8[::1])")
+def _widen(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, starts: Word, sizes: Word, width: Word, big: Word, pairs: Word, offsets: Word, out: Word
+) -> Word:
+    data = address_of(array)
+    end = np.int64(0)
+    offsets[0] = 0
+    for row in range(starts.shape[0]):
+        at = np.int64(starts[row])
+        if at >= 0:
+            stop = at + sizes[row]
+            while at < stop:
+                if stop - at < width:
+                    return np.int64(Fault.TEXT)
+                point = _unit(data, at, width, big)
+                at += width
+                if pairs and 0xD800 <= point < 0xDC00:
+                    if stop - at < width:
+                        return np.int64(Fault.TEXT)
+                    point = 0x10000 + ((point - 0xD800) << 10) + (_unit(data, at, width, big) - 0xDC00)
+                    at += width
+                end = _put(out, end, point)
+        offsets[row + 1] = end
+    return np.int64(Fault.NONE)

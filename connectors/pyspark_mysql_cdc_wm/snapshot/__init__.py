@@ -1,0 +1,1 @@
+"""What tables hold, and held at a place of the binlog. Imports ``client``, ``errors``, ``options``, ``records``."""

@@ -1,0 +1,129 @@
+"""A MySQL server for whoever needs one: in a container when an engine answers, otherwise as a local process."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from services.container import engine_answers
+from services.errors import ServiceError
+from services.mysql_client import run
+from services.mysql_container import ContainerMySql
+from services.mysql_program import Flavour
+from services.mysqld import LocalMySql, normalised
+from services.where import Where, where_from_environment
+
+_CATCH_UP_SECONDS = 60
+
+
+class MySql(Protocol):
+    """A running server; user ``root`` has no password."""
+
+    @property
+    def host(self) -> str:
+        """Loopback."""
+
+    @property
+    def port(self) -> int:
+        """The same after every restart."""
+
+    @property
+    def flavour(self) -> Flavour:
+        """MySQL or MariaDB."""
+
+    def start(self) -> None:
+        """Start it unless it runs and return when it answers."""
+
+    def stop(self) -> None:
+        """Stop in an orderly way; data stays."""
+
+    def kill(self) -> None:
+        """End with kill -9; what was written stays."""
+
+    def restart(self) -> None:
+        """``stop``, then ``start``."""
+
+    def close(self) -> None:
+        """End it and remove its data."""
+
+
+@dataclass(frozen=True, slots=True)
+class MySqlPair:
+    """A source and a replica that follows it by GTIDs; both are local processes."""
+
+    source: LocalMySql
+    replica: LocalMySql
+
+    def wait_until_replica_has_all(self) -> None:
+        """Return when the replica has applied what the source has committed by now.
+
+        Raises:
+            ServiceError: not within a minute; the message holds what the replica says about itself.
+        """
+        ((committed,),) = run(self.source.host, self.source.port, "SELECT @@global.gtid_executed")
+        wait = f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{committed}', {_CATCH_UP_SECONDS})"
+        ((late,),) = run(self.replica.host, self.replica.port, wait)
+        if late:
+            said = run(
+                self.replica.host,
+                self.replica.port,
+                "SELECT LAST_ERROR_MESSAGE FROM performance_schema.replication_connection_status"
+                " UNION ALL SELECT LAST_ERROR_MESSAGE FROM performance_schema.replication_applier_status_by_worker",
+            )
+            raise ServiceError(f"the replica lacks transactions after {_CATCH_UP_SECONDS} s: {said}")
+
+
+@contextlib.contextmanager
+def mysql_service(
+    *, config: Mapping[str, str] | None = None, flavour: Flavour | None = None, where: Where | None = None
+) -> Iterator[MySql]:
+    """One server that answers; it and its data are gone when the block is left or this process dies.
+
+    It writes a binlog of row events with full metadata and GTIDs; ``config`` overrides any setting. ``flavour``
+    ``None`` takes MySQL, or MariaDB where MySQL cannot be had. ``where`` defaults to the environment variable
+    ``WATERMARK_SOURCE_SERVICES`` (``auto``, ``container`` or ``local``) and that to ``auto``.
+
+    Raises:
+        ServiceError: it cannot start; the message says why and what to do.
+    """
+    with contextlib.closing(_create(config, flavour, where or where_from_environment())) as server:
+        server.start()
+        yield server
+
+
+@contextlib.contextmanager
+def mysql_pair(*, config: Mapping[str, str] | None = None) -> Iterator[MySqlPair]:
+    """A MySQL source and a replica of it, to fail over from one to the other.
+
+    Always local: a container does not reach another one's loopback port. ``config`` is for both.
+    """
+    with contextlib.ExitStack() as stack:
+        both = []
+        for server_id in ("1", "2"):
+            settings = {**normalised(config), "server_id": server_id}
+            server = stack.enter_context(contextlib.closing(LocalMySql(config=settings, flavour=Flavour.MYSQL)))
+            server.start()
+            both.append(server)
+        source, replica = both
+        run(
+            replica.host,
+            replica.port,
+            f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{source.host}', SOURCE_PORT = {source.port},"
+            " SOURCE_USER = 'root', SOURCE_AUTO_POSITION = 1, SOURCE_SSL = 1, SOURCE_CONNECT_RETRY = 1",
+            "START REPLICA",
+        )
+        yield MySqlPair(source, replica)
+
+
+def _create(config: Mapping[str, str] | None, flavour: Flavour | None, where: Where) -> MySql:
+    if where is Where.CONTAINER:
+        return ContainerMySql(config=config, flavour=flavour)
+    if where is Where.AUTO and engine_answers():
+        try:
+            return ContainerMySql(config=config, flavour=flavour)
+        except ServiceError as refused:
+            sys.stderr.write(f"{refused}\nusing a local process instead\n")
+    return LocalMySql(config=config, flavour=flavour)

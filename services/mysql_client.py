@@ -1,0 +1,57 @@
+"""The few statements that services themselves send to a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymysql
+
+from services.errors import ServiceError
+
+_ANSWER_SECONDS = 5
+
+
+def connect(host: str, port: int, **settings: Any) -> pymysql.Connection[Any]:
+    """Connect as ``root`` without a password, times in UTC, each statement its own transaction.
+
+    Raises:
+        pymysql.MySQLError: the server cannot be reached or refuses.
+    """
+    chosen = {
+        "user": "root",
+        "password": "",
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "init_command": _UTC,
+        **settings,
+    }
+    return pymysql.connect(host=host, port=port, **chosen)
+
+
+def answers(host: str, port: int, *, seconds: int = _ANSWER_SECONDS) -> bool:
+    """Whether a server lets ``root`` in and answers within ``seconds``."""
+    try:
+        with connect(host, port, connect_timeout=seconds, read_timeout=seconds) as connection:
+            connection.ping(reconnect=False)
+    except (pymysql.MySQLError, OSError):
+        return False
+    return True
+
+
+def run(host: str, port: int, *statements: str) -> tuple[tuple[Any, ...], ...]:
+    """Run statements and return the rows of the last.
+
+    Raises:
+        ServiceError: the server cannot be reached or refuses; the message names the statement.
+    """
+    statement = "the connection"
+    try:
+        with connect(host, port) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return tuple(cursor.fetchall())
+    except (pymysql.MySQLError, OSError) as failure:
+        raise ServiceError(f"{host}:{port} refuses {statement!r}: {failure}") from failure
+
+
+_UTC = "SET time_zone = '+00:00'"

@@ -1,0 +1,76 @@
+"""A database of a test's own, and what the binlog says about one of its tables, decoded."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_mysql_cdc_wm.client.charsets import charsets_by_collation
+from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
+from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
+from pyspark_mysql_cdc_wm.records.column import TableMap
+from services.mysql import MySql
+from services.mysql_client import connect, run
+from services.mysql_program import Flavour
+
+
+@dataclass
+class Database:
+    """One database; ``run`` runs statements in it."""
+
+    server: MySql
+    name: str
+    since: FilePosition
+    charsets: dict[int, str]
+
+    def run(self, *statements: str) -> tuple[tuple[Any, ...], ...]:
+        settings = (self.server.host, self.server.port)
+        with connect(*settings, database=self.name) as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+            return tuple(cursor.fetchall())
+
+    def dump(self, since: FilePosition | bytes | None = None) -> BinlogDump:
+        settings = {"host": self.server.host, "port": self.server.port, "user": "root", "password": ""}
+        return BinlogDump(settings, since or self.since)
+
+    def changes(self, *tables: str, since: FilePosition | bytes | None = None, **options: Any) -> Iterator[Changes]:
+        """Decode all that the binlog has about some tables of this database."""
+
+        def wanted(table: TableMap) -> list[str] | None:
+            chosen = table.database == self.name and table.table in tables
+            return [str(column.name) for column in table.columns] if chosen else None
+
+        decoder = ChangeDecoder(self.charsets, wanted, **options)
+        with closing(self.dump(since)) as dump:
+            for memory, events, file in dump.blocks():
+                yield from decoder.decode(memory, events, file)
+
+
+@contextmanager
+def new_database(server: MySql) -> Iterator[Database]:
+    """Make a database; what the binlog has about it begins at ``since``."""
+    name = f"t_{uuid.uuid4().hex[:8]}"
+    status = "SHOW BINARY LOG STATUS" if server.flavour is Flavour.MYSQL else "SHOW MASTER STATUS"
+    ((file, position, *_),) = run(server.host, server.port, status)
+    with connect(server.host, server.port) as connection:
+        charsets = charsets_by_collation(connection)
+    run(server.host, server.port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+    yield Database(server, name, FilePosition(file, position), charsets)
+    run(server.host, server.port, f"DROP DATABASE {name}")
+
+
+def python_rows(images: Changes) -> list[list[Any]]:
+    """The rows as Python values, durations and moments without a zone."""
+    return [list(row) for row in zip(*(_values(column) for column in images.columns), strict=True)]
+
+
+def _values(column: pa.Array) -> list[Any]:
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.view(pa.timestamp("us"))
+    return column.to_pylist()

@@ -1,0 +1,50 @@
+"""MariaDB's binlog through the source; a snapshot of it is not built yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from services.mysql import mysql_service
+from services.mysql_program import Flavour
+from services.where import Where
+from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import USER, make_user
+from watermark_source.errors import UnsupportedFormatError
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[Database]:
+    with mysql_service(flavour=Flavour.MARIADB, where=Where.LOCAL) as server:
+        make_user(server, USER, "SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
+        with new_database(server) as database:
+            database.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)")
+            yield database
+
+
+def test_changes_come_in_order_from_file_to_file(mariadb: Database) -> None:
+    life = Life(mariadb, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    mariadb.run(
+        "INSERT INTO t VALUES (1, 'one', 1), (2, 'two', 2)", "FLUSH BINARY LOGS",
+        "UPDATE t SET name = 'x' WHERE id = 1",
+        "BEGIN", "UPDATE t SET id = 3 WHERE id = 2", "DELETE FROM t WHERE id = 1", "COMMIT",
+    )  # fmt: skip
+    end = life.reader.latestOffset(start, ALL)
+    found = sorted(life.changes(start, end))
+    assert [change[2:5] for change in found] == [
+        ("insert", 1, "one"), ("insert", 2, "two"), ("update_preimage", 1, "one"), ("update_postimage", 1, "x"),
+        ("delete", 2, "two"), ("insert", 3, "two"), ("delete", 1, "x"),
+    ]  # fmt: skip
+    assert len({change[0] for change in found}) == 3
+    assert life.reader.latestOffset(end, ALL)["wm"] > 0
+    life.reader.stop()
+
+
+def test_a_snapshot_is_refused_with_what_works(mariadb: Database) -> None:
+    with pytest.raises(UnsupportedFormatError, match=r"gtid_mode is not there.*startingOffsets to latest or earliest"):
+        Life(mariadb)

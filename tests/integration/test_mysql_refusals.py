@@ -1,0 +1,179 @@
+"""What keeps a stream from starting is told at load(), in one error that names what was found and what mends it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pyspark_mysql_cdc_wm import DefaultSource
+from services.mysql import MySql, mysql_service
+from services.mysql_client import run
+from services.ports import free_ports
+from tests.integration.mysql_streams import PASSWORD, make_user
+from watermark_source.errors import (
+    OptionError,
+    RefusedError,
+    SchemaError,
+    UnknownSplitError,
+    UnreachableError,
+    UnsupportedFormatError,
+    WatermarkSourceError,
+)
+
+pytestmark = pytest.mark.service
+
+ALL = ("SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MySql]:
+    """A server whose settings the tests change."""
+    with mysql_service() as own:
+        run(
+            own.host, own.port, "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, name TEXT)",
+            "CREATE TABLE shop.other (id INT PRIMARY KEY)", "CREATE TABLE shop.keyless (id INT)",
+            "CREATE TABLE shop.two (a INT, b INT, PRIMARY KEY (a, b))",
+            "CREATE TABLE shop.text_key (id VARCHAR(20) PRIMARY KEY)",
+        )  # fmt: skip
+        make_user(own, "cdc", *ALL)
+        yield own
+
+
+def given(server: MySql, **changes: Any) -> dict[str, str]:
+    settings = {
+        "hostname": server.host, "port": server.port, "username": "cdc", "password": PASSWORD, "tables": "shop.t",
+        "startingOffsets": "latest", **changes,
+    }  # fmt: skip
+    return {name: str(value) for name, value in settings.items()}
+
+
+def refused(kind: type[WatermarkSourceError], settings: dict[str, str]) -> str:
+    with pytest.raises(kind) as error:
+        DefaultSource(settings).schema()
+    assert type(error.value) is kind
+    assert settings["password"] not in "".join(traceback.format_exception(error.value))
+    return str(error.value)
+
+
+def test_what_is_refused_below_works_otherwise(server: MySql) -> None:
+    assert DefaultSource(given(server)).schema().fieldNames()[:2] == ["id", "name"]
+
+
+def test_a_wrong_password_is_never_shown(server: MySql) -> None:
+    said = refused(RefusedError, given(server, password="wr0ng-one"))
+    assert "does not let the user 'cdc' in: Access denied" in said
+    assert "ALTER USER 'cdc'@'%' IDENTIFIED BY '…'" in said
+
+
+def test_an_unreachable_server_is_named_with_its_port(server: MySql) -> None:
+    (port,) = free_ports(1)
+    said = refused(UnreachableError, given(server, port=port))
+    assert f"MySQL at 127.0.0.1:{port} cannot be reached" in said
+    assert "Check the options hostname and port" in said
+    assert "cannot be reached" in refused(UnreachableError, given(server, hostname="nobody.invalid"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "usual"),
+    [
+        ("binlog_format", "STATEMENT", "ROW"),
+        ("binlog_format", "MIXED", "ROW"),
+        ("binlog_row_image", "MINIMAL", "FULL"),
+        ("binlog_row_image", "NOBLOB", "FULL"),
+        ("binlog_row_value_options", "PARTIAL_JSON", ""),
+        ("binlog_row_metadata", "MINIMAL", "FULL"),
+    ],
+)
+def test_a_setting_that_leaves_something_out_is_refused(server: MySql, setting: str, value: str, usual: str) -> None:
+    run(server.host, server.port, f"SET GLOBAL {setting} = '{value}'")
+    try:
+        said = refused(UnsupportedFormatError, given(server))
+    finally:
+        run(server.host, server.port, f"SET GLOBAL {setting} = '{usual}'")
+    assert f"{setting} is {value}, and must be {usual or 'empty'}" in said
+    assert f"SET GLOBAL {setting} = '{usual}'" in said
+
+
+def test_a_server_without_a_binlog_is_refused() -> None:
+    with mysql_service(config={"skip_log_bin": "1", "gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}) as own:
+        run(own.host, own.port, "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
+        make_user(own, "cdc", *ALL)
+        said = refused(UnsupportedFormatError, given(own))
+    assert "log_bin is OFF, and must be ON" in said
+    assert "set log_bin in the server's configuration" in said
+
+
+@pytest.mark.parametrize("missing", ALL)
+def test_a_missing_grant_is_told_with_the_statement(server: MySql, missing: str) -> None:
+    make_user(server, "poor", *(grant for grant in ALL if grant != missing))
+    if missing == "SELECT ON *.*":
+        said = refused(UnknownSplitError, given(server, username="poor"))
+        assert "there is no table shop.t, or the user 'poor' may not see it" in said
+        assert "GRANT SELECT ON `shop`.`t` TO 'poor'@'%'" in said
+    else:
+        said = refused(RefusedError, given(server, username="poor"))
+        assert "refuses the user 'poor'" in said
+        assert "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'poor'@'%'" in said
+
+
+def test_a_table_that_can_be_seen_and_not_read_is_refused(server: MySql) -> None:
+    make_user(server, "poor", "INSERT ON shop.t", *ALL[1:])
+    said = refused(RefusedError, given(server, username="poor"))
+    assert "SELECT command denied" in said
+    assert "GRANT SELECT ON" in said
+
+
+def test_a_missing_table_and_a_missing_column_are_named(server: MySql) -> None:
+    assert "there is no table shop.gone" in refused(UnknownSplitError, given(server, tables="shop.gone"))
+    said = refused(OptionError, given(server, columns="id,nick"))
+    assert "there is no column nick; the columns are id, name" in said
+
+
+def test_tables_with_different_columns_are_refused(server: MySql) -> None:
+    said = refused(SchemaError, given(server, tables="shop.t,shop.other"))
+    assert "shop.t and shop.other have different columns" in said
+
+
+@pytest.mark.parametrize(("table", "key"), [("keyless", "none"), ("two", "(a, b)"), ("text_key", "(id)")])
+def test_a_snapshot_without_a_whole_number_as_key_is_not_built_yet(server: MySql, table: str, key: str) -> None:
+    said = refused(UnsupportedFormatError, given(server, tables=f"shop.{table}", startingOffsets="initial"))
+    assert f"the tables' key is {key}: others are not built yet" in said
+    assert "Set startingOffsets to latest or earliest" in said
+    DefaultSource(given(server, tables=f"shop.{table}")).schema()
+
+
+def test_a_snapshot_without_gtids_is_refused(server: MySql) -> None:
+    steps = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")
+    run(server.host, server.port, *(f"SET GLOBAL gtid_mode = {step}" for step in steps))
+    try:
+        said = refused(UnsupportedFormatError, given(server, startingOffsets="initial"))
+        DefaultSource(given(server)).schema()
+    finally:
+        run(server.host, server.port, *(f"SET GLOBAL gtid_mode = {step}" for step in [*steps[1::-1], "ON"]))
+    assert "gtid_mode is OFF, and must be ON for a snapshot" in said
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ('{"file":"binlog.999999","position":4}', "the server's binlog begins in file 1 and ends in file"),
+        ('{"file":"mysql-bin.000001","position":4}', "the server's files are named binlog.000001"),
+    ],
+)
+def test_a_place_that_the_server_has_not_is_refused_at_the_start(server: MySql, place: str, says: str) -> None:
+    source = DefaultSource(given(server, startingOffsets=place))
+    reader = source.streamReader(source.schema())
+    with pytest.raises(OptionError, match=says):
+        reader.initialOffset()
+
+
+def test_load_shows_the_error_and_no_password(spark: SparkSession, server: MySql) -> None:
+    reader = spark.readStream.format("mysql-cdc-wm").options(**given(server, password="wr0ng-one"))
+    with pytest.raises(PySparkException, match="does not let the user 'cdc' in") as error:
+        reader.load()
+    assert "wr0ng-one" not in "".join(traceback.format_exception(error.value))

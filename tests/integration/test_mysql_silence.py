@@ -1,0 +1,80 @@
+"""What changes rows and logs none is refused, never passed over in silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_lives import ALL, Life
+from watermark_source.errors import DataLossError, UnsupportedFormatError
+
+pytestmark = pytest.mark.service
+
+_TABLE = "CREATE TABLE {} (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
+
+
+def read(database: Database, *statements: str) -> list[str]:
+    """Return the kinds of the changes that some statements in one session make to table ``t``."""
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run(*statements)
+    end = life.reader.latestOffset(start, ALL)
+    found = [change[2] for change in sorted(life.changes(start, end))]
+    life.reader.stop()
+    return found
+
+
+@pytest.fixture
+def database(mysql_database: Database) -> Database:
+    mysql_database.run(_TABLE.format("t"), _TABLE.format("tt"), "INSERT INTO t VALUES (1, 'one', 1)")
+    return mysql_database
+
+
+@pytest.mark.parametrize(
+    ("statements", "says"),
+    [
+        (("TRUNCATE TABLE t",), "it changed .*[.]t as a whole"),
+        (("DROP TABLE tt, t",), "it changed .*[.]t as a whole"),
+        (("RENAME TABLE t TO other",), "it changed .*[.]t as a whole"),
+        (("ALTER TABLE t RENAME TO other",), "it changed .*[.]t as a whole"),
+        (("SET SESSION binlog_format = 'STATEMENT'", "UPDATE t SET amount = 2"), "a statement was logged"),
+        (("XA START 'x'", "UPDATE t SET amount = 2", "XA END 'x'", "XA PREPARE 'x'", "XA ROLLBACK 'x'"), "XA PREPARE"),
+        (("ALTER TABLE t DROP COLUMN name", "UPDATE t SET amount = 2"), "the column name is not in it"),
+        (("ALTER TABLE t MODIFY amount INT", "UPDATE t SET amount = 2"), "the column amount is int32"),
+    ],
+)
+def test_it_is_refused(database: Database, statements: tuple[str, ...], says: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=says):
+        read(database, *statements)
+
+
+@pytest.mark.parametrize(
+    ("statements", "kinds"),
+    [
+        (("TRUNCATE TABLE tt", "DROP TABLE tt"), []),
+        (("XA START 'x'", "UPDATE t SET amount = 2", "XA END 'x'", "XA COMMIT 'x' ONE PHASE"), ["update"]),
+        (("ALTER TABLE t ADD COLUMN more INT, ADD INDEX (name)", "UPDATE t SET amount = 2"), ["update"]),
+        (("CREATE INDEX t ON tt (name)", "/* t */ UPDATE t SET amount = 2"), ["update"]),
+        (("BEGIN", "UPDATE t SET amount = 2", "SAVEPOINT s", "DELETE FROM t", "ROLLBACK TO s", "COMMIT"), ["update"]),
+    ],
+)
+def test_what_logs_its_rows_or_concerns_others_is_not(
+    database: Database, statements: tuple[str, ...], kinds: list[str]
+) -> None:
+    expected = [each for _ in kinds for each in ("update_preimage", "update_postimage")]
+    assert read(database, *statements) == expected
+
+
+def test_what_was_purged_before_it_was_read_is_data_loss(database: Database) -> None:
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run("UPDATE t SET amount = 2", "FLUSH BINARY LOGS", "UPDATE t SET amount = 3")
+    end = life.reader.latestOffset(start, ALL)
+    ((last, *_),) = database.run("SHOW BINARY LOG STATUS")
+    database.run(f"PURGE BINARY LOGS TO '{last}'")
+    with pytest.raises(DataLossError, match="was purged before it was read"):
+        life.changes(start, end)
+    with pytest.raises(DataLossError, match="was deleted before it was read"):
+        Life(database).reader.latestOffset(start, ALL)
+    going_on = Life(database, startingOffsets="latest", failOnDataLoss="false")
+    assert [change[5] for change in sorted(going_on.changes(start, end))] == [2, 3]

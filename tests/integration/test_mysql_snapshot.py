@@ -1,0 +1,187 @@
+"""Snapshot, then binlog, while writers change the table: the stream says what the server holds, on every replay."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from services.mysql import mysql_service
+from services.mysql_client import connect
+from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_lives import ALL, Change, Life
+from tests.integration.mysql_streams import USER, MySqlStreams, make_user
+from tests.integration.mysql_writers import writers
+
+pytestmark = pytest.mark.service
+
+_TABLE = "CREATE TABLE {} (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
+
+
+def fill(database: Database, table: str = "t", rows: int = 2_000) -> None:
+    values = ", ".join(f"({2 * i}, 'n{i}', {i})" for i in range(rows))
+    database.run(_TABLE.format(table), f"INSERT INTO {table} VALUES {values}")
+
+
+def applied(changes: Iterable[Change], table: dict[int, tuple[Any, ...]]) -> None:
+    """Make a table what it is after some changes, which must fit it."""
+    for version, number, kind, key, *rest in sorted(changes):
+        row = (key, *rest)
+        if kind in ("insert", "update_postimage"):
+            assert kind != "insert" or key not in table, (version, number, kind, row)
+            table[key] = row
+        else:
+            assert table[key] == row, (version, number, kind, row, table[key])
+            if kind == "delete":
+                del table[key]
+
+
+def test_every_replay_of_a_batch_gives_equal_rows_and_the_last_state_is_the_servers(mysql_database: Database) -> None:
+    database = mysql_database
+    fill(database)
+    life = Life(database, snapshotChunkRows=100, snapshotParallelism=2)
+    table: dict[int, tuple[Any, ...]] = {}
+    batches = replays = 0
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    with writers(database, "t"):
+        while True:
+            start, end = end, life.reader.latestOffset(end, ALL)
+            changes = life.changes(start, end)
+            time.sleep(0.05)
+            assert sorted(life.changes(start, end)) == sorted(changes)
+            replays += 1
+            applied(changes, table)
+            if "snapshot" not in end:
+                batches += 1
+            else:
+                assert "wm" not in end
+            if batches == 5:
+                break
+    assert replays > 15
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        applied(life.changes(start, end), table)
+    life.reader.stop()
+    assert table == {row[0]: row for row in database.run("SELECT id, name, amount FROM t")}
+    assert end["wm"] > 0
+
+
+@pytest.mark.timeout(600)
+def test_a_query_takes_the_snapshot_and_goes_on_after_restarts(mysql_streams: MySqlStreams) -> None:
+    database = mysql_streams.database
+    fill(database, rows=600)
+    frame = mysql_streams.source(snapshotChunkRows=50, snapshotParallelism=3)
+    with writers(database, "t", count=2, keys=1_200):
+        query = mysql_streams.start_file(frame, "all")
+        end = time.monotonic() + 400
+        stop_at = 3
+        while not any("wm" in offset for offset in mysql_streams.offsets("all")):
+            assert query.exception() is None, query.exception()
+            assert time.monotonic() < end
+            time.sleep(0.1)
+            if len(mysql_streams.offsets("all")) == stop_at:
+                # In the middle of a batch, as it comes.
+                query.stop()
+                query = mysql_streams.start_file(frame, "all")
+                stop_at += 2
+        query.stop()
+    mysql_streams.run(frame, "all")
+    columns = ("_commit_version", "_change_number", "_change_type", "id", "name", "amount")
+    table: dict[int, tuple[Any, ...]] = {}
+    applied((tuple(row) for row in mysql_streams.changes("all", columns)), table)  # type: ignore[misc]
+    assert table == {row[0]: row for row in database.run("SELECT id, name, amount FROM t")}
+
+
+def test_a_run_that_ends_reads_the_snapshot_and_the_binlog_up_to_its_beginning(mysql_streams: MySqlStreams) -> None:
+    database = mysql_streams.database
+    fill(database, rows=300)
+    fill(database, "u", rows=250)
+    frame = mysql_streams.source("t,u", snapshotChunkRows=100, snapshotParallelism=2)
+    mysql_streams.run(frame, "all")
+    database.run("UPDATE t SET amount = -1 WHERE id < 10", "DELETE FROM u WHERE id >= 100")
+    mysql_streams.run(frame, "all")
+    columns = ("_commit_version", "_change_number", "_change_type", "id", "name", "amount", "_table", "event_time")
+    found = mysql_streams.changes("all", columns)
+    for name in ("t", "u"):
+        table: dict[int, tuple[Any, ...]] = {}
+        applied((tuple(row[:6]) for row in found if row["_table"] == name), table)
+        assert table == {row[0]: row for row in database.run(f"SELECT id, name, amount FROM {name}")}
+    assert len(found) == 300 + 250 + 2 * 5 + 200
+    assert {row["event_time"].year for row in found[:550]} == {1970}
+
+
+def test_snapshot_alone_ends_with_the_tables_as_they_were(mysql_streams: MySqlStreams) -> None:
+    database = mysql_streams.database
+    fill(database, rows=300)
+    frame = mysql_streams.source(startingOffsets="snapshot", snapshotChunkRows=100)
+    mysql_streams.run(frame, "all")
+    database.run("UPDATE t SET amount = -1")
+    mysql_streams.run(frame, "all")
+    assert len(mysql_streams.changes("all", ("id",))) == 300
+
+
+@pytest.mark.parametrize("key", ["BIGINT UNSIGNED", "BIGINT", "TINYINT"])
+def test_keys_at_the_edges_of_their_type_are_read_once(key: str, mysql_database: Database) -> None:
+    edges = {
+        "BIGINT UNSIGNED": [0, 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1],
+        "BIGINT": [-(2**63), -(2**63) + 1, -1, 0, 2**63 - 1],
+        "TINYINT": [-128, -1, 0, 127],
+    }[key]
+    database = mysql_database
+    rows = ", ".join(f"({edge}, 'n', 0)" for edge in edges)
+    database.run(_TABLE.format("t").replace("INT", key, 1), f"INSERT INTO t VALUES {rows}")
+    life = Life(database, snapshotChunkRows=2, snapshotParallelism=2)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    database.run("UPDATE t SET amount = 1")
+    found: list[Change] = []
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        found += life.changes(start, end)
+        database.run("UPDATE t SET amount = amount + 1") if "snapshot" in end else None
+    life.reader.stop()
+    table: dict[int, tuple[Any, ...]] = {}
+    applied(found, table)
+    assert sorted(map(int, table)) == edges
+    assert {row[2] for row in table.values()} == {database.run("SELECT MAX(amount) FROM t")[0][0]}
+
+
+def test_chunks_are_planned_when_all_that_is_in_the_binlog_can_be_seen() -> None:
+    # A server of its own: the identifier stays among those it has executed.
+    with mysql_service() as server, new_database(server) as database:
+        make_user(server, USER, "SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
+        fill(database, rows=10)
+        life = Life(database, snapshotChunkRows=5)
+        start = life.reader.initialOffset()
+        planned: list[Mapping[str, Any]] = []
+        planning = threading.Thread(target=lambda: planned.append(life.reader.latestOffset(start, ALL)))
+        with connect(server.host, server.port) as session, session.cursor() as cursor:
+            # As a transaction between being written to the binlog and being committed, it owns its identifier.
+            cursor.execute(f"SET SESSION gtid_next = '{uuid.uuid4()}:1'")
+            planning.start()
+            planning.join(1)
+            assert planning.is_alive()
+            cursor.execute("BEGIN")
+            cursor.execute("COMMIT")
+            cursor.execute("SET SESSION gtid_next = 'AUTOMATIC'")
+        planning.join(20)
+        life.reader.stop()
+        assert planned[0]["splits"][f"{database.name}.t"] == {"0": [2, 2]}
+
+
+@pytest.mark.parametrize("rows", [0, 1, 25])
+def test_one_batch_can_take_the_whole_snapshot(mysql_database: Database, rows: int) -> None:
+    mysql_database.run(_TABLE.format("t"), *(f"INSERT INTO t VALUES ({i}, 'n', 0)" for i in range(rows)))
+    life = Life(mysql_database, snapshotChunkRows=2, snapshotParallelism=2)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ReadAllAvailable())
+    assert end["snapshot"] == {f"{mysql_database.name}.t": [None]}
+    assert [change[3] for change in sorted(life.changes(start, end))] == list(range(rows))
+    # Nothing is written meanwhile; the snapshot is complete all the same, and says so by the watermark it held.
+    done = life.reader.latestOffset(end, ALL)
+    assert "wm" not in end
+    assert abs(done["wm"] - 1_000 * time.time()) < 60_000
+    assert "snapshot" not in done
+    life.reader.stop()

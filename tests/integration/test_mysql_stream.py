@@ -1,0 +1,110 @@
+"""The binlog of a real server through Spark: changes, restarts, replays, watermarks."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from tests.integration.mysql_streams import MySqlStreams
+from watermark_source import follow_watermark
+
+pytestmark = pytest.mark.service
+
+_TABLE = "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount DECIMAL(12,2))"
+SHOWN = ("_change_type", "id", "name")
+
+
+def test_inserts_updates_and_deletes_come_in_order(mysql_streams: MySqlStreams) -> None:
+    mysql_streams.run_sql(_TABLE, "INSERT INTO t VALUES (0, 'before', 0)")
+    frame = mysql_streams.source(startingOffsets="latest")
+    assert frame.columns == [
+        "id", "name", "amount", "_change_type", "_commit_version", "_change_number", "_commit_timestamp", "_database",
+        "_table", "event_time", "marker",
+    ]  # fmt: skip
+    mysql_streams.run(frame, "all")
+    assert mysql_streams.changes("all", SHOWN) == []
+    mysql_streams.run_sql(
+        "INSERT INTO t VALUES (1, 'one', 1.5), (2, 'two', NULL)", "UPDATE t SET name = 'uno' WHERE id = 1",
+        "BEGIN", "UPDATE t SET name = 'due' WHERE id = 2", "UPDATE t SET name = 'dos' WHERE id = 2", "COMMIT",
+        "UPDATE t SET id = 3 WHERE id = 1", "DELETE FROM t WHERE id = 2",
+    )  # fmt: skip
+    mysql_streams.run(frame, "all")
+    assert [tuple(row) for row in mysql_streams.changes("all", SHOWN)] == [
+        ("insert", 1, "one"), ("insert", 2, "two"),
+        ("update_preimage", 1, "one"), ("update_postimage", 1, "uno"),
+        ("update_preimage", 2, "two"), ("update_postimage", 2, "due"),
+        ("update_preimage", 2, "due"), ("update_postimage", 2, "dos"),
+        ("delete", 1, "uno"), ("insert", 3, "uno"),
+        ("delete", 2, "dos"),
+    ]  # fmt: skip
+    rows = mysql_streams.changes("all", ("_database", "_table", "_commit_timestamp", "event_time", "_commit_version"))
+    assert {(row[0], row[1]) for row in rows} == {(mysql_streams.database.name, "t")}
+    assert all(row[2] == row[3] for row in rows)
+    assert all(abs(row[2] - datetime.utcnow()) < timedelta(minutes=5) for row in rows)  # noqa: DTZ003
+    assert [row[2] for row in rows] == sorted(row[2] for row in rows)
+    assert len({row[4] for row in rows}) == 5
+
+
+def test_a_new_query_begins_where_it_is_told(mysql_streams: MySqlStreams) -> None:
+    mysql_streams.run_sql(_TABLE, "INSERT INTO t VALUES (1, 'one', 1)")
+    since = mysql_streams.database.since
+    place = json.dumps({"file": since.file, "position": since.position})
+    mysql_streams.run(mysql_streams.source(startingOffsets=place), "place")
+    mysql_streams.run(mysql_streams.source(startingOffsets="earliest"), "earliest")
+    for name in ("place", "earliest"):
+        assert [tuple(row) for row in mysql_streams.changes(name, SHOWN)] == [("insert", 1, "one")]
+
+
+def test_a_restart_goes_on_where_the_query_was_and_a_replay_gives_equal_rows(mysql_streams: MySqlStreams) -> None:
+    mysql_streams.run_sql(_TABLE)
+    frame = mysql_streams.source(startingOffsets="latest")
+    mysql_streams.run(frame, "all")
+    seen = []
+    for number in range(4):
+        values = ", ".join(f"({100 * number + i}, 'n{i}', {i})" for i in range(100))
+        mysql_streams.run_sql(f"INSERT INTO t VALUES {values}", "FLUSH BINARY LOGS", "UPDATE t SET amount = amount + 1")
+        mysql_streams.run(frame, "all")
+        everything = ("id", "name", "amount", "_change_type", "_commit_version", "_change_number", "event_time")
+        seen.append(mysql_streams.changes("all", everything))
+        if number == 2:
+            mysql_streams.uncommit("all")
+            mysql_streams.run_sql("INSERT INTO t VALUES (9999, 'later', 0)", "DELETE FROM t WHERE id = 9999")
+            mysql_streams.run(frame, "all")
+            again = mysql_streams.changes("all", everything)
+            assert [row for row in again if row.id != 9999] == seen[-1]
+            seen[-1] = again
+    assert all(len(set(rows)) == len(rows) for rows in seen)
+    assert seen[-1][: len(seen[-2])] == seen[-2]
+    assert len(seen[-1]) == 400 + 2 * (100 + 200 + 300 + 400) + 2
+
+
+def test_windows_close_by_the_commit_times_of_the_binlog(mysql_streams: MySqlStreams) -> None:
+    mysql_streams.run_sql(_TABLE, "CREATE TABLE other (id INT PRIMARY KEY)")
+    frame = follow_watermark(mysql_streams.source(startingOffsets="latest"))
+    counted = frame.groupBy(F.window("event_time", "1 second")).count()
+    running = mysql_streams.start(counted)
+    running.settle()
+    for second in range(3):
+        mysql_streams.run_sql(f"SET TIMESTAMP = {1_700_000_000 + second}", f"INSERT INTO t VALUES ({second}, 'a', 0)")
+        running.settle()
+        mysql_streams.run_sql("DO SLEEP(1.1)")
+    # A transaction of another table tells as well that time has passed.
+    mysql_streams.run_sql("INSERT INTO other VALUES (1)")
+    running.settle()
+    assert sum(row[1] for row in running.rows()) == 3
+    assert running.dropped == 0
+
+
+def test_several_tables_with_equal_columns_are_one_stream(mysql_streams: MySqlStreams) -> None:
+    mysql_streams.run_sql(_TABLE, "CREATE TABLE u LIKE t")
+    frame = mysql_streams.source("t,u", startingOffsets="latest", columns="id,name", includeMarkers="false")
+    assert frame.columns[:3] == ["id", "name", "_change_type"]
+    mysql_streams.run(frame, "all")
+    mysql_streams.run_sql("BEGIN", "INSERT INTO t VALUES (1, 'one', 1)", "INSERT INTO u VALUES (2, 'two', 2)", "COMMIT")
+    mysql_streams.run(frame, "all")
+    found = mysql_streams.changes("all", ("_table", "id", "_commit_version"))
+    assert sorted(row[:2] for row in found) == [("t", 1), ("u", 2)]
+    assert len({row[2] for row in found}) == 1

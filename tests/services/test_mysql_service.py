@@ -1,0 +1,178 @@
+"""The MySQL server that everything else relies on: it answers, it survives what tests do to it, and it goes away."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from services import mysql_program
+from services.deadline import wait_until
+from services.debian import DebianRoot
+from services.errors import ServiceError
+from services.mysql import MySql, mysql_pair, mysql_service
+from services.mysql_client import answers, run
+from services.mysql_program import Flavour
+from services.mysqld import LocalMySql
+from services.where import Where
+
+pytestmark = pytest.mark.service
+
+
+def _run(server: MySql, *statements: str) -> tuple[tuple[object, ...], ...]:
+    return run(server.host, server.port, *statements)
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_its_binlog_has_row_events_that_describe_themselves_and_gtids(mysql: MySql) -> None:
+    names = ("log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "gtid_mode", "bind_address")
+    if mysql.flavour is Flavour.MARIADB:
+        pytest.fail("MySQL could not be had, so nothing here says anything about it")
+    found = _run(mysql, "SELECT " + ", ".join(f"@@global.{name}" for name in names))
+    assert found == ((1, "ROW", "FULL", "FULL", "ON", "127.0.0.1"),)
+
+
+def test_rows_survive_kill_9_and_the_address_stays() -> None:
+    with mysql_service(where=Where.LOCAL) as server:
+        before = server.port
+        _run(server, "CREATE DATABASE a", "CREATE TABLE a.t (id INT PRIMARY KEY)", "INSERT INTO a.t VALUES (7)")
+        identity = _run(server, "SELECT @@server_uuid")
+        server.kill()
+        assert not _accepts(before)
+        server.start()
+        assert server.port == before
+        assert _run(server, "SELECT id FROM a.t") == ((7,),)
+        server.restart()
+        assert _run(server, "SELECT id FROM a.t") == ((7,),)
+        assert _run(server, "SELECT @@server_uuid") == identity
+
+
+def test_config_overrides_reach_the_server_with_dashes_too() -> None:
+    config = {"binlog-row-metadata": "MINIMAL", "max_connections": "7"}
+    with mysql_service(config=config, where=Where.LOCAL) as server:
+        found = _run(server, "SELECT @@global.binlog_row_metadata, @@global.max_connections, @@global.gtid_mode")
+        assert found == (("MINIMAL", 7, "ON"),)
+
+
+def test_a_replica_follows_its_source_and_goes_on_alone() -> None:
+    with mysql_pair() as pair:
+        _run(pair.source, "CREATE DATABASE a", "CREATE TABLE a.t (id INT PRIMARY KEY)", "INSERT INTO a.t VALUES (1)")
+        pair.wait_until_replica_has_all()
+        pair.source.kill()
+        assert _run(pair.replica, "SELECT id FROM a.t") == ((1,),)
+        ((executed,),) = _run(pair.replica, "SELECT @@global.gtid_executed")
+        pair.source.start()
+        ((source,),) = _run(pair.source, "SELECT @@server_uuid")
+        assert str(executed).startswith(str(source))
+        _run(pair.source, "INSERT INTO a.t VALUES (2)")
+        pair.wait_until_replica_has_all()
+        assert _run(pair.replica, "SELECT id FROM a.t ORDER BY id") == ((1,), (2,))
+
+
+def test_mariadb_can_be_asked_for() -> None:
+    with mysql_service(flavour=Flavour.MARIADB, where=Where.LOCAL) as server:
+        assert server.flavour is Flavour.MARIADB
+        ((version, metadata),) = _run(server, "SELECT VERSION(), @@global.binlog_row_metadata")
+        assert "MariaDB" in str(version)
+        assert metadata == "FULL"
+
+
+def test_a_frozen_server_accepts_and_does_not_answer() -> None:
+    with closing(LocalMySql()) as server:
+        server.start()
+        server.pause()
+        assert _accepts(server.port)
+        assert not answers(server.host, server.port, seconds=1)
+        server.resume()
+        assert answers(server.host, server.port)
+
+
+def test_nothing_is_left_when_the_block_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with mysql_service(where=Where.LOCAL) as server:
+        assert isinstance(server, LocalMySql)
+        group, port = os.getpgid(server.pid), server.port
+        assert list(tmp_path.iterdir())
+    assert not _members(group)
+    assert not _accepts(port)
+    assert not list(tmp_path.iterdir())
+
+
+_OWNER = """
+import signal
+from services.mysql import mysql_service
+from services.where import Where
+with mysql_service(where=Where.LOCAL) as server:
+    print(server.pid, server.port, flush=True)
+    signal.pause()
+"""
+
+
+def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", _OWNER], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        pid, port = owner.stdout.readline().split()
+        group = os.getpgid(int(pid))
+        assert _accepts(int(port))
+        owner.send_signal(signal.SIGKILL)
+    wait_until(lambda: not _members(group), 10, f"end of process group {group}")
+    wait_until(lambda: not _accepts(int(port)), 10, "closing of the server's port")
+    wait_until(lambda: not list(tmp_path.glob("mysql-*")), 5, "removal of the server's folder")
+
+
+def _members(group: int) -> list[int]:
+    return [
+        process.pid
+        for process in psutil.process_iter(["status"])
+        if process.info["status"] != psutil.STATUS_ZOMBIE and _group_of(process.pid) == group
+    ]
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def test_a_server_that_ends_while_it_starts_shows_its_log() -> None:
+    with closing(LocalMySql()) as server:
+        server._settings.write_text(server._settings.read_text() + "datadir=/nowhere\n")
+        with pytest.raises(ServiceError, match=r"(?s)MySQL ended with exit code .* while it started\..*/nowhere"):
+            server.start()
+
+
+def test_a_wrong_setting_is_refused_before_the_server_is_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ServiceError, match=r"(?s)MySQL cannot be had.*no_such_setting"):
+        LocalMySql(config={"no_such_setting": "1"}, flavour=Flavour.MYSQL)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_machine_without_any_server_is_told_all_that_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(entry: str, packages: list[str], *, size: str) -> DebianRoot:
+        raise ServiceError(f"no {packages[0]} here")
+
+    monkeypatch.setattr(mysql_program, "debian_root", nothing)
+    monkeypatch.setattr(mysql_program.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(ServiceError) as refused:
+        LocalMySql()
+    for part in ("install it", "no mysqld", "no mysql-server-core here", "no mariadbd", "no mariadb-server-core here"):
+        assert part in str(refused.value)

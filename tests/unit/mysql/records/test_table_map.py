@@ -1,0 +1,77 @@
+"""Recorded descriptions of tables, with all metadata and with the least."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_mysql_cdc_wm.binlog.events import EventType
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, ColumnType, KeyPart
+from pyspark_mysql_cdc_wm.records.table_map import read_table_map
+from tests.unit.mysql.recordings import bodies, charsets, table_maps
+from watermark_source.errors import CorruptDataError, UnsupportedFormatError
+
+NAMES = ["id", "customer", "amount", "born", "small", "at", "state", "tags", "flag", "raw", "note"]
+ORDERS = bodies("full", EventType.TABLE_MAP)[0]
+
+
+@pytest.mark.parametrize(("name", "flavour"), [("full", "mysql"), ("mariadb", "mariadb")])
+def test_full_metadata_tells_all_of_a_table(name: str, flavour: str) -> None:
+    table = table_maps(name, mariadb=flavour == "mariadb")["orders"]
+    assert (table.database, table.table) == ("shop", "orders")
+    columns = {str(column.name): column for column in table.columns}
+    assert list(columns) == NAMES
+    assert [column.nullable for column in table.columns] == [False, False] + [True] * 9
+    assert columns["id"].unsigned
+    assert not columns["small"].unsigned
+    assert (columns["amount"].precision, columns["amount"].scale) == (12, 2)
+    assert columns["at"].precision == 3
+    assert (columns["customer"].length, columns["customer"].size) == (300, 2)
+    assert columns["state"].type is ColumnType.ENUM
+    assert columns["state"].labels == (b"new", b"paid")
+    assert columns["tags"].labels == (b"a", b"b", b"c")
+    assert (columns["flag"].type, columns["flag"].length) == (ColumnType.BIT, 1)
+    assert (columns["raw"].collation, columns["raw"].length) == (BINARY_COLLATION, 4)
+    sets = {column: charsets(flavour)[columns[column].collation or 0] for column in ("customer", "note", "state")}
+    assert sets == {"customer": "latin1", "note": "utf8mb4", "state": "utf8mb4"}
+    assert table.primary_key == (KeyPart(0),)
+
+
+def test_least_metadata_has_signs_and_character_sets_but_no_names() -> None:
+    full, least = table_maps("full")["orders"], table_maps("minimal")["orders"]
+    assert [column.name for column in least.columns] == [None] * len(NAMES)
+    assert [column.unsigned for column in least.columns] == [column.unsigned for column in full.columns]
+    text = (ColumnType.VARCHAR, ColumnType.BLOB, ColumnType.STRING)
+    assert [each.collation for each in least.columns if each.type in text] == [
+        each.collation for each in full.columns if each.type in text
+    ]
+    assert least.primary_key is None
+
+
+def test_keys_have_prefixes_and_their_own_order() -> None:
+    assert table_maps("full")["keys_of_two"].primary_key == (KeyPart(1), KeyPart(2, 5))
+
+
+def test_invisible_columns_are_there_and_told() -> None:
+    hidden = table_maps("full")["hidden"]
+    assert [(column.name, column.visible) for column in hidden.columns] == [("id", True), ("h", False)]
+
+
+@pytest.mark.parametrize("stop", range(0, len(ORDERS) - 1, 3))
+def test_a_description_that_ends_too_early_is_damaged_or_says_less(stop: int) -> None:
+    try:
+        read_table_map(ORDERS[:stop], "here")
+    except CorruptDataError as damage:
+        assert str(damage).startswith("here: a description of a table")  # noqa: PT017 - or it is no error
+
+
+@given(st.data())
+def test_any_bytes_are_a_table_or_a_declared_error(data: st.DataObject) -> None:
+    changed = bytearray(ORDERS)
+    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, len(ORDERS) - 1), st.integers(0, 255)), max_size=6)):
+        changed[at] = byte
+    with contextlib.suppress(CorruptDataError, UnsupportedFormatError):
+        read_table_map(bytes(changed), "here")

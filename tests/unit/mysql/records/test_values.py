@@ -1,0 +1,188 @@
+"""Values of single types, from bytes that are written down here."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import struct
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_mysql_cdc_wm.binlog.wire import padded
+from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
+from pyspark_mysql_cdc_wm.records.decimals import decimal_width, decimals
+from pyspark_mysql_cdc_wm.records.json_texts import json_texts
+from pyspark_mysql_cdc_wm.records.labels import enums, label_column, sets
+from pyspark_mysql_cdc_wm.records.memory import Values
+from pyspark_mysql_cdc_wm.records.temporal import temporal_width, temporals
+from pyspark_mysql_cdc_wm.records.texts import check_charset, texts
+from watermark_source.errors import CorruptDataError, UnsupportedFormatError
+
+
+def values(*given: bytes | None) -> Values:
+    sizes = np.array([len(each or b"") for each in given], np.int32)
+    starts = (np.cumsum(sizes) - sizes).astype(np.int32)
+    starts[[each is None for each in given]] = -1
+    return Values(padded(b"".join(each or b"" for each in given)), starts, sizes)
+
+
+def _moment(micros: int) -> datetime.datetime:
+    return datetime.datetime(2024, 5, 7, 12, 30, 15, micros)  # noqa: DTZ001 - a clock's reading
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale", "stored", "expected"),
+    [
+        (14, 4, "810DFB38D204D2", "1234567890.1234"),
+        (14, 4, "7EF204C72DFB2D", "-1234567890.1234"),
+        (2, 2, "81", "0.01"),
+        (10, 0, "8000000000", "0"),
+    ],
+)
+def test_decimals(precision: int, scale: int, stored: str, expected: str) -> None:
+    content = bytes.fromhex(stored)
+    assert decimal_width(precision, scale) == len(content)
+    assert decimals(values(content, None), precision, scale).to_pylist() == [Decimal(expected), None]
+
+
+def test_a_decimal_with_too_many_digits_in_a_group_is_damaged() -> None:
+    with pytest.raises(CorruptDataError, match="DECIMAL"):
+        decimals(values(bytes.fromhex("FFFFFFFFFFFFFF")), 14, 4)
+
+
+@pytest.mark.parametrize(
+    ("digits", "stored", "expected"),
+    [
+        (6, "99B34EC78F01E240", _moment(123456)),
+        (2, "99B34EC78F0C", _moment(120000)),
+        (0, "8000000000", None),
+        (0, "99A5000000", None),
+    ],
+)
+def test_datetimes(digits: int, stored: str, expected: datetime.datetime | None) -> None:
+    column = Column(ColumnType.DATETIME2, precision=digits)
+    content = bytes.fromhex(stored)
+    assert temporal_width(column) == len(content)
+    assert temporals(values(content), column).to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("year", [1, 4, 100, 400, 1582, 1600, 1900, 1969, 1970, 2000, 2023, 2024, 2100, 9999])
+def test_every_day_of_a_year_is_that_of_the_calendar(year: int) -> None:
+    days = [datetime.date(year, 1, 1) + datetime.timedelta(i) for i in range(365)]
+    stored = [(day.day | day.month << 5 | day.year << 9).to_bytes(3, "little") for day in days]
+    assert temporals(values(*stored), Column(ColumnType.DATE)).to_pylist() == days
+
+
+@pytest.mark.parametrize(
+    "day", [(2023, 2, 29), (1900, 2, 29), (2024, 4, 31), (2024, 13, 1), (2024, 0, 1), (2024, 1, 0)]
+)
+def test_days_that_are_none_are_null(day: tuple[int, int, int]) -> None:
+    stored = (day[2] | day[1] << 5 | day[0] << 9).to_bytes(3, "little")
+    assert temporals(values(stored), Column(ColumnType.DATE)).to_pylist() == [None]
+
+
+def test_times_before_mysql_5_6_are_digits() -> None:
+    moment = values((20240507123015).to_bytes(8, "little"), bytes(8))
+    assert temporals(moment, Column(ColumnType.DATETIME)).to_pylist() == [
+        _moment(0), None,
+    ]  # fmt: skip
+    clock = values((-8385959).to_bytes(3, "little", signed=True), (10203).to_bytes(3, "little"))
+    assert temporals(clock, Column(ColumnType.TIME)).to_pylist() == [
+        -datetime.timedelta(hours=838, minutes=59, seconds=59), datetime.timedelta(hours=1, minutes=2, seconds=3),
+    ]  # fmt: skip
+    stamp = values((1715085015).to_bytes(4, "little"), bytes(4))
+    assert temporals(stamp, Column(ColumnType.TIMESTAMP)).to_pylist() == [
+        datetime.datetime(2024, 5, 7, 12, 30, 15, tzinfo=datetime.timezone.utc), None,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("charset", "codec"),
+    [
+        ("ucs2", "utf-16-be"),
+        ("utf16", "utf-16-be"),
+        ("utf16le", "utf-16-le"),
+        ("utf32", "utf-32-be"),
+        ("koi8r", "koi8_r"),
+    ],
+)
+def test_texts_become_utf8(charset: str, codec: str) -> None:
+    words = ["Привет", "", "a"] + (["😀é漢"] if charset.startswith("utf") else [])
+    found = texts(values(*(word.encode(codec) for word in words), None), charset)
+    found.validate(full=True)
+    assert found.to_pylist() == [*words, None]
+
+
+def test_free_bytes_of_latin1_are_control_characters() -> None:
+    assert texts(values(b"\x80\x81\x8d\x8f\x90\x9d\xff"), "latin1").to_pylist() == ["€\x81\x8d\x8f\x90\x9dÿ"]
+
+
+def test_half_a_character_is_damaged() -> None:
+    with pytest.raises(CorruptDataError, match="utf16 that ends within a character"):
+        texts(values(b"\xd8\x3d"), "utf16")
+
+
+def test_a_charset_that_is_not_read_is_named_with_those_that_are() -> None:
+    with pytest.raises(UnsupportedFormatError, match=r"here: text in the character set gbk.*latin1.*utf8mb4"):
+        check_charset("gbk", "here")
+
+
+def test_labels() -> None:
+    names = label_column([b"", b"small", "größe".encode("cp1252")], "latin1")
+    assert enums(values(b"\x02", b"\0", None, b"\x01"), 1, names).to_pylist() == ["größe", "", None, "small"]
+    with pytest.raises(CorruptDataError, match="ENUM of 2 labels has the number 3"):
+        enums(values(b"\x03"), 1, names)
+    of_set = label_column([b"a", b"b"], "utf8mb4")
+    assert sets(values(b"\x03", b"\0", None, b"\x02"), 1, of_set).to_pylist() == [["a", "b"], [], None, ["b"]]
+    with pytest.raises(CorruptDataError, match="SET of 2 labels"):
+        sets(values(b"\x04"), 1, of_set)
+
+
+def test_a_set_of_64_labels() -> None:
+    names = label_column([b"%d" % i for i in range(64)], "utf8mb4")
+    found = sets(values((2**64 - 1).to_bytes(8, "little"), (2**63).to_bytes(8, "little")), 8, names).to_pylist()
+    assert found == [[str(i) for i in range(64)], ["63"]]
+
+
+def test_json_without_content_is_null_and_nesting_has_an_end() -> None:
+    assert json_texts(values(b"", None, b"\x04\x01")).to_pylist() == ["null", None, "true"]
+    document = b"\x02\x00\x00\x04\x00"
+    for _ in range(99):
+        inner = document[1:]
+        document = (
+            b"\x02" + (1).to_bytes(2, "little") + (7 + len(inner)).to_bytes(2, "little") + b"\x02\x07\x00" + inner
+        )
+    assert json_texts(values(document)).to_pylist() == ["[" * 100 + "]" * 100]
+    for _ in range(2):
+        inner = document[1:]
+        document = (
+            b"\x02" + (1).to_bytes(2, "little") + (7 + len(inner)).to_bytes(2, "little") + b"\x02\x07\x00" + inner
+        )
+    with pytest.raises(CorruptDataError, match="nested deeper"):
+        json_texts(values(document))
+
+
+@given(st.lists(st.binary(max_size=60), max_size=5))
+def test_any_bytes_are_json_or_damaged(documents: list[bytes]) -> None:
+    with contextlib.suppress(CorruptDataError):
+        for text in json_texts(values(*documents)).to_pylist():
+            assert len(text) <= 1 << 20
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floating_point_numbers_in_json_keep_their_value(number: float) -> None:
+    (text,) = json_texts(values(b"\x0b" + struct.pack("<d", number))).to_pylist()
+    assert struct.pack("<d", json.loads(text)) == struct.pack("<d", number)
+
+
+def test_json_that_leads_to_the_same_bytes_again_and_again_ends() -> None:
+    # Two entries that both lead to the container's own beginning.
+    entries = b"\x02\x00\x00" * 2
+    looping = b"\x02" + (2).to_bytes(2, "little") + (4 + len(entries)).to_bytes(2, "little") + entries
+    with pytest.raises(CorruptDataError, match="JSON"):
+        json_texts(values(looping))

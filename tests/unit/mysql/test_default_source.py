@@ -1,0 +1,103 @@
+"""What Spark sees of ``mysql-cdc-wm`` before it connects: a light module, and options that are checked."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pyspark_mysql_cdc_wm
+from pyspark_mysql_cdc_wm import DefaultSource
+from pyspark_mysql_cdc_wm.options import mysql_options
+from pyspark_mysql_cdc_wm.options.mysql_options import NOT_BUILT
+from pyspark_mysql_cdc_wm.options.start import StartAt, StartMode
+from watermark_source.errors import OptionError, UnknownOptionError, UsageError
+
+GIVEN = {"hostname": "localhost", "port": "1", "username": "u", "password": "hidden", "tables": "shop.orders"}
+
+
+def run(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_importing_the_module_imports_no_client_and_no_compiler() -> None:
+    heavy = ("pymysql", "numba", "pyarrow", "watermark_source", "pyspark_mysql_cdc_wm.source")
+    assert run(f"import sys, pyspark_mysql_cdc_wm; print([m for m in {heavy} if m in sys.modules])") == "[]"
+
+
+def test_a_missing_package_is_named_with_the_way_to_install_it() -> None:
+    program = f"""
+import sys
+sys.modules["pymysql"] = None
+from pyspark_mysql_cdc_wm import DefaultSource
+try:
+    DefaultSource({GIVEN}).schema()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    said = run(program)
+    assert said.startswith('UsageError format("mysql-cdc-wm") needs the package pymysql')
+    assert "pip install 'watermark-source[mysql]'" in said
+
+
+def test_every_package_the_connector_imports_is_looked_for() -> None:
+    texts = [path.read_text() for path in Path(pyspark_mysql_cdc_wm.__file__).parent.rglob("*.py")]
+    found = {name for text in texts for name in re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)}
+    if any("watermark_source.machine_code" in text for text in texts):
+        # The engine compiles for its connectors, and asks for no compiler by itself.
+        found.add("numba")
+    # What comes with Python, with Spark, or with another of those that are looked for.
+    always = sys.stdlib_module_names | {"pyspark", "watermark_source", "pyspark_mysql_cdc_wm", "numpy", "llvmlite"}
+    assert found - always == set(pyspark_mysql_cdc_wm._NEEDED)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "says"),
+    [
+        ("tables", "orders", "not database.table"),
+        ("tables", "shop.*", "patterns are not built yet"),
+        ("tables", "shop.a, shop.a", "twice"),
+        ("startingOffsets", "soon", "must be initial, snapshot, earliest, latest"),
+        ("startingOffsets", '{"gtid":"a:1"}', "GTIDs is not built yet"),
+        ("startingOffsets", '{"file":"binlog.000001"}', "file and position"),
+        ("startingOffsets", '{"file":"binlog","position":4}', "no name of a binlog file"),
+        ("startingOffsets", '{"file":"binlog.000001","position":1}', "from 4 to"),
+        ("serverId", "7", "must be 0"),
+        ("columns", "a,A", "twice"),
+        ("minPartitions", "3", "has no meaning here"),
+        *((name, "1", "not built yet") for name in NOT_BUILT),
+    ],
+)
+def test_what_cannot_work_is_refused_without_connecting(option: str, text: str, says: str) -> None:
+    with pytest.raises(OptionError, match=rf"option {option} = .*{re.escape(says)}") as refused:
+        mysql_options.parse({**GIVEN, option: text})
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["hostname", "username", "tables"])
+def test_what_is_needed_is_asked_for(name: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name}: is needed"):
+        mysql_options.parse({key: text for key, text in GIVEN.items() if key != name})
+
+
+def test_an_unknown_option_is_told_its_nearest() -> None:
+    with pytest.raises(UnknownOptionError, match="nearest is startingOffsets"):
+        mysql_options.parse({**GIVEN, "startingOffset": "latest"})
+
+
+def test_the_password_is_in_no_text_of_the_options() -> None:
+    assert "hidden" not in repr(mysql_options.parse(GIVEN))
+
+
+def test_where_to_begin() -> None:
+    assert mysql_options.parse(GIVEN).start is StartMode.INITIAL
+    given = {**GIVEN, "startingOffsets": '{"file":"binlog.000003","position":157}'}
+    assert mysql_options.parse(given).start == StartAt("binlog.000003", 157)
+
+
+def test_there_is_no_batch_read() -> None:
+    with pytest.raises(UsageError, match="AvailableNow"):
+        DefaultSource(GIVEN).reader(None)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""Compiled code for the data paths of connectors: numba, kept between processes."""

@@ -1,0 +1,83 @@
+"""Snapshot: what a table holds is read first, by ranges of keys, while its changes come from another split's log.
+
+All of a batch is one point in time: the place to which the batch reads that log. The rows of the batch's chunks are
+as of there, and before it the log is told only of keys that batches before have read. So after each batch the stream
+has said exactly what the tables held at that place, up to the frontier. Nothing but the frontier has to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from watermark_source.errors import InternalError
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import Bound, SourceState
+
+
+class Chunk(NamedTuple):
+    """Keys from ``lower``, which is in it, to ``upper``, which is not; ``None`` is no limit."""
+
+    lower: Bound
+    upper: Bound
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotBatch:
+    """What the tasks of a batch have to know while a snapshot is under way; it follows from the batch's two offsets."""
+
+    copied: Mapping[str, Bound]
+    """By log, up to which key batches before have read it; ``None``: not begun. Logs that are read to their end are
+    left out."""
+    chunks: Mapping[SplitRange, Chunk]
+    """What the batch reads of snapshots."""
+    positions: Mapping[Split, int]
+    """Where the batch ends in the other splits: the rows of its chunks are as of there."""
+
+
+def snapshot_split(log: str) -> Split:
+    """Return the split of a log's snapshot; its positions count chunks."""
+    return Split(log, 0)
+
+
+def unfinished(state: SourceState) -> dict[str, Bound]:
+    """Return the snapshots that are not read to their end, with the key at which each goes on, ``None`` at first."""
+    return {
+        log: read[-1] if read else None for log, read in state.frontiers.items() if not read or read[-1] is not None
+    }
+
+
+def finished(state: SourceState) -> frozenset[Split]:
+    """Return the snapshots whose last chunk was in the last planned batch."""
+    return frozenset(snapshot_split(log) for log in state.frontiers.keys() - unfinished(state).keys())
+
+
+def snapshot_batch(before: SourceState, after: SourceState) -> SnapshotBatch | None:
+    """Return what tasks have to know of the batch between two states, ``None`` if no snapshot is under way."""
+    if not before.frontiers and not after.frontiers:
+        return None
+    lower = unfinished(before)
+    chunks: dict[SplitRange, Chunk] = {}
+    for log, bounds in after.frontiers.items():
+        split = snapshot_split(log)
+        start = before.splits[split].position if split in before.splits else 0
+        chunks.update(_chunks(SplitRange(split, start, after.splits[split].position), lower.get(log), bounds))
+    # A log of which ``before`` says nothing was not begun either.
+    begun_since = dict.fromkeys(after.frontiers.keys() - before.frontiers.keys())
+    positions = {s: t.position for s, t in after.splits.items() if s.log not in after.frontiers}
+    return SnapshotBatch({**begun_since, **lower}, chunks, positions)
+
+
+def _chunks(whole: SplitRange, lower: Bound, bounds: tuple[Bound, ...]) -> dict[SplitRange, Chunk]:
+    found: dict[SplitRange, Chunk] = {}
+    if not whole.size:
+        return found
+    if whole.size < len(bounds):
+        raise InternalError(f"{whole} with {len(bounds)} bounds")
+    # Batches that are done again as one have the bounds of the last; what was read before them is one chunk more.
+    start, first = whole.start, whole.end - len(bounds) + 1
+    for number, upper in enumerate(bounds):
+        found[SplitRange(whole.split, start, first + number)] = Chunk(lower, upper)
+        start, lower = first + number, upper
+    return found
