@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import sys
-import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -28,6 +28,8 @@ settings.load_profile("usual")
 # Chosen by ``make soak``: two hundred times the usual number of examples.
 settings.register_profile("soak", settings.get_profile("usual"), max_examples=20_000)
 _left_out = pytest.StashKey[int]()
+_DRAWING = ("kafka.", "pyspark_aligned_kafka.")
+_OTHERS_NUMBERS = random.Random()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,13 +62,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
-        from pyspark_aligned_kafka.lookup.discovery import DISCOVERY_THREAD
-
-        # A query of an earlier test may still look for a broker that has gone, with pauses of random length, and
-        # examples made from random numbers must not depend on who else draws them.
-        for thread in threading.enumerate():
-            if thread.name == DISCOVERY_THREAD:
-                thread.join(120)
+        # A connection of an earlier test may still look for a broker that has gone, with pauses of random length, and
+        # examples made from random numbers must not depend on who else draws them: it gets random numbers of its own.
+        for name, module in tuple(sys.modules.items()):
+            if name.startswith(_DRAWING) and getattr(module, "random", None) is random:
+                module.random = _OTHERS_NUMBERS  # type: ignore[attr-defined]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
