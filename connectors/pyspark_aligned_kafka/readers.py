@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
@@ -13,9 +14,8 @@ from pyspark_aligned_kafka.lookup.start import start_of_stream
 from pyspark_aligned_kafka.options.kafka_options import FORMAT
 from pyspark_aligned_kafka.schema import kafka_columns
 from pyspark_aligned_kafka.source import KafkaSource
-from watermark_source.errors import UserError
 from watermark_source.spark.batch import AlignedBatchReader
-from watermark_source.spark.source import AlignedStreamReader, RefusedStreamReader, refuse_user_schema, stream_schema
+from watermark_source.spark.source import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
 
 _log = logging.getLogger(__name__)
 
@@ -27,12 +27,13 @@ def schema_of(given: Mapping[str, str]) -> StructType:
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     """Return the reader; its first call raises ``OptionError``, or ``SchemaError`` if the user gave another schema."""
+    return made_or_refused(partial(_stream_reader, given, schema))
+
+
+def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStreamReader:
     source = KafkaSource.of(given)
-    try:
-        start_of_stream(source.options.start, source.options.end)
-        refuse_user_schema(schema, _schema(source), FORMAT)
-    except UserError as reason:
-        return RefusedStreamReader(reason)
+    start_of_stream(source.options.start, source.options.end)
+    refuse_user_schema(schema, _schema(source), FORMAT)
     return AlignedStreamReader(
         source,
         source.options.engine,

@@ -34,7 +34,7 @@ class DefaultSource(DataSource):
         return schema
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream's reader; refuses a schema given by the user."""
+        """Return the stream's reader; its first call refuses a schema given by the user."""
         reader: DataSourceStreamReader = _readers().stream_reader(self.options, schema)
         return reader
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pyspark_mysql_cdc_wm.options.mysql_options import FORMAT
 from pyspark_mysql_cdc_wm.source import MySqlSource
-from watermark_source.spark.source import AlignedStreamReader, refuse_user_schema, stream_schema
+from watermark_source.spark.source import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
 
 
 def schema_of(given: Mapping[str, str]) -> StructType:
@@ -16,8 +18,15 @@ def schema_of(given: Mapping[str, str]) -> StructType:
     return _schema(MySqlSource.of(given))
 
 
-def stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStreamReader:
-    """Return the reader; raises as ``MySqlSource.of``, or ``SchemaError`` if the user gave another schema."""
+def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """Return the reader; its first call raises as ``MySqlSource.of``: what ``load()`` found in order may no longer be.
+
+    Or it raises ``SchemaError`` if the user gave another schema.
+    """
+    return made_or_refused(partial(_stream_reader, given, schema))
+
+
+def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStreamReader:
     source = MySqlSource.of(given)
     refuse_user_schema(schema, _schema(source), FORMAT)
     return AlignedStreamReader(

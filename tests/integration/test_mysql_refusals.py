@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -177,3 +178,11 @@ def test_load_shows_the_error_and_no_password(spark: SparkSession, server: MySql
     with pytest.raises(PySparkException, match="does not let the user 'cdc' in") as error:
         reader.load()
     assert "wr0ng-one" not in "".join(traceback.format_exception(error.value))
+
+
+def test_what_is_found_at_the_start_is_not_hidden(spark: SparkSession, server: MySql, tmp_path: Path) -> None:
+    source = spark.readStream.format("mysql-cdc-wm").schema("value STRING").options(**given(server)).load()
+    query = source.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    with pytest.raises(PySparkException, match=r"(?s)SchemaError.*seen struct<value:string>.*struct<id:int") as caught:
+        query.awaitTermination(60)
+    assert "UnboundLocalError" not in str(caught.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from watermark_source.errors import InternalError, SchemaError, UserError
+from watermark_source.errors import InternalError, SchemaError, WatermarkSourceError
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.connector import SourceDefinition
@@ -46,7 +46,7 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     comes of that is shown last.
     """
 
-    def __init__(self, reason: UserError) -> None:
+    def __init__(self, reason: WatermarkSourceError) -> None:
         self._reason = reason
 
     def _refuse(self, *_: object) -> Any:
@@ -54,6 +54,14 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     initialOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = _refuse
     latestOffset = read = _refuse  # type: ignore[assignment]
+
+
+def made_or_refused(make: Callable[[], DataSourceStreamReader]) -> DataSourceStreamReader:
+    """Return the reader that is made, or one whose first call says why there is none."""
+    try:
+        return make()
+    except WatermarkSourceError as reason:
+        return RefusedStreamReader(reason)
 
 
 class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
