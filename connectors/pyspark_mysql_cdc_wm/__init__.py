@@ -49,17 +49,10 @@ class DefaultSource(DataSource):
 
 
 def _readers() -> ModuleType:
-    """Import what is behind the format, or say at once what an installation lacks: most of it is needed later only."""
-    from importlib.util import find_spec  # noqa: PLC0415
+    """Import what is behind the format, or say what the installation lacks."""
+    from watermark_source.installation import need  # noqa: PLC0415 - see the module's docstring
 
-    missing = next((name for name in _NEEDED if find_spec(name) is None), None)
-    if missing is not None:
-        from watermark_source.errors import UsageError  # noqa: PLC0415
-
-        raise UsageError(
-            f'format("mysql-cdc-wm") needs the package {missing}, which is not installed where the driver runs; '
-            "install it with: pip install 'watermark-source[mysql]'"
-        )
+    need(_NEEDED, DefaultSource.name(), extra="mysql")
     from pyspark_mysql_cdc_wm import readers  # noqa: PLC0415 - see the module's docstring
 
     return readers
