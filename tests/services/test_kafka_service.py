@@ -11,7 +11,6 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import MessageSizeTooLargeError
@@ -22,6 +21,7 @@ from services.errors import ServiceError
 from services.kafka import WHERE_VARIABLE, Kafka, Where, kafka_cluster, kafka_service
 from services.topics import create_topic
 from services.wire import BrokerConnection
+from tests.services.what_is_left import accepts, members
 
 pytestmark = pytest.mark.service
 
@@ -49,11 +49,6 @@ def _read(bootstrap: str, topic: str, count: int) -> list[bytes]:
     return found
 
 
-def _accepts(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 def _port(bootstrap: str) -> int:
     return int(bootstrap.rpartition(":")[2])
 
@@ -77,7 +72,7 @@ def test_records_survive_kill_9_and_the_address_stays(topic_name: str) -> None:
         create_topic(before, topic_name)
         _write(before, topic_name, b"before the kill")
         kafka.kill()
-        assert not _accepts(_port(before))
+        assert not accepts(_port(before))
         kafka.start()
         assert kafka.bootstrap == before
         assert _read(before, topic_name, 1) == [b"before the kill"]
@@ -98,8 +93,8 @@ def test_nothing_is_left_when_the_block_is_left(tmp_path: Path, monkeypatch: pyt
         assert isinstance(kafka, LocalKafka)
         group, port = os.getpgid(kafka.pid()), _port(kafka.bootstrap)
         assert list(tmp_path.iterdir())
-    assert not _members(group)
-    assert not _accepts(port)
+    assert not members(group)
+    assert not accepts(port)
     assert not list(tmp_path.iterdir())
 
 
@@ -122,26 +117,11 @@ def test_nothing_is_left_when_the_owner_dies(how: signal.Signals, tmp_path: Path
         assert owner.stdout is not None
         pid, bootstrap = owner.stdout.readline().split()
         group = os.getpgid(int(pid))
-        assert _accepts(_port(bootstrap))
+        assert accepts(_port(bootstrap))
         owner.send_signal(how)
-    wait_until(lambda: not _members(group), 10, f"end of process group {group}")
-    wait_until(lambda: not _accepts(_port(bootstrap)), 10, "closing of the broker's port")
+    wait_until(lambda: not members(group), 10, f"end of process group {group}")
+    wait_until(lambda: not accepts(_port(bootstrap)), 10, "closing of the broker's port")
     wait_until(lambda: not list(tmp_path.glob("kafka-*")), 5, "removal of the broker's folder")
-
-
-def _members(group: int) -> list[int]:
-    return [
-        process.pid
-        for process in psutil.process_iter(["status"])
-        if process.info["status"] != psutil.STATUS_ZOMBIE and _group_of(process.pid) == group
-    ]
-
-
-def _group_of(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return None
 
 
 def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
@@ -172,7 +152,7 @@ def test_a_cluster_goes_on_when_a_node_is_killed(topic_name: str) -> None:
         wait_until(lambda: _leader(others, topic_name) not in (None, victim), 30, "a new leader")
         assert _read(others, topic_name, 1) == [b"kept"]
         cluster.start(victim)
-        assert _accepts(_port(cluster.bootstrap.split(",")[victim - 1]))
+        assert accepts(_port(cluster.bootstrap.split(",")[victim - 1]))
 
 
 def _leader(bootstrap: str, topic: str) -> int | None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
 
 from services import mysql_program
@@ -23,17 +21,13 @@ from services.mysql_client import answers, run
 from services.mysql_program import Flavour
 from services.mysqld import LocalMySql
 from services.where import Where
+from tests.services.what_is_left import accepts, members
 
 pytestmark = pytest.mark.service
 
 
 def _run(server: MySql, *statements: str) -> tuple[tuple[object, ...], ...]:
     return run(server.host, server.port, *statements)
-
-
-def _accepts(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_its_binlog_has_row_events_that_describe_themselves_and_gtids(mysql: MySql) -> None:
@@ -50,7 +44,7 @@ def test_rows_survive_kill_9_and_the_address_stays() -> None:
         _run(server, "CREATE DATABASE a", "CREATE TABLE a.t (id INT PRIMARY KEY)", "INSERT INTO a.t VALUES (7)")
         identity = _run(server, "SELECT @@server_uuid")
         server.kill()
-        assert not _accepts(before)
+        assert not accepts(before)
         server.start()
         assert server.port == before
         assert _run(server, "SELECT id FROM a.t") == ((7,),)
@@ -93,7 +87,7 @@ def test_a_frozen_server_accepts_and_does_not_answer() -> None:
     with closing(LocalMySql()) as server:
         server.start()
         server.pause()
-        assert _accepts(server.port)
+        assert accepts(server.port)
         assert not answers(server.host, server.port, seconds=1)
         server.resume()
         assert answers(server.host, server.port)
@@ -105,8 +99,8 @@ def test_nothing_is_left_when_the_block_is_left(tmp_path: Path, monkeypatch: pyt
         assert isinstance(server, LocalMySql)
         group, port = os.getpgid(server.pid), server.port
         assert list(tmp_path.iterdir())
-    assert not _members(group)
-    assert not _accepts(port)
+    assert not members(group)
+    assert not accepts(port)
     assert not list(tmp_path.iterdir())
 
 
@@ -128,26 +122,11 @@ def test_nothing_is_left_when_the_owner_is_killed(tmp_path: Path) -> None:
         assert owner.stdout is not None
         pid, port = owner.stdout.readline().split()
         group = os.getpgid(int(pid))
-        assert _accepts(int(port))
+        assert accepts(int(port))
         owner.send_signal(signal.SIGKILL)
-    wait_until(lambda: not _members(group), 10, f"end of process group {group}")
-    wait_until(lambda: not _accepts(int(port)), 10, "closing of the server's port")
+    wait_until(lambda: not members(group), 10, f"end of process group {group}")
+    wait_until(lambda: not accepts(int(port)), 10, "closing of the server's port")
     wait_until(lambda: not list(tmp_path.glob("mysql-*")), 5, "removal of the server's folder")
-
-
-def _members(group: int) -> list[int]:
-    return [
-        process.pid
-        for process in psutil.process_iter(["status"])
-        if process.info["status"] != psutil.STATUS_ZOMBIE and _group_of(process.pid) == group
-    ]
-
-
-def _group_of(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return None
 
 
 def test_a_server_that_ends_while_it_starts_shows_its_log() -> None:
