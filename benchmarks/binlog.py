@@ -14,11 +14,13 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from pyspark_mysql_cdc_wm.client.charsets import charsets_by_collation
+from pyspark_mysql_cdc_wm.client.charsets import charsets_of
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
+from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from services.mysql import MySql, mysql_service
-from services.mysql_client import connect, run
+from services.mysql_client import run
 
 _TABLE = (
     "CREATE TABLE bench.orders (id BIGINT PRIMARY KEY, customer INT UNSIGNED, amount DECIMAL(12,2), state VARCHAR(20),"
@@ -49,8 +51,8 @@ def fill(server: MySql, changes: int) -> FilePosition:
 def ours(server: MySql, start: FilePosition) -> int:
     """Return the number of changes decoded to Arrow columns, rows before an update included."""
     settings = {"host": server.host, "port": server.port, "user": "root", "password": ""}
-    with connect(server.host, server.port) as connection:
-        charsets = charsets_by_collation(connection)
+    with closing(MySqlConnection(ClientSettings(server.host, server.port, "root", ""))) as connection:
+        charsets = charsets_of(connection)
     decoder = ChangeDecoder(charsets, lambda table: [str(column.name) for column in table.columns])
     with closing(BinlogDump(settings, start)) as dump:
         found = 0

@@ -10,8 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.client.charsets import charsets_by_collation
+from pyspark_mysql_cdc_wm.client.charsets import charsets_of
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
+from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from services.mysql import MySql
@@ -58,8 +60,8 @@ def new_database(server: MySql) -> Iterator[Database]:
     name = f"t_{uuid.uuid4().hex[:8]}"
     status = "SHOW BINARY LOG STATUS" if server.flavour is Flavour.MYSQL else "SHOW MASTER STATUS"
     ((file, position, *_),) = run(server.host, server.port, status)
-    with connect(server.host, server.port) as connection:
-        charsets = charsets_by_collation(connection)
+    with closing(MySqlConnection(ClientSettings(server.host, server.port, "root", ""))) as connection:
+        charsets = charsets_of(connection)
     run(server.host, server.port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
     yield Database(server, name, FilePosition(file, position), charsets)
     run(server.host, server.port, f"DROP DATABASE {name}")

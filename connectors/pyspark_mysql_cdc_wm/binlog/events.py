@@ -27,6 +27,7 @@ IGNORABLE = 0x80
 START, STOP, TYPE, SECONDS, SERVER, POSITION, FLAGS = range(7)
 EVENT_FIELDS = 7
 
+_ROTATE_NAME = HEADER_SIZE + 8
 _LOW = 0xFFFFFFFF
 
 
@@ -73,6 +74,11 @@ class EventType(IntEnum):
 _FORMAT_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 _ROTATE = int(EventType.ROTATE)
 _HEARTBEATS = (int(EventType.HEARTBEAT), int(EventType.HEARTBEAT_V2))
+
+
+def next_file(memory: Bytes, rotate: Longs) -> str:
+    """Return the file that a ROTATE, a row of the table of events, names as the next."""
+    return memory[rotate[START] + _ROTATE_NAME : rotate[STOP]].tobytes().decode()
 
 
 class Survey(NamedTuple):
@@ -136,7 +142,7 @@ def read_event(  # noqa: PLR0917 - a loop's variables
     events[row, POSITION] = position
     events[row, FLAGS] = flags
     if kind == _ROTATE:
-        if body < at + HEADER_SIZE + 8:
+        if body < at + _ROTATE_NAME:
             return np.int64(Fault.EVENT_SIZE), checksums, position
         position = uint_at(data, at + HEADER_SIZE, np.int64(8))
     return np.int64(Fault.NONE), checksums, position

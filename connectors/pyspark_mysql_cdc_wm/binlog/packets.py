@@ -1,7 +1,6 @@
 """Events in the packets of a dump connection: found where they lie, without a copy.
 
-A packet: size 3 (little-endian), number 1, content. The content of a dump's packet begins with a zero byte before the
-event, with 0xFF for an error, with 0xFE for the end. A content of 0xFFFFFF bytes goes on in the next packet.
+The content of a dump's packet begins with a zero byte before the event, with 0xFF for an error, with 0xFE for the end.
 """
 
 from __future__ import annotations
@@ -11,12 +10,10 @@ from enum import IntEnum
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.events import EVENT_FIELDS, HEADER_SIZE, read_event
-from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, uint32_at, uint_at
+from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs, uint32_at, uint_at
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
 
-PACKET_HEAD = 4
-LONGEST_PACKET = 0xFFFFFF
 _LAST_END = 9
 
 

@@ -1,4 +1,6 @@
-"""Numbers as MySQL writes them, read in compiled code: little-endian integers and length-encoded ones.
+"""Numbers and packets as MySQL writes them, read in compiled code: little-endian integers and length-encoded ones.
+
+A packet: size 3 (little-endian), number 1, content. A content of 0xFFFFFF bytes goes on in the next packet.
 
 Every memory that is decoded ends with ``PADDING`` bytes that belong to nothing, so that a number of any width can be
 taken out of one eight-byte load. The caller has checked that the number itself is inside its event.
@@ -16,6 +18,8 @@ Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 
 PADDING = 8
+PACKET_HEAD = 4
+LONGEST_PACKET = 0xFFFFFF
 
 
 @inlined

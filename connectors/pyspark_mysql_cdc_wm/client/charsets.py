@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 
 _MYSQL = "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATIONS"
 # MariaDB has collations for several character sets, whose numbers are in this view alone.
@@ -14,20 +11,8 @@ _MARIADB = (
 )
 
 
-def charsets_by_collation(connection: Any) -> dict[int, str]:
-    """Ask the server behind an open PyMySQL connection.
-
-    Raises:
-        pymysql.MySQLError: the server refuses.
-    """
-    mariadb = "mariadb" in str(connection.get_server_info()).lower()
-    with connection.cursor() as cursor:
-        cursor.execute(_MARIADB if mariadb else _MYSQL)
-        return {int(number): str(charset) for number, charset in cursor.fetchall()}
-
-
 def charsets_of(connection: MySqlConnection) -> dict[int, str]:
-    """Ask a server through our own connection.
+    """Ask a server.
 
     Raises:
         SourceError: it cannot be reached, or refuses.

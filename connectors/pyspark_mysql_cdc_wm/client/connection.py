@@ -8,9 +8,8 @@ from typing import Any
 import pymysql
 
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
-from pyspark_mysql_cdc_wm.errors.server import code_of, server_error
+from pyspark_mysql_cdc_wm.errors.server import LOST, code_of, server_error
 
-_LOST = frozenset({2006, 2013, 2014, 2055})
 Row = tuple[Any, ...]
 
 
@@ -33,7 +32,7 @@ class MySqlConnection:
         try:
             return self._ask(statement, values)
         except (pymysql.MySQLError, OSError) as failure:
-            had, lost = self._connection is not None, isinstance(failure, OSError) or code_of(failure) in _LOST
+            had, lost = self._connection is not None, isinstance(failure, OSError) or code_of(failure) in LOST
             if lost:
                 self.close()
             if not (had and lost):

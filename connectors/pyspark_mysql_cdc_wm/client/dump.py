@@ -11,20 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import pymysql
 
-from pyspark_mysql_cdc_wm.binlog.events import START, STOP, TYPE, EventType
-from pyspark_mysql_cdc_wm.binlog.packets import LONGEST_PACKET, PACKET_HEAD, PacketWalk, Stopped
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
+from pyspark_mysql_cdc_wm.binlog.events import START, TYPE, EventType, next_file
+from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk, Stopped
+from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs
+from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
 from pyspark_mysql_cdc_wm.errors.server import REFUSALS, server_error
-from watermark_source.errors import (
-    RefusedError,
-    ResponseTimeoutError,
-    SourceError,
-    UnreachableError,
-    UnsupportedFormatError,
-)
+from watermark_source.errors import RefusedError, SourceError, UnsupportedFormatError
 
 _DUMP, _DUMP_GTID = 0x12, 0x1E
 _LARGEST_POSITION = 2**32 - 1
@@ -33,10 +27,7 @@ _HEARTBEAT_V2 = 2
 _MARIADB_ANNOTATIONS = 2
 _FIRST_POSITION = 4
 _FIRST_ROOM = 8 * 1024 * 1024
-# One read of a socket gives what has arrived; less room than this left, and the rest is moved to the front.
-_LEAST_ROOM = 256 * 1024
 _BLOCK_BYTES = 2 * 1024 * 1024
-_ROTATE_NAME = 27
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +97,11 @@ class BinlogDump:
         self._connection._execute_command(command, request)  # noqa: SLF001 - PyMySQL has no public name for it
         self._socket = self._connection._sock  # noqa: SLF001 - see above
         self._socket.settimeout(timeout_seconds)
-        self._timeout = timeout_seconds
         self._waits = server_id != 0
         # A set of GTIDs leaves out what it holds.
         gaps = not isinstance(start, FilePosition)
         self._walk = PacketWalk(position=position, checksums=checksums, check=check, gaps=gaps)
-        self._memory: Bytes = np.empty(_FIRST_ROOM + PADDING, np.uint8)
-        self._view = self._memory.data
-        self._begin = self._end = 0
+        self._buffer = ReceiveBuffer(_FIRST_ROOM)
 
     @property
     def position(self) -> int:
@@ -134,16 +122,18 @@ class BinlogDump:
         """
         held = 0
         file = self.file
+        buffer = self._buffer
         while True:
-            first = self._begin
-            stopped, events, self._begin = self._walk.walk(self._memory, first, self._end, self.file, held=held)
+            stopped, events, buffer.begin = self._walk.walk(
+                buffer.memory, buffer.begin, buffer.end, self.file, held=held
+            )
             self._follow(events[held:])
             held = len(events)
             if stopped is Stopped.SHORT and self._may_hold(events):
                 self._receive()
                 continue
             if held:
-                yield Block(self._memory, events, file)
+                yield Block(buffer.memory, events, file)
             held, file = 0, self.file
             if stopped is Stopped.END:
                 return
@@ -153,21 +143,16 @@ class BinlogDump:
                 yield self._long_event()
                 file = self.file
             elif stopped is Stopped.SHORT:
-                if self._room() < _LEAST_ROOM:
-                    self._make_room()
-                self._receive()
+                self._receive_more()
 
     def _may_hold(self, events: Longs) -> bool:
         """Whether to wait for more before giving these events away: each block costs its reader some fixed work.
 
         Only where the server sends without a pause, and what has arrived need not be moved.
         """
-        if self._waits or not len(events) or self._room() < _LEAST_ROOM:
+        if self._waits or not len(events) or self._buffer.is_full:
             return False
-        return bool(self._begin - events[0, START] < _BLOCK_BYTES)
-
-    def _room(self) -> int:
-        return self._memory.size - PADDING - self._end
+        return bool(self._buffer.begin - events[0, START] < _BLOCK_BYTES)
 
     def _prepare(self, heartbeat_seconds: float) -> bool:
         nanoseconds = int(heartbeat_seconds * 1e9)
@@ -182,66 +167,46 @@ class BinlogDump:
 
     def _follow(self, events: Longs) -> None:
         for event in events[events[:, TYPE] == EventType.ROTATE]:
-            name = self._memory[event[START] + _ROTATE_NAME : event[STOP]]
-            self.file = name.tobytes().decode()
+            self.file = next_file(self._buffer.memory, event)
 
     def _receive(self) -> None:
-        """Read once from the socket."""
-        try:
-            size = self._socket.recv_into(self._view[self._end : self._memory.size - PADDING])
-        except TimeoutError as late:
-            raise ResponseTimeoutError(
-                f"binlog {self.file} position {self.position}: nothing arrived within {self._timeout:g} s, "
-                "not even a heartbeat"
-            ) from late
-        except OSError as failure:
-            raise UnreachableError(f"binlog {self.file} position {self.position}: {failure}") from failure
-        if not size:
-            raise UnreachableError(f"binlog {self.file} position {self.position}: the server closed the connection")
-        self._end += size
+        self._buffer.receive(self._socket, self._where(), least="a heartbeat")
 
-    def _make_room(self) -> None:
-        left = self._end - self._begin
-        target = self._memory
-        if 2 * left + _LEAST_ROOM > self._memory.size:
-            target = np.empty(2 * self._memory.size, np.uint8)
-        target[:left] = self._memory[self._begin : self._end]
-        if target is not self._memory:
-            self._memory, self._view = target, target.data
-        self._begin, self._end = 0, left
+    def _receive_more(self) -> None:
+        if self._buffer.is_full:
+            self._buffer.make_room()
+        self._receive()
+
+    def _where(self) -> str:
+        return f"binlog {self.file} position {self.position}"
 
     def _long_event(self) -> Block:
         """Receive all packets of one event and close the gaps that their heads leave."""
+        buffer = self._buffer
         size = done = 0
         while True:
             self._receive_until(done + PACKET_HEAD)
-            head = self._begin + done
-            part = int.from_bytes(self._memory[head : head + 3].tobytes(), "little")
+            head = buffer.begin + done
+            part = int.from_bytes(buffer.memory[head : head + 3].tobytes(), "little")
             self._receive_until(done + PACKET_HEAD + part)
-            head = self._begin + done
-            target = self._begin + PACKET_HEAD + size
+            content = buffer.begin + done + PACKET_HEAD
+            target = buffer.begin + PACKET_HEAD + size
             if done:
-                self._memory[target : target + part] = self._memory[head + PACKET_HEAD : head + PACKET_HEAD + part]
+                buffer.memory[target : target + part] = buffer.memory[content : content + part]
             size += part
             done += PACKET_HEAD + part
             if part < LONGEST_PACKET:
                 break
-        start = self._begin + PACKET_HEAD + 1
-        events = self._walk.one_event(self._memory, start, start + size - 1, self.file)
-        self._begin += done
-        return Block(self._memory, events, self.file)
+        start = buffer.begin + PACKET_HEAD + 1
+        events = self._walk.one_event(buffer.memory, start, start + size - 1, self.file)
+        buffer.begin += done
+        return Block(buffer.memory, events, self.file)
 
     def _receive_until(self, size: int) -> None:
-        while self._end - self._begin < size:
-            if self._room() < _LEAST_ROOM:
-                self._make_room()
-            self._receive()
+        while len(self._buffer) < size:
+            self._receive_more()
 
     def _refusal(self) -> SourceError:
-        start = self._begin + PACKET_HEAD
-        size = int.from_bytes(self._memory[self._begin : self._begin + 3].tobytes(), "little")
-        content = self._memory[start : start + size].tobytes()
-        code = int.from_bytes(content[1:3], "little")
-        text = content[9:].decode(errors="replace") if content[3:4] == b"#" else content[3:].decode(errors="replace")
+        code, text = self._buffer.error()
         kind = RefusedError if code in REFUSALS else SourceError
-        return kind(f"binlog {self.file} position {self.position}: the server ended the dump: {code} {text}")
+        return kind(f"{self._where()}: the server ended the dump: {code} {text}")

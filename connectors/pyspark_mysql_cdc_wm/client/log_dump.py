@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import POSITION, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.events import POSITION, TYPE, EventType, next_file
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name, file_number, position_number
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition
@@ -17,7 +17,6 @@ from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS, ClientSettings
 from pyspark_mysql_cdc_wm.errors.server import LOG_CANNOT_BE_READ
 from watermark_source.errors import DataLossError, ResponseTimeoutError, SourceError
 
-_ROTATE_NAME = 27
 _PAUSE_SECONDS = 0.01
 _ROTATE = int(EventType.ROTATE)
 
@@ -92,8 +91,7 @@ def _places(block: Block, file: int) -> tuple[Longs, int]:
     done = 0
     for i in np.flatnonzero(block.events[:, TYPE] == _ROTATE).tolist():
         places[done : i + 1] += position_number(file, 0)
-        name = block.memory[block.events[i, START] + _ROTATE_NAME : block.events[i, STOP]].tobytes().decode()
-        file, done = file_number(name), i + 1
+        file, done = file_number(next_file(block.memory, block.events[i])), i + 1
     places[done:] += position_number(file, 0)
     return places, file
 

@@ -12,17 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pymysql
 
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints, lenenc_at, uint_at
-from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS
+from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Ints, lenenc_at, uint_at
+from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
 from pyspark_mysql_cdc_wm.errors.server import server_error
-from watermark_source.errors import CorruptDataError, ResponseTimeoutError, UnreachableError, UnsupportedFormatError
+from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
 
 _QUERY = 0x03
-_HEAD = 4
-_LONGEST = 0xFFFFFF
 _FIRST_ROOM = 4 * 1024 * 1024
-_LEAST_ROOM = 256 * 1024
 _SHORT, _FULL, _END, _ERROR, _LONG, _FAULT = range(6)
 
 
@@ -33,10 +30,10 @@ def _walk(  # noqa: PLR0911, PLR0917 - arrays in, arrays out
     """Locate the values of complete rows, from row ``first`` on: ``(why it stopped, rows, where)``."""
     data = address_of(array)
     at, row = start, first
-    while stop - at > _HEAD:
+    while stop - at > PACKET_HEAD:
         size = uint_at(data, at, np.int64(3))
-        begin = at + _HEAD
-        if size == _LONGEST:
+        begin = at + PACKET_HEAD
+        if size == LONGEST_PACKET:
             return np.int64(_LONG), row, at
         if size > stop - begin:
             break
@@ -81,8 +78,7 @@ class TextReader:
         self._connection = connection
         self._where = where
         self._batch_rows = batch_rows
-        self._memory: Bytes = np.empty(_FIRST_ROOM + PADDING, np.uint8)
-        self._begin = self._end = 0
+        self._buffer = ReceiveBuffer(_FIRST_ROOM)
 
     def rows(self, statement: str, columns: int) -> Iterator[TextRows]:
         """Yield the rows of a statement with so many columns. All must be taken before the next statement.
@@ -98,18 +94,18 @@ class TextReader:
             # As many descriptions, and a packet that ends them.
             for _ in range(first.read_length_encoded_integer() + 1):
                 self._connection._read_packet()  # noqa: SLF001 - see above
-            self._begin = self._end = 0
-            self._take_buffered()
+            self._buffer.hold(self._read_ahead())
         except (pymysql.MySQLError, OSError) as failure:
             raise server_error(failure, self._where, str(self._connection.user)) from failure
-        row = 0
+        row, buffer = 0, self._buffer
         while True:
-            why, row, self._begin = _walk(self._memory, self._begin, self._end, row, starts, sizes)
-            if why == _SHORT and row < self._batch_rows and self._room() >= _LEAST_ROOM:
-                self._receive()
+            why, row, buffer.begin = _walk(buffer.memory, buffer.begin, buffer.end, row, starts, sizes)
+            if why == _SHORT and row < self._batch_rows and not buffer.is_full:
+                socket = self._connection._sock  # noqa: SLF001 - see above
+                buffer.receive(socket, self._where, least="a row")
                 continue
             if row:
-                yield TextRows(self._memory, starts[:, :row], sizes[:, :row])
+                yield TextRows(buffer.memory, starts[:, :row], sizes[:, :row])
                 row = 0
             if why == _END:
                 return
@@ -119,46 +115,17 @@ class TextReader:
                 raise UnsupportedFormatError(f"{self._where}: a row of 16 MB or more, which a snapshot does not read")
             if why == _FAULT:
                 raise CorruptDataError(f"{self._where}: a row whose values do not fit its packet")
-            if why == _SHORT and self._room() < _LEAST_ROOM:
-                self._make_room()
+            if why == _SHORT and buffer.is_full:
+                buffer.make_room()
 
-    def _room(self) -> int:
-        return self._memory.size - PADDING - self._end
-
-    def _take_buffered(self) -> None:
-        """Take what PyMySQL has read beyond the packets it gave."""
+    def _read_ahead(self) -> bytes:
+        """Return what PyMySQL has read beyond the packets it gave."""
         file = self._connection._rfile  # noqa: SLF001 - PyMySQL has no public name for it
         buffered = file.peek(0) if hasattr(file, "peek") else b""
-        held = file.read(len(buffered)) if buffered else b""
-        while self._room() < len(held):
-            self._make_room()
-        self._memory[: len(held)] = np.frombuffer(held, np.uint8)
-        self._end = len(held)
-
-    def _receive(self) -> None:
-        socket = self._connection._sock  # noqa: SLF001 - see above
-        try:
-            size = socket.recv_into(self._memory.data[self._end : self._memory.size - PADDING])
-        except TimeoutError as late:
-            raise ResponseTimeoutError(f"{self._where}: no row arrived within {ANSWER_SECONDS} s") from late
-        except OSError as failure:
-            raise UnreachableError(f"{self._where}: {failure}") from failure
-        if not size:
-            raise UnreachableError(f"{self._where}: the server closed the connection while it sent rows")
-        self._end += size
-
-    def _make_room(self) -> None:
-        left = self._end - self._begin
-        target = self._memory
-        if 2 * left + _LEAST_ROOM > self._memory.size:
-            target = np.empty(2 * self._memory.size, np.uint8)
-        target[:left] = self._memory[self._begin : self._end].copy()
-        self._memory = target
-        self._begin, self._end = 0, left
+        held: bytes = file.read(len(buffered)) if buffered else b""
+        return held
 
     def _refusal(self) -> Exception:
-        size = int.from_bytes(self._memory[self._begin : self._begin + 3].tobytes(), "little")
-        content = self._memory[self._begin + _HEAD : self._begin + _HEAD + size].tobytes()
-        text = content[9:] if content[3:4] == b"#" else content[3:]
-        failure = pymysql.err.OperationalError(int.from_bytes(content[1:3], "little"), text.decode(errors="replace"))
-        return server_error(failure, self._where, str(self._connection.user))
+        return server_error(
+            pymysql.err.OperationalError(*self._buffer.error()), self._where, str(self._connection.user)
+        )

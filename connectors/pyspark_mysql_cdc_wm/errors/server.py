@@ -16,8 +16,10 @@ _NOT_LET_IN = frozenset({1044, ACCESS_DENIED, 1251, 1698, 3118})
 """Access denied to a database or a user, and users that log in by other means."""
 _NO_PRIVILEGE = frozenset({1142, 1143, 1227})
 _UNKNOWN = frozenset({1049, 1146})
-_LOST = frozenset({2003, 2005, 2006, 2013, 2014, 2055})
-"""Of the client: cannot connect, unknown host, gone away, lost during a query."""
+LOST = frozenset({2006, 2013, 2014, 2055})
+"""Of the client: a connection that was there is there no more, or out of step."""
+_NOT_THERE = frozenset({2003, 2005})
+"""Of the client: cannot connect, unknown host."""
 REFUSALS = _NOT_LET_IN | _NO_PRIVILEGE
 LOG_CANNOT_BE_READ = 1236
 """The server's number for all that keeps it from sending the binlog from a position."""
@@ -41,7 +43,7 @@ def server_error(failure: BaseException, where: str, user: str) -> SourceError:
         return UnknownSplitError(f"{where}: {said}. Check the option tables")
     if isinstance(failure, TimeoutError):
         return ResponseTimeoutError(f"{where} did not answer in time: {said}")
-    if code in _LOST or isinstance(failure, OSError):
+    if code in LOST | _NOT_THERE or isinstance(failure, OSError):
         return UnreachableError(
             f"{where} cannot be reached: {said}. Check the options hostname and port, that the server runs, and that "
             "it listens on that address (bind_address)"
