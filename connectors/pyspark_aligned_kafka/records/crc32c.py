@@ -10,24 +10,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from watermark_source.machine_code.crc_tables import byte_tables
 from watermark_source.machine_code.native import HAS_CRC32C, Word, byte_at, crc32c_u64, inlined, word_at
 
 _POLYNOMIAL = 0x82F63B78
 _LONG, _SHORT = 2048, 256
-
-
-def _byte_tables() -> npt.NDArray[np.uint32]:
-    """Row k: the CRC of a byte followed by k zero bytes."""
-    row = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        row = np.where(row & 1, (row >> 1) ^ np.uint32(_POLYNOMIAL), row >> 1).astype(np.uint32)
-    rows = [row]
-    for _ in range(7):
-        rows.append((rows[-1] >> 8) ^ row[rows[-1] & 0xFF])
-    return np.stack(rows)
-
-
-_TABLE = _byte_tables()
+_TABLE = byte_tables(_POLYNOMIAL, 8)
 
 
 def _zeros_tables(size: int) -> npt.NDArray[np.uint32]:

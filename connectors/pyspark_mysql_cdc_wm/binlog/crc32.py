@@ -6,26 +6,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from watermark_source.machine_code.crc_tables import byte_tables
 from watermark_source.machine_code.native import Word, byte_at, inlined, word_at
 
 _POLYNOMIAL = 0xEDB88320
 _BYTE = np.uint64(0xFF)
-
-
-def _tables() -> npt.NDArray[np.uint32]:
-    """Row k: the CRC of a byte followed by k zero bytes."""
-    row = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        row = np.where(row & 1, (row >> 1) ^ np.uint32(_POLYNOMIAL), row >> 1).astype(np.uint32)
-    rows = [row]
-    for _ in range(15):
-        rows.append((rows[-1] >> 8) ^ row[rows[-1] & 0xFF])
-    return np.stack(rows)
-
-
-_TABLE = _tables()
+_TABLE = byte_tables(_POLYNOMIAL, 16)
 
 
 @inlined
