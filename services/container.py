@@ -16,23 +16,6 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
-_ENGINE_SECONDS = 2
-
-
-def engine_answers() -> bool:
-    """Whether a container engine answers within two seconds."""
-    try:
-        import docker
-        from docker.errors import DockerException
-        from requests.exceptions import RequestException
-    except ImportError:
-        return False
-    try:
-        # The constructor asks the engine for its version: that is the answer.
-        docker.from_env(timeout=_ENGINE_SECONDS).close()
-    except (DockerException, RequestException, OSError, ValueError):
-        return False
-    return True
 
 
 class ContainerKafka:

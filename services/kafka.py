@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from services.broker import Jvm, LocalKafka
-from services.container import ContainerKafka, engine_answers
-from services.errors import ServiceError
-from services.where import WHERE_VARIABLE, Where, where_from_environment
+from services.container import ContainerKafka
+from services.where import WHERE_VARIABLE, Where, created, where_from_environment
 
 __all__ = ["WHERE_VARIABLE", "Kafka", "Where", "kafka_cluster", "kafka_service"]
 
@@ -75,14 +74,13 @@ def kafka_cluster(
 
 
 def _create(config: Mapping[str, str] | None, jvm: Jvm | None, where: Where) -> Kafka:
-    if where is Where.CONTAINER:
+    def in_container() -> Kafka:
         return ContainerKafka(config=config)
-    if where is Where.AUTO and engine_answers():
-        try:
-            return ContainerKafka(config=config)
-        except ServiceError as refused:
-            sys.stderr.write(f"{refused}\nusing a local process instead\n")
-    return LocalKafka(config=config, jvm=jvm)
+
+    def locally() -> Kafka:
+        return LocalKafka(config=config, jvm=jvm)
+
+    return created(where, in_container, locally)
 
 
 def main() -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.container import engine_answers
 from services.errors import ServiceError
 from services.mysql_client import run
 from services.mysql_container import ContainerMySql
 from services.mysql_program import Flavour
 from services.mysqld import LocalMySql, normalised
-from services.where import Where, where_from_environment
+from services.where import Where, created, where_from_environment
 
 _CATCH_UP_SECONDS = 60
 
@@ -119,11 +117,10 @@ def mysql_pair(*, config: Mapping[str, str] | None = None) -> Iterator[MySqlPair
 
 
 def _create(config: Mapping[str, str] | None, flavour: Flavour | None, where: Where) -> MySql:
-    if where is Where.CONTAINER:
+    def in_container() -> MySql:
         return ContainerMySql(config=config, flavour=flavour)
-    if where is Where.AUTO and engine_answers():
-        try:
-            return ContainerMySql(config=config, flavour=flavour)
-        except ServiceError as refused:
-            sys.stderr.write(f"{refused}\nusing a local process instead\n")
-    return LocalMySql(config=config, flavour=flavour)
+
+    def locally() -> MySql:
+        return LocalMySql(config=config, flavour=flavour)
+
+    return created(where, in_container, locally)

@@ -11,12 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.container import engine_answers
 from services.deadline import wait_until
 from services.errors import ServiceError
 from services.java import java_command
 from services.ports import free_ports
 from services.process import ChildProcess, run_to_end
+from services.where import engine_answers
 
 
 def _child(folder: Path, script: str) -> ChildProcess:
