@@ -20,7 +20,6 @@ from watermark_source.planning.split import Split
 
 _log = logging.getLogger(__name__)
 
-DISCOVERY_THREAD = "discovery"
 _OLDEST = 20
 """Nobody waits for a look, and it may fail, until the last answer is so many times ``max_age_ms`` old."""
 
@@ -129,7 +128,7 @@ def _beside(look: Callable[[], _Seen]) -> Future[_Seen]:
         except BaseException as error:  # noqa: BLE001 - who asks for the result raises it
             begun.set_exception(error)
 
-    threading.Thread(target=run, name=DISCOVERY_THREAD, daemon=True).start()
+    threading.Thread(target=run, name="discovery", daemon=True).start()
     return begun
 
 
