@@ -34,6 +34,7 @@ OUT_OF_ORDERNESS_MS = 5_000
 WINDOW_MS = 60_000
 _BROKEN_BY_SPARK = ("Illegal size", "Task not serializable")
 """What queries fail with once two of them have broken the table of environment variables Spark keeps for both."""
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 KEEP_LOGS = ("spark.sql.streaming.minBatchesToRetain", "100000")
 """Spark deletes old entries of a checkpoint's logs; what they say is the evidence."""
 
@@ -136,8 +137,9 @@ def session(master: str) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        # An executor lives as shortly as the kills let it.
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # Driver and executor live as shortly as the kills let them.
+        "spark.driver.extraJavaOptions": _SHORT_LIVED,
+        "spark.executor.extraJavaOptions": _SHORT_LIVED,
         "spark.executor.memory": "700m",
         # Nodes of a cluster have the project installed.
         "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
