@@ -17,6 +17,7 @@ from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Change, Life
 from tests.integration.mysql_streams import USER, MySqlStreams, make_user
 from tests.integration.mysql_writers import writers
+from watermark_source.monitor.status import SourceStatus
 
 pytestmark = pytest.mark.service
 
@@ -185,3 +186,14 @@ def test_one_batch_can_take_the_whole_snapshot(mysql_database: Database, rows: i
     assert abs(done["wm"] - 1_000 * time.time()) < 60_000
     assert "snapshot" not in done
     life.reader.stop()
+
+
+def test_the_status_of_a_table_says_that_there_is_more_and_not_how_many_rows(mysql_database: Database) -> None:
+    fill(mysql_database, rows=100)
+    life = Life(mysql_database, snapshotChunkRows=20, snapshotParallelism=2)
+    start = life.reader.initialOffset()
+    life.reader.latestOffset(start, ALL)
+    status = SourceStatus.from_json(life.reader.reportLatestOffset())
+    life.reader.stop()
+    table = next(view for view in status.splits if view.split.log == f"{mysql_database.name}.t")
+    assert (table.lag, table.why, status.lag) == (None, "has more to read", None)

@@ -93,7 +93,8 @@ class _Families:
             self._limit.add_metric(source, _seconds(group.limit))
         for kind in Status:
             self._partitions.add_metric([*source, kind.name.lower()], status.counts.get(kind, 0))
-        self._lag.add_metric(source, status.lag)
+        if status.lag is not None:
+            self._lag.add_metric(source, status.lag)
         self._rows.add_metric(source, status.rows)
         self._future.add_metric(source, status.future_rows)
         self._age.add_metric(source, _seconds(max(0, now - status.at)))

@@ -40,6 +40,7 @@ class Outline(NamedTuple):
     split: Split
     status: Status
     lag: int | None
+    """Positions still to be read."""
     holds_back: bool
 
 
@@ -62,12 +63,15 @@ class SplitView:
     """Watermark less the minimum of the alignment group, or of the source when it is in no group."""
     holds_back: bool = False
     """Whether this split is the minimum that the others wait for."""
+    uncounted: bool = False
+    """Whether its positions only order its rows: how many lie between two of them is not known."""
 
     @property
     def lag(self) -> int | None:
-        """Return how many positions are still to be read, ``None`` while the end is not known."""
+        """Return how many rows are still to be read, ``None`` where that is not known."""
         # An end before our position is a log that was cut off or created anew; there is nothing to read in it.
-        return None if self.end is None else max(0, self.end - self.position)
+        left = None if self.end is None else max(0, self.end - self.position)
+        return None if left and self.uncounted else left
 
 
 _Interesting = TypeVar("_Interesting", Outline, SplitView)
@@ -103,8 +107,8 @@ class SourceStatus:
     """In split order; at most ``REPORTED_SPLITS`` of them, the most interesting ones."""
     counts: Mapping[Status, int]
     """How many splits have each status, those that are not in ``splits`` included."""
-    lag: int
-    """Positions still to be read in all splits whose end is known."""
+    lag: int | None
+    """Rows still to be read in all splits whose end is known; ``None`` where they cannot be counted."""
     rows: int
     """Rows read since the query was started."""
     future_rows: int
@@ -124,9 +128,11 @@ class SourceStatus:
         group: GroupStatus | None = None,
         rows: int = 0,
         future_rows: int = 0,
+        uncounted: bool = False,
     ) -> SourceStatus:
         """Build the status of a source from *all* its splits; only those that are reported are viewed."""
         reported = map(view, most_interesting(splits, REPORTED_SPLITS))
+        left = sum(outline.lag or 0 for outline in splits)
         return cls(
             format_name=format_name,
             source_name=source_name,
@@ -136,7 +142,7 @@ class SourceStatus:
             group=group,
             splits=tuple(sorted(reported, key=_by_split)),
             counts=dict(Counter(outline.status for outline in splits)),
-            lag=sum(outline.lag or 0 for outline in splits),
+            lag=None if left and uncounted else left,
             rows=rows,
             future_rows=future_rows,
         )
@@ -200,7 +206,7 @@ class SourceStatus:
             group=_group_from_json(fields.child("group")) if "group" in report else None,
             splits=tuple(sorted(views, key=_by_split)),
             counts={counts.status(letter, letter): counts.integer(letter) for letter in counts},
-            lag=fields.integer("lag"),
+            lag=fields.optional_integer("lag"),
             rows=fields.integer("rows"),
             future_rows=fields.integer("futureRows"),
         )
@@ -296,6 +302,7 @@ def _split_to_json(view: SplitView) -> dict[str, Any]:
         why=view.why,
         drift=view.drift,
         holdsBack=view.holds_back or None,
+        uncounted=view.uncounted or None,
     )
 
 
@@ -310,6 +317,7 @@ def _split_from_json(split: Split, fields: _Fields) -> SplitView:
         why=fields.text("why"),
         drift=fields.optional_integer("drift"),
         holds_back=fields.flag("holdsBack"),
+        uncounted=fields.flag("uncounted"),
     )
 
 

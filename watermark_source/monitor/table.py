@@ -169,7 +169,7 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
     counts = ", ".join(f"{n} {s.name.lower()}" for s in Status if (n := status.counts.get(s, 0)))
     total = f"{count_text(status.splits_total)} split{'' if status.splits_total == 1 else 's'}"
     pieces.append(f"{total}: {counts}" if counts else "no splits")
-    pieces.append(f"lag {count_text(status.lag)}")
+    pieces.append(f"lag {'?' if status.lag is None else count_text(status.lag)}")
     if status.future_rows:
         pieces.append(f"rows too far in the future: {count_text(status.future_rows)}")
     return tuple(pieces)

@@ -29,13 +29,15 @@ class Facts:
 
     status: Status
     lag: int | None
-    """``None``: the end of its log is not known."""
+    """Rows to read; ``None``: how many is not known."""
     watermark: int | None
     holds_back: bool = False
     quiet: int | None = None
     """For how long there has been nothing to read; ``None`` if there is something."""
     idle_timeout: int | None = None
     held: Held | None = None
+    has_more: bool = False
+    """There are rows to read; matters where it is not known how many."""
     reading: bool = False
     """Its last rows are in the batch under way."""
     waits_for_budget: bool = False
@@ -59,7 +61,7 @@ def why(facts: Facts) -> str:
 
 def _active(facts: Facts) -> str:
     if facts.lag is None:
-        return "its end is not known yet"
+        return "has more to read" if facts.has_more else "its end is not known yet"
     if facts.lag:
         return _behind(facts)
     if facts.watermark is None:

@@ -165,7 +165,8 @@ class SourceRunner:
         if planned.has_rows:
             self._rows_at = observation.asked_at
         self._state = planned.state
-        self._seen = Seen(planned, observation, self._rows, self._future_rows)
+        uncounted = not self._connector.positions_are_rows
+        self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted)
         self._pace = self._pace.after(is_batch=planned.is_batch, cpu=time.thread_time() - cpu)
         if not planned.is_batch:
             self._offset = dict(start)

@@ -10,6 +10,7 @@ from watermark_source.monitor.why import Facts, Held, why
 from watermark_source.planning.ends import Limit
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
+from watermark_source.planning.snapshot import snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.spark.options import EngineOptions
@@ -25,6 +26,8 @@ class Seen:
     observation: Observation
     rows: int
     future_rows: int
+    uncounted: bool = False
+    """Positions do not count rows."""
 
 
 def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Millis) -> SourceStatus:
@@ -35,6 +38,8 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         group = GroupStatus(options.alignment_group, options.alignment_max_drift, state.limit, len(state.splits))
     counting = [_order(t) for t in state.splits.values() if t.status is not SplitStatus.IDLE]
     lowest, highest = min(counting, default=MIN), max(counting, default=MIN)
+    # Snapshots with more chunks than are known yet.
+    growing = frozenset(map(snapshot_split, unfinished(state)))
 
     def outline(split: Split, at: SplitState) -> Outline:
         end = seen.observation.ends.get(split)
@@ -42,13 +47,13 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         return Outline(
             split,
             _status(at, end, final=seen.observation.ends_are_final),
-            None if end is None else max(0, end - at.position),
+            None if end is None else max(0, end - at.position) + (split in growing),
             holds_back and _order(at) == lowest < highest,
         )
 
     return SourceStatus.of(
         [outline(s, t) for s, t in state.splits.items()],
-        lambda of: _view(of, seen, options, lowest, now),
+        lambda of: _view(of, seen, options, lowest, now, growing=of.split in growing),
         format_name=format_name,
         source_name=options.source_name,
         at=now,
@@ -57,23 +62,25 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         group=group,
         rows=seen.rows,
         future_rows=seen.future_rows,
+        uncounted=seen.uncounted,
     )
 
 
-def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis) -> SplitView:
+def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis, *, growing: bool) -> SplitView:
     split, state = of.split, seen.plan.state.splits[of.split]
     resting = of.lag == 0
     return SplitView(
         split=split,
         position=state.position,
-        end=seen.observation.ends.get(split),
+        end=None if growing else seen.observation.ends.get(split),
         watermark=state.watermark,
         status=of.status,
         since=None if state.status is SplitStatus.ACTIVE else state.since,
         why=why(
             Facts(
                 status=of.status,
-                lag=of.lag,
+                lag=None if of.lag and seen.uncounted else of.lag,
+                has_more=bool(of.lag),
                 watermark=state.watermark,
                 # All of them, before the first has a watermark.
                 holds_back=of.holds_back or (state.watermark is None and not options.processing_time),
@@ -87,6 +94,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
         ),
         drift=None if state.watermark is None or lowest == MIN else state.watermark - lowest,
         holds_back=of.holds_back,
+        uncounted=seen.uncounted,
     )
 
 

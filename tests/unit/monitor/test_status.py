@@ -12,6 +12,7 @@ from watermark_source.errors import UsageError
 from watermark_source.monitor.status import (
     REPORTED_SPLITS,
     GroupStatus,
+    Outline,
     SourceStatus,
     SplitView,
     Status,
@@ -33,6 +34,7 @@ _VIEWS = st.builds(
     why=st.text(max_size=10),
     drift=st.none() | _INT64,
     holds_back=st.booleans(),
+    uncounted=st.booleans(),
 )
 _GROUPS = st.builds(GroupStatus, st.text(max_size=5), st.integers(0), st.none() | _INT64, st.integers(0))
 
@@ -185,3 +187,20 @@ def test_a_broken_report_is_refused_with_the_path_to_what_is_wrong(path: str, va
     inner[last] = value
     with pytest.raises(UsageError, match=message):
         SourceStatus.from_json(report)
+
+
+def test_what_is_left_is_not_told_in_rows_where_positions_do_not_count_them() -> None:
+    ahead, done = split_view(0, uncounted=True), split_view(1, position=150, uncounted=True)
+    assert (ahead.lag, done.lag) == (None, 0)
+    outlines = [Outline(view.split, view.status, left, view.holds_back) for view, left in ((ahead, 50), (done, 0))]
+    views = {view.split: view for view in (ahead, done)}
+
+    def status(*of: Outline) -> SourceStatus:
+        return SourceStatus.of(
+            of, lambda outline: views[outline.split], format_name="f", source_name="s", at=1, watermark=None,
+            uncounted=True,
+        )  # fmt: skip
+
+    assert status(*outlines).lag is None
+    assert status(outlines[1]).lag == 0
+    assert SourceStatus.from_json(json.loads(json.dumps(status(*outlines).to_json()))) == status(*outlines)

@@ -20,6 +20,7 @@ SLOWEST = Split("orders", 3)
         ({"lag": 5, "watermark": None}, "behind by 5 records"),
         ({"lag": 5, "waits_for_budget": True}, "behind by 5 records; slower splits go first (maxOffsetsPerTrigger)"),
         ({"lag": None}, "its end is not known yet"),
+        ({"lag": None, "has_more": True}, "has more to read"),
         ({"watermark": None, "holds_back": True}, "no record seen yet; holds the watermark"),
         ({"watermark": None}, "no record seen yet"),
         ({"watermark": None, "reading": True, "holds_back": True}, "its first records are being read"),
