@@ -126,7 +126,7 @@ class LocalMySql:
     def pause(self) -> None:
         """Freeze it (SIGSTOP): its sockets stay open and nothing answers."""
         if self._process is not None:
-            self._process.signal(signal.SIGSTOP)
+            self._process.freeze()
 
     def resume(self) -> None:
         """Let it go on when it was frozen."""

@@ -21,7 +21,7 @@ _NEEDED = ("pyarrow", "pymysql", "numba", "zstandard")
 
 
 class DefaultSource(DataSource):
-    """The format ``mysql-cdc-wm``. Its options are listed in docs/mysql.md."""
+    """The format ``mysql-cdc-wm``. Its options are listed in docs/mysql-options.md."""
 
     @classmethod
     def name(cls) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from watermark_source.errors import UnsupportedFormatError
+
 FIRST_OFFSET = 4
 """Of the first event of every file."""
 _OFFSET_BITS = 40
@@ -34,10 +36,13 @@ def position_number(file: int, offset: int) -> int:
     """Return the number of a place.
 
     Raises:
-        ValueError: a file beyond 8 million, or an offset beyond a tebibyte.
+        UnsupportedFormatError: a file beyond 8 million, or an offset beyond a tebibyte.
     """
     if not 0 <= file <= _LARGEST_FILE or not 0 <= offset < 1 << _OFFSET_BITS:
-        raise ValueError(f"file {file} offset {offset} is no place in a binlog")
+        raise UnsupportedFormatError(
+            f"binlog file {file} position {offset}: files are read up to number {_LARGEST_FILE}, and positions below "
+            f"{1 << _OFFSET_BITS}. RESET BINARY LOGS AND GTIDS begins to number anew"
+        )
     return file << _OFFSET_BITS | offset
 
 
@@ -45,22 +50,23 @@ def file_number(name: str) -> int:
     """Return the number at the end of a file's name.
 
     Raises:
-        ValueError: there is none.
+        UnsupportedFormatError: there is none.
     """
-    found = _FILE.fullmatch(name)
-    if found is None:
-        raise ValueError(f"{name!r} is no name of a binlog file")
-    return int(found[2])
+    return int(_parts(name)[1])
 
 
 def file_base(name: str) -> str:
-    """Return a file's name without its number, which all files of a server share; raises ``ValueError`` as above."""
-    found = _FILE.fullmatch(name)
-    if found is None:
-        raise ValueError(f"{name!r} is no name of a binlog file")
-    return found[1]
+    """Return a file's name without its number, which all files of a server share; raises as ``file_number``."""
+    return _parts(name)[0]
 
 
 def file_name(base: str, number: int) -> str:
     """Return the name of a file."""
     return f"{base}.{number:06}"
+
+
+def _parts(name: str) -> tuple[str, str]:
+    found = _FILE.fullmatch(name)
+    if found is None:
+        raise UnsupportedFormatError(f"{name!r} is no name of a binlog file, which ends in a point and a number")
+    return found[1], found[2]

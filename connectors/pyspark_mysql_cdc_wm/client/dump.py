@@ -17,8 +17,14 @@ from pyspark_mysql_cdc_wm.binlog.events import START, TYPE, EventType, next_file
 from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk, Stopped
 from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs
 from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
-from pyspark_mysql_cdc_wm.errors.server import REFUSALS, server_error
-from watermark_source.errors import RefusedError, SourceError, UnsupportedFormatError
+from pyspark_mysql_cdc_wm.errors.server import LOG_CANNOT_BE_READ, REFUSALS, server_error
+from watermark_source.errors import (
+    DataLossError,
+    RefusedError,
+    SourceError,
+    UnsupportedFormatError,
+    WatermarkSourceError,
+)
 
 _DUMP, _DUMP_GTID = 0x12, 0x1E
 _LARGEST_POSITION = 2**32 - 1
@@ -28,6 +34,7 @@ _MARIADB_ANNOTATIONS = 2
 _FIRST_POSITION = 4
 _FIRST_ROOM = 8 * 1024 * 1024
 _BLOCK_BYTES = 2 * 1024 * 1024
+_NO_SUCH_FILE = "Could not find first log file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,7 @@ class BinlogDump:
 
         Raises:
             SourceError: the server ended the dump with an error; ``RefusedError`` for want of a privilege.
+            DataLossError: the server no longer has the file.
             ResponseTimeoutError: nothing arrived in time, not even a heartbeat.
             CorruptDataError: bytes that fail their own checks.
         """
@@ -206,7 +214,12 @@ class BinlogDump:
         while len(self._buffer) < size:
             self._receive_more()
 
-    def _refusal(self) -> SourceError:
+    def _refusal(self) -> WatermarkSourceError:
         code, text = self._buffer.error()
+        if code == LOG_CANNOT_BE_READ and _NO_SUCH_FILE in text:
+            return DataLossError(
+                f"{self._where()}: the binlog from here on was purged before it was read. Set failOnDataLoss to false "
+                "to go on with what is left, and binlog_expire_logs_seconds on the server to keep it longer"
+            )
         kind = RefusedError if code in REFUSALS else SourceError
         return kind(f"{self._where()}: the server ended the dump: {code} {text}")

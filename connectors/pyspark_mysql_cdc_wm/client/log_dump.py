@@ -14,8 +14,7 @@ from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name, fil
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition
 from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS, ClientSettings
-from pyspark_mysql_cdc_wm.errors.server import LOG_CANNOT_BE_READ
-from watermark_source.errors import DataLossError, ResponseTimeoutError, SourceError
+from watermark_source.errors import ResponseTimeoutError
 
 _PAUSE_SECONDS = 0.01
 _ROTATE = int(EventType.ROTATE)
@@ -66,23 +65,14 @@ def _until_the_end(settings: ClientSettings, base: str, start: int, end: int) ->
     dump = BinlogDump(settings.for_pymysql(), FilePosition(file_name(base, place.file), place.offset))
     file = place.file
     with closing(dump):
-        try:
-            for block in dump.blocks():
-                places, file = _places(block, file)
-                # Places only grow, so those within are the first.
-                inside = int(np.searchsorted(places, end, side="right"))
-                if inside:
-                    yield PlacedBlock(block.memory, block.events[:inside], block.file, places[:inside])
-                if inside < len(places) or (inside and places[inside - 1] == end):
-                    return
-        except SourceError as failure:
-            if f": {LOG_CANNOT_BE_READ} " in str(failure) and "Could not find first log file" in str(failure):
-                raise DataLossError(
-                    f"{settings.where}: the binlog from {shown(base, start)} on was purged before it was read. Set "
-                    "failOnDataLoss to false to go on with what is left, and binlog_expire_logs_seconds on the server "
-                    "to keep it longer"
-                ) from failure
-            raise
+        for block in dump.blocks():
+            places, file = _places(block, file)
+            # Places only grow, so those within are the first.
+            inside = int(np.searchsorted(places, end, side="right"))
+            if inside:
+                yield PlacedBlock(block.memory, block.events[:inside], block.file, places[:inside])
+            if inside < len(places) or (inside and places[inside - 1] == end):
+                return
 
 
 def _places(block: Block, file: int) -> tuple[Longs, int]:

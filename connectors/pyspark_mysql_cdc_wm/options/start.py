@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pyspark_mysql_cdc_wm.binlog.log_position import FIRST_OFFSET, file_number
+from watermark_source.errors import UnsupportedFormatError
 
 
 class StartMode(Enum):
@@ -56,5 +57,8 @@ def parse_start(text: str) -> Start:
         raise ValueError("file must be a text")  # noqa: TRY004 - as every parser of options
     if type(offset) is not int or not FIRST_OFFSET <= offset < 2**32:
         raise ValueError(f"position must be a whole number from {FIRST_OFFSET} to {2**32 - 1}")
-    file_number(file)
+    try:
+        file_number(file)
+    except UnsupportedFormatError as error:
+        raise ValueError(str(error)) from None
     return StartAt(file, offset)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventSurvey, EventType
+from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.table_map import read_table_map
+from tests.unit.mysql.event_survey import EventSurvey
 from tests.unit.mysql.record import FOLDER
 
 MAGIC_SIZE = 4

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.crc32 import checksum
-from pyspark_mysql_cdc_wm.binlog.events import POSITION, STOP, TYPE, EventSurvey, EventType
+from pyspark_mysql_cdc_wm.binlog.events import POSITION, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, padded
+from tests.unit.mysql.event_survey import EventSurvey
 from tests.unit.mysql.recordings import MAGIC_SIZE, content, surveyed
 from watermark_source.errors import CorruptDataError, InternalError
 from watermark_source.machine_code.native import address_of
