@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Connector, RangeReader
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +107,15 @@ class MySqlSource:
         start = self.options.start
         if not isinstance(start, StartMode) or not start.reads_tables:
             return None
+        if not self.table.key:
+            _log.warning(
+                "%s has no primary key: its snapshot is one chunk, and what is written while that is read is delivered "
+                "twice, as part of the snapshot and as a change", " and ".join(map(str, self.options.tables)),
+            )  # fmt: skip
         return ChunkBounds(
             connection,
             self.options.tables,
-            self.table.key[0],
+            self.table.key_columns,
             rows=self.options.chunk_rows,
             chunks=self.options.chunks,
             nothing_follows=start is StartMode.SNAPSHOT,

@@ -12,18 +12,23 @@ import pymysql
 from services.mysql_client import connect
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_keys import INTEGER, Keys
 
 # A duplicate key, a lock wait, a deadlock: what writers that do not know of each other run into.
 _HARMLESS = frozenset({1062, 1205, 1213})
 
 
 @contextmanager
-def writers(database: Database, table: str, *, count: int = 4, keys: int = 4_000, seed: int = 1) -> Iterator[None]:
-    """Change rows of ``table (id, name, amount)`` with keys below ``keys`` until the block is left."""
+def writers(
+    database: Database, table: str, *, count: int = 4, keys: int = 4_000, kind: Keys = INTEGER, seed: int = 1
+) -> Iterator[None]:
+    """Change rows of a table, with the first ``keys`` keys of a kind, a name and an amount, until the block is left."""
     stopped = threading.Event()
     problems: list[BaseException] = []
     threads = [
-        threading.Thread(target=_write, args=(database, table, keys, random.Random(seed + i), stopped, problems))
+        threading.Thread(
+            target=_write, args=(database, table, (kind, keys), random.Random(seed + i), stopped, problems)
+        )
         for i in range(count)
     ]
     for thread in threads:
@@ -40,7 +45,7 @@ def writers(database: Database, table: str, *, count: int = 4, keys: int = 4_000
 def _write(
     database: Database,
     table: str,
-    keys: int,
+    keys: tuple[Keys, int],
     chance: random.Random,
     stopped: threading.Event,
     problems: list[BaseException],
@@ -52,7 +57,7 @@ def _write(
                 cursor.execute("SET SESSION binlog_transaction_compression = ON")
             while not stopped.is_set():
                 try:
-                    for statement in _transaction(table, keys, chance):
+                    for statement in _transaction(table, *keys, chance):
                         cursor.execute(statement)
                 except pymysql.MySQLError as refused:  # noqa: PERF203 - a test
                     if refused.args[0] not in _HARMLESS:
@@ -62,18 +67,20 @@ def _write(
         problems.append(problem)
 
 
-def _transaction(table: str, keys: int, chance: random.Random) -> list[str]:
+def _transaction(table: str, kind: Keys, keys: int, chance: random.Random) -> list[str]:
     """The statements of one transaction, in a few words about chance."""
     one, other, number = chance.randrange(keys), chance.randrange(keys), chance.randrange(10_000)
+    here, row = kind.equal(one), kind.values(one)
+    several = f"id BETWEEN {one} AND {one + 20}" if kind is INTEGER else f"amount BETWEEN {number} AND {number + 20}"
     statements = [
         chance.choice(
             [
-                f"INSERT INTO {table} VALUES ({one}, 'i{number}', {number})",
-                f"UPDATE {table} SET name = 'u{number}', amount = {number} WHERE id = {one}",
-                f"UPDATE {table} SET amount = amount + 1 WHERE id BETWEEN {one} AND {one + 20}",
-                f"DELETE FROM {table} WHERE id = {one}",
-                f"UPDATE {table} SET id = {other} WHERE id = {one}",
-                f"REPLACE INTO {table} VALUES ({one}, 'r{number}', {number})",
+                f"INSERT INTO {table} VALUES ({row}, 'i{number}', {number})",
+                f"UPDATE {table} SET name = 'u{number}', amount = {number} WHERE {here}",
+                f"UPDATE {table} SET amount = amount + 1 WHERE {several}",
+                f"DELETE FROM {table} WHERE {here}",
+                f"UPDATE {table} SET {kind.equal(other, ', ')} WHERE {here}",
+                f"REPLACE INTO {table} VALUES ({row}, 'r{number}', {number})",
             ]
         )
         for _ in range(chance.choice([1, 1, 3]))

@@ -1,4 +1,4 @@
-"""MariaDB's binlog through the source; a snapshot of it is not built yet."""
+"""MariaDB's binlog through the source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import USER, make_user
-from watermark_source.errors import UnsupportedFormatError
 
 pytestmark = pytest.mark.service
 
@@ -43,8 +42,3 @@ def test_changes_come_in_order_from_file_to_file(mariadb: Database) -> None:
     assert len({change[0] for change in found}) == 3
     assert life.reader.latestOffset(end, ALL)["wm"] > 0
     life.reader.stop()
-
-
-def test_a_snapshot_is_refused_with_what_works(mariadb: Database) -> None:
-    with pytest.raises(UnsupportedFormatError, match=r"gtid_mode is not there.*startingOffsets to latest or earliest"):
-        Life(mariadb)

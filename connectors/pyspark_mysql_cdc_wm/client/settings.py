@@ -32,6 +32,8 @@ class ClientSettings:
             "password": self.password,
             "charset": "utf8mb4",
             "autocommit": True,
+            # Moments are told and compared as in the binlog.
+            "init_command": "SET SESSION time_zone = '+00:00'",
             "connect_timeout": CONNECT_SECONDS,
             "read_timeout": ANSWER_SECONDS,
             "write_timeout": ANSWER_SECONDS,

@@ -12,6 +12,7 @@ from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
 from pyspark_mysql_cdc_wm.records.row_columns import row_column
 from watermark_source.errors import OptionError, SchemaError, UnknownSplitError, UnsupportedFormatError
 
@@ -71,13 +72,18 @@ class TableColumns:
     columns: tuple[Column, ...]
     """All of them, in the tables' order; each has a name."""
     types: tuple[pa.DataType, ...]
-    key: tuple[str, ...]
-    """Columns of the primary key, in its order; empty without one."""
+    key_columns: tuple[KeyColumn, ...]
+    """Those of the primary key, in its order; empty without one."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of the columns."""
         return tuple(str(column.name) for column in self.columns)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the columns of the primary key."""
+        return tuple(column.name for column in self.key_columns)
 
     def type_of(self, name: str) -> pa.DataType:
         """Return a column's type."""
@@ -143,7 +149,14 @@ def _described(
     key = connection.rows(_KEY, *table)
     # A prefix of a column orders no rows.
     whole = all(part is None for _, part in key)
-    return TableColumns(columns, types, tuple(str(name) for name, _ in key) if whole else ())
+    collated = {str(row[0]): (collations[row[8]], str(row[8])) for row in rows if row[8] is not None}
+    described = {str(column.name): (column.type, kind) for column, kind in zip(columns, types, strict=True)}
+    names = [str(name) for name, _ in key] if whole else []
+    return TableColumns(
+        columns,
+        types,
+        tuple(key_column(name, *described[name], collated.get(name), charsets) for name in names),
+    )
 
 
 def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName) -> Column:

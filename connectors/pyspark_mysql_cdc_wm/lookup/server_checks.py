@@ -9,7 +9,6 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.log_status import end_statement
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.records.key_numbers import WHOLE_NUMBERS
 from watermark_source.errors import UnsupportedFormatError
 
 
@@ -75,13 +74,16 @@ def check_snapshot(connection: MySqlConnection, table: TableColumns) -> None:
     Raises:
         UnsupportedFormatError: they cannot.
     """
-    numbers = [name for name in table.key if table.column(name).type in WHOLE_NUMBERS]
-    if len(table.key) != 1 or not numbers:
-        key = f"({', '.join(table.key)})" if table.key else "none"
-        raise UnsupportedFormatError(
-            f"a snapshot needs a primary key of one column of whole numbers, and the tables' key is {key}: others are "
-            "not built yet. Set startingOffsets to latest or earliest to read the binlog alone"
-        )
+    for column in table.key_columns:
+        if not column.can_be_ordered:
+            raise UnsupportedFormatError(
+                f"a snapshot goes by the primary key, here ({', '.join(table.key)}), and the column {column.name} is "
+                f"of the type {column.type.name}: read are whole numbers, decimals of up to 38 digits, dates, times "
+                "of a day (DATETIME, TIMESTAMP), text and bytes. Set startingOffsets to latest or earliest to read "
+                "the binlog alone"
+            )
+    if connection.is_mariadb:
+        return
     mode = connection.one("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'")
     if mode is None or str(mode[1]).upper() != "ON":
         raise UnsupportedFormatError(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows, Keeps
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
 from pyspark_mysql_cdc_wm.records.change_columns import Mask
 from pyspark_mysql_cdc_wm.records.changes import Changes
-from pyspark_mysql_cdc_wm.records.key_numbers import key_numbers, within
-from pyspark_mysql_cdc_wm.snapshot.rolled_back import KeyRange
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from watermark_source.errors import InternalError
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
@@ -48,24 +49,27 @@ class MySqlRangeReader:
         for wanted in ranges:
             chunk = batch.chunks.get(wanted)
             if chunk is not None:
-                keys = KeyRange(_number(chunk.lower), _number(chunk.upper))
+                keys = KeyRange(chunk.lower, chunk.upper)
                 yield from self.snapshot.read(wanted.split, _table(wanted.split.log), keys, place)
             elif wanted.split == self.binlog_split:
-                yield from self.binlog.read(wanted, _copied(batch.copied, self.binlog.layout.key))
+                with closing(MySqlConnection(self.binlog.client)) as connection:
+                    order = KeyOrder(self.snapshot.columns.key_columns, connection)
+                    yield from self.binlog.read(wanted, _copied(batch.copied, self.binlog.layout.key, order))
             else:
                 raise InternalError(f"{wanted} is no chunk of its batch")
 
 
-def _copied(copied: Mapping[str, Bound], key: Sequence[str]) -> Keeps:
+def _copied(copied: Mapping[str, Bound], key: Sequence[str], order: KeyOrder) -> Keeps:
     """Return what tells which images are of rows that batches before have delivered."""
 
     def keeps(changes: Changes) -> Mask | None:
         log = f"{changes.table.database}.{changes.table.table}"
         if log not in copied:
             return None
-        upper = _number(copied[log])
-        keys = key_numbers(changes.columns[changes.names.index(key[0])])
-        return np.zeros(len(keys), np.bool_) if upper is None else within(keys, None, upper)
+        if copied[log] is None:
+            return np.zeros(len(changes.versions), np.bool_)
+        parts = [changes.columns[changes.names.index(name)] for name in key]
+        return order.within(parts, KeyRange(None, copied[log]))
 
     return keeps
 
@@ -73,7 +77,3 @@ def _copied(copied: Mapping[str, Bound], key: Sequence[str]) -> Keeps:
 def _table(log: str) -> TableName:
     database, _, table = log.partition(".")
     return TableName(database, table)
-
-
-def _number(bound: Bound) -> int | None:
-    return None if bound is None else int(bound[0])

@@ -21,7 +21,8 @@ from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.statements import refuse_statements
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
-from pyspark_mysql_cdc_wm.snapshot.rolled_back import KeyRange, RollBack
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
+from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
 from watermark_source.planning.split import Split
 from watermark_source.spark.arrow import repeated
 from watermark_source.spark.connector import ReadBatch
@@ -29,7 +30,7 @@ from watermark_source.spark.connector import ReadBatch
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRows:
-    """Reads chunks of tables that have a primary key of one whole number."""
+    """Reads chunks of tables: ranges of their primary keys, or all rows of tables without one."""
 
     client: ClientSettings
     columns: TableColumns
@@ -39,14 +40,14 @@ class SnapshotRows:
     def read(self, split: Split, table: TableName, keys: KeyRange, place: int) -> Iterator[ReadBatch]:
         """Yield the rows of a range of keys as the table held them at a place of the binlog.
 
-        What was committed up to there must be visible by now.
+        What was committed up to there must be visible by now. A table without a primary key is as the SELECT sees it:
+        nothing tells its rows apart, so changes since that place cannot be undone.
 
         Raises:
             SourceError: the server, the way to it, or the bytes it sent.
             DataLossError: the binlog from that place on was purged.
         """
         needed = self.layout.needed
-        key = self.layout.key[0]
         delivered = len(self.layout.names)
         with (
             closing(MySqlConnection(self.client)) as connection,
@@ -56,8 +57,8 @@ class SnapshotRows:
             undone = self._changes_since(connection, table, keys, place)
             columns = [self.columns.column(name) for name in needed]
             types = [self.columns.type_of(name) for name in needed]
-            for found in view.rows(table, columns, types, key, keys):
-                kept = undone.untouched(found[needed.index(key)])
+            for found in view.rows(table, columns, types, self.columns.key_columns, keys):
+                kept = undone.untouched([found[needed.index(name)] for name in self.layout.key])
                 rows = found[:delivered]
                 if kept is not None:
                     rows = tuple(each.take(integers(kept, pa.int64())) for each in rows)
@@ -68,8 +69,8 @@ class SnapshotRows:
     def _changes_since(self, connection: MySqlConnection, table: TableName, keys: KeyRange, place: int) -> RollBack:
         status = LogStatus(connection)
         end = status.end().number
-        undone = RollBack(self.layout, keys)
-        if end > place:
+        undone = RollBack(self.layout, KeyOrder(self.columns.key_columns, connection), keys)
+        if end > place and self.layout.key:
 
             def wanted(found: TableMap) -> Collection[str] | None:
                 return self.layout.needed if (found.database, found.table) == table else None

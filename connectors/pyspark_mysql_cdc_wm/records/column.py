@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 
@@ -56,7 +56,7 @@ class Column:
     """Of decimals all digits, of times those of the fraction of a second."""
     scale: int = 0
     """Of decimals the digits after the point."""
-    nullable: bool = True
+    nullable: bool = field(default=True, compare=False)
     name: str | None = None
     """``None`` where the server logs the least of metadata, as it does by default."""
     unsigned: bool = False
@@ -64,7 +64,7 @@ class Column:
     """Of text, ENUM and SET; 63 is binary."""
     labels: tuple[bytes, ...] | None = None
     """Of ENUM and SET, in the character set of ``collation``."""
-    visible: bool = True
+    visible: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

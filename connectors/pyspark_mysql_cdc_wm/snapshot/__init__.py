@@ -1,1 +1,1 @@
-"""What tables hold, and held at a place of the binlog. Imports ``client``, ``errors``, ``options``, ``records``."""
+"""What tables held at a place of the binlog. Imports ``client``, ``errors``, ``lookup``, ``options``, ``records``."""

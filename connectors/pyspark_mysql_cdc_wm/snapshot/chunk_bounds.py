@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
-from watermark_source.errors import ResponseTimeoutError
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 from watermark_source.planning.state import Bound
-
-_VISIBLE_SECONDS = 30
-_OWNERS = re.compile(r"#\d+")
 
 
 class ChunkBounds:
@@ -21,16 +19,19 @@ class ChunkBounds:
         self,
         connection: MySqlConnection,
         tables: Sequence[TableName],
-        key: str,
+        key: Sequence[KeyColumn],
         *,
         rows: int,
         chunks: int,
         nothing_follows: bool,
     ) -> None:
-        """Cut ``tables`` by the column ``key`` into chunks of about so many rows, so many chunks at a time."""
+        """Cut ``tables`` by ``key`` into chunks of about so many rows, so many chunks at a time.
+
+        Tables without a key are one chunk each.
+        """
         self._connection = connection
         self._tables = {str(table): table for table in tables}
-        self._key = quoted(key)
+        self._key = tuple(key)
         self._rows = rows
         self._chunks = chunks
         self._nothing_follows = nothing_follows
@@ -51,13 +52,13 @@ class ChunkBounds:
             ResponseTimeoutError: a transaction that is in the binlog does not become visible.
             SourceError: the server cannot be reached, or refuses.
         """
-        self._wait_until_visible()
+        wait_until_visible(self._connection)
         found: dict[str, tuple[Bound, ...]] = {}
         left = self._chunks
         for log, start in sorted(lower.items()):
             if not left:
                 break
-            found[log] = (None,) if to_end else self._ends(self._tables[log], start, left)
+            found[log] = (None,) if to_end or not self._key else self._ends(self._tables[log], start, left)
             left -= 0 if to_end else len(found[log])
         return found
 
@@ -70,26 +71,11 @@ class ChunkBounds:
 
     def _key_after(self, table: TableName, start: Bound) -> Bound:
         """Return the key that so many rows of a table are below, from a key on; ``None`` if it has no more."""
-        since, values = ("", ()) if start is None else (f" WHERE {self._key} >= %s", start)
+        asked = ", ".join(column.asked(quoted(column.name)) for column in self._key)
         found = self._connection.one(
-            f"SELECT {self._key} FROM {table.quoted}{since} ORDER BY {self._key} LIMIT 1 OFFSET {self._rows}",  # noqa: S608
-            *values,
+            f"SELECT {asked} FROM {table.quoted}{condition(self._key, KeyRange(start, None))} "  # noqa: S608 - quoted
+            f"LIMIT 1 OFFSET {self._rows}"
         )
-        return None if found is None else (int(found[0]),)
-
-    def _wait_until_visible(self) -> None:
-        """Return when all transactions that are in the binlog by now can be seen.
-
-        A transaction is written to the binlog before it is committed in the tables; in between it owns its GTID.
-        """
-        owned = self._connection.one("SELECT @@GLOBAL.gtid_owned")
-        transactions = "" if owned is None else _OWNERS.sub("", str(owned[0] or "")).replace("\n", "")
-        if not transactions:
-            return
-        done = self._connection.one("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", transactions, _VISIBLE_SECONDS)
-        if done is None or done[0] != 0:
-            raise ResponseTimeoutError(
-                f"{self._connection.settings.where}: transactions in the binlog were not committed within "
-                f"{_VISIBLE_SECONDS} s ({transactions}); is the server waiting for a replica (semi-synchronous "
-                "replication)?"
-            )
+        if found is None:
+            return None
+        return tuple(column.bound_value(answer) for column, answer in zip(self._key, found, strict=True))

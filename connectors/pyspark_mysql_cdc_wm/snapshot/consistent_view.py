@@ -13,12 +13,12 @@ from pyspark_mysql_cdc_wm.client.text_rows import TextReader
 from pyspark_mysql_cdc_wm.errors.server import server_error
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.memory import Values
 from pyspark_mysql_cdc_wm.records.text_values import text_column
-from pyspark_mysql_cdc_wm.snapshot.rolled_back import KeyRange
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 
 _SESSION = (
-    "SET SESSION time_zone = '+00:00'",
     "SET SESSION sql_mode = ''",
     "SET SESSION net_write_timeout = 600 /*!80000 , SESSION max_execution_time = 0 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
@@ -50,14 +50,16 @@ class ConsistentView:
         self._connection._force_close()  # noqa: SLF001 - close() would wait for an answer
 
     def rows(
-        self, table: TableName, columns: Sequence[Column], types: Sequence[pa.DataType], key: str, keys: KeyRange
+        self,
+        table: TableName,
+        columns: Sequence[Column],
+        types: Sequence[pa.DataType],
+        key: Sequence[KeyColumn],
+        keys: KeyRange,
     ) -> Iterator[tuple[pa.Array, ...]]:
-        """Yield the columns of a range of keys, in the order of the key."""
+        """Yield the columns of a range of keys, in the order of the key; of all rows where there is no key."""
         shown = ", ".join(_shown(column) for column in columns)
-        limits = [f"{quoted(key)} >= {keys.lower:d}" if keys.lower is not None else ""]
-        limits.append(f"{quoted(key)} < {keys.upper:d}" if keys.upper is not None else "")
-        where = " AND ".join(limit for limit in limits if limit)
-        statement = f"SELECT {shown} FROM {table.quoted}{' WHERE ' + where if where else ''} ORDER BY {quoted(key)}"  # noqa: S608
+        statement = f"SELECT {shown} FROM {table.quoted}{condition(key, keys)}"  # noqa: S608 - quoted
         build = [text_column(column, kind) for column, kind in zip(columns, types, strict=True)]
         reader = TextReader(self._connection, self._settings.where, batch_rows=self._batch_rows)
         for memory, starts, sizes in reader.rows(statement, len(columns)):

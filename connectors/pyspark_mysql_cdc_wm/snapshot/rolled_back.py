@@ -3,11 +3,14 @@
 Of a key that was changed since, the first row image after the place tells: a row before an update or deletion was
 there, one after an insert or update was not. This holds whatever a SELECT of a later moment sees, so the result is the
 same on every replay.
+
+Two keys are the same if their bytes are. Where a collation takes 'a' and 'A' for equal, an update of one to the other
+is the end of one key and the beginning of another, which is what the binlog tells of both.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -15,46 +18,52 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.records.change_columns import Layout, integers, table_columns_of
 from pyspark_mysql_cdc_wm.records.changes import Changes
-from pyspark_mysql_cdc_wm.records.key_numbers import Keys, key_numbers, within
 from pyspark_mysql_cdc_wm.records.rows import DELETE, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 
-
-class KeyRange(NamedTuple):
-    """Keys from ``lower`` on and below ``upper``; ``None`` is no limit."""
-
-    lower: int | None
-    upper: int | None
+_ROW = "row"
 
 
 class RollBack:
     """Collects the changes of a range of keys after a place, then undoes them. Memory grows with the keys changed."""
 
-    def __init__(self, layout: Layout, keys: KeyRange) -> None:
+    def __init__(self, layout: Layout, order: KeyOrder, keys: KeyRange) -> None:
         self._layout = layout
+        self._order = order
         self._keys = keys
-        self._changed: Keys | None = None
+        self._changed: pa.Table | None = None
         self.rows: list[tuple[pa.Array, ...]] = []
         """The table's columns of rows that were there and have been changed since."""
 
     def add(self, changes: Changes) -> None:
         """Take the next changes in, in the order of the binlog."""
-        keys = key_numbers(changes.columns[changes.names.index(self._layout.key[0])])
-        inside = np.flatnonzero(within(keys, *self._keys))
-        found, first = np.unique(keys[inside], return_index=True)
+        parts = [changes.columns[changes.names.index(name)] for name in self._layout.key]
+        inside = np.flatnonzero(self._order.within(parts, self._keys))
+        touched = _numbered([part.take(integers(inside, pa.int64())) for part in parts], inside)
+        names = touched.column_names[:-1]
+        firsts = touched.group_by(names, use_threads=False).aggregate([(_ROW, "min")])
+        firsts = firsts.select([*names, f"{_ROW}_min"]).rename_columns([*names, _ROW])
         if self._changed is not None:
-            new = ~np.isin(found, self._changed)
-            found, first = found[new], first[new]
-        if not found.size:
+            firsts = firsts.join(self._changed, names, join_type="left anti", use_threads=False)
+        if not firsts.num_rows:
             return
-        self._changed = found if self._changed is None else np.sort(np.concatenate((self._changed, found)))
-        at = inside[first]
+        new = firsts.drop_columns([_ROW])
+        self._changed = new if self._changed is None else pa.concat_tables([self._changed, new])
+        at = np.sort(firsts[_ROW].to_numpy())
         kinds = changes.images.kinds[at]
         was_there = integers(at[(kinds == UPDATE_BEFORE) | (kinds == DELETE)], pa.int64())
         self.rows.append(tuple(each.take(was_there) for each in table_columns_of(changes, self._layout)))
 
-    def untouched(self, key: pa.Array) -> npt.NDArray[np.int64] | None:
-        """Return which rows of a SELECT have not been changed since, ``None`` if none have."""
+    def untouched(self, key: Sequence[pa.Array]) -> npt.NDArray[np.int64] | None:
+        """Return which rows of a SELECT, by their keys, have not been changed since, ``None`` if none have."""
         if self._changed is None:
             return None
-        changed = np.isin(key_numbers(key), self._changed)
-        return np.flatnonzero(~changed) if changed.any() else None
+        found = _numbered(key, np.arange(len(key[0])))
+        kept = found.join(self._changed, found.column_names[:-1], join_type="left anti", use_threads=False)
+        return None if kept.num_rows == found.num_rows else np.sort(kept[_ROW].to_numpy())
+
+
+def _numbered(key: Sequence[pa.Array], rows: npt.NDArray[np.int64]) -> pa.Table:
+    """Return keys, a column a part, and a number for each."""
+    parts = {f"part {number}": part for number, part in enumerate(key)}
+    return pa.table({**parts, _ROW: rows})

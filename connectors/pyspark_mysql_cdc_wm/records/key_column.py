@@ -1,0 +1,143 @@
+"""A column of a primary key: how its values are asked for, kept as bounds of chunks, put in statements, and compared.
+
+A bound's value is a whole number or a text: of a decimal its digits, of bytes their hexadecimal form, of a date or time
+the server's own text (in UTC), of text itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, ColumnType
+from watermark_source.errors import OffsetError
+
+_WHOLE_NUMBERS = frozenset(
+    {ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG, ColumnType.YEAR}
+)
+_STRINGS = frozenset({ColumnType.STRING, ColumnType.VARCHAR})
+_TEMPORAL: Mapping[ColumnType, str] = {
+    ColumnType.DATE: "DATE",
+    ColumnType.DATETIME2: "TIMESTAMP",
+    ColumnType.TIMESTAMP2: "TIMESTAMP",
+}
+"""What a literal of the type begins with."""
+_SAFE_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """One column of a primary key that rows are ordered by."""
+
+    name: str
+    type: ColumnType
+    arrow: pa.DataType
+    charset: str | None = None
+    """Of text; ``None`` of all else."""
+    collation: str | None = None
+    """How the server sorts text; ``None`` of what sorts everywhere alike."""
+
+    @property
+    def can_be_ordered(self) -> bool:
+        """Whether chunks can be cut by it."""
+        if self.type is ColumnType.NEWDECIMAL:
+            return bool(pa.types.is_decimal128(self.arrow))
+        return self.type in _WHOLE_NUMBERS or self.type in _STRINGS or self.type in _TEMPORAL
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether it is of bytes."""
+        return self.type in _STRINGS and self.collation is None
+
+    def asked(self, quoted: str) -> str:
+        """Return the expression, with its name as statements have it, whose value becomes a bound's."""
+        if self.is_binary:
+            return f"HEX({quoted})"
+        return f"CAST({quoted} AS CHAR)" if self.type in _TEMPORAL else quoted
+
+    def bound_value(self, answer: Any) -> int | str:
+        """Return a bound's value for what the server answered."""
+        return int(answer) if self.type in _WHOLE_NUMBERS else str(answer)
+
+    def literal(self, value: int | str) -> str:
+        """Return a bound's value as statements have it; nothing in it can end the literal.
+
+        Raises:
+            OffsetError: it is not one of this column's.
+        """
+        try:
+            if self.type in _WHOLE_NUMBERS:
+                return f"{_whole(value):d}"
+            text = _text(value)
+            if self.type is ColumnType.NEWDECIMAL:
+                return f"{Decimal(text):f}"
+            if self.is_binary:
+                return f"x'{bytes.fromhex(text).hex()}'"
+            if self.type in _TEMPORAL:
+                if not _SAFE_MOMENT.fullmatch(text):
+                    raise ValueError(text)
+                return f"{_TEMPORAL[self.type]}'{text}'"
+        except (ValueError, ArithmeticError):
+            raise self._strange(value) from None
+        return text_literal(text)
+
+    def scalar(self, value: int | str) -> pa.Scalar:
+        """Return a bound's value as one of the column's, of which it is known how it sorts.
+
+        Raises:
+            OffsetError: it is not one of this column's.
+        """
+        try:
+            if self.type in _WHOLE_NUMBERS:
+                whole = _whole(value)
+                return pa.scalar(Decimal(whole) if pa.types.is_decimal(self.arrow) else whole, self.arrow)
+            text = _text(value)
+            if self.type is ColumnType.NEWDECIMAL:
+                return pa.scalar(Decimal(text), self.arrow)
+            if self.is_binary:
+                return pa.scalar(bytes.fromhex(text), self.arrow)
+            if self.type is ColumnType.DATE:
+                return pa.scalar(date.fromisoformat(text), self.arrow)
+            moment = datetime.fromisoformat(text)
+            return pa.scalar(moment if self.arrow.tz is None else moment.replace(tzinfo=timezone.utc), self.arrow)
+        except (ValueError, ArithmeticError, pa.ArrowException):
+            raise self._strange(value) from None
+
+    def _strange(self, value: int | str) -> OffsetError:
+        return OffsetError(
+            f"the checkpoint has {value!r} as a value of the column {self.name}, which cannot be one of its type. Was "
+            "the table altered since? Begin a new query"
+        )
+
+
+def key_column(
+    name: str, kind: ColumnType, arrow: pa.DataType, collation: tuple[int, str] | None, charsets: Mapping[int, str]
+) -> KeyColumn:
+    """Return a column of a primary key; ``collation`` is that of text by number and name."""
+    if kind not in _STRINGS or collation is None or collation[0] == BINARY_COLLATION:
+        return KeyColumn(name, kind, arrow)
+    number, collated = collation
+    return KeyColumn(name, kind, arrow, charsets[number], collated)
+
+
+def text_literal(text: str) -> str:
+    """Return a text as statements have it, whatever is in it and whatever the server takes for an escape."""
+    return f"_utf8mb4 x'{text.encode().hex()}'"
+
+
+def _whole(value: int | str) -> int:
+    if isinstance(value, str):
+        raise ValueError(value)  # noqa: TRY004 - told as any other value that cannot be
+    return value
+
+
+def _text(value: int | str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(value)  # noqa: TRY004 - see above
+    return value

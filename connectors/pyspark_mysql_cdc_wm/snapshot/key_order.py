@@ -1,0 +1,123 @@
+"""The order of rows by their primary key: in statements, and of keys that are already here.
+
+Numbers, dates and bytes sort the same everywhere. How text sorts only the server knows (its collations differ between
+versions), so it is asked, once for each text that a decision hangs on. Comparing text by any other rule than the one
+that SELECT goes by loses changes (Flink CDC: FLINK-39749).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.options.tables import quoted
+from pyspark_mysql_cdc_wm.records.change_columns import Mask
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, text_literal
+from watermark_source.errors import OffsetError
+from watermark_source.planning.state import Bound
+
+_TEXTS_A_QUESTION = 500
+
+
+class KeyRange(NamedTuple):
+    """Keys from ``lower`` on and below ``upper``; ``None`` is no limit."""
+
+    lower: Bound
+    upper: Bound
+
+
+class KeyOrder:
+    """Compares keys with bounds. Asks the server on its own connection, if there is text to compare."""
+
+    def __init__(self, key: Sequence[KeyColumn], connection: MySqlConnection) -> None:
+        self._key = tuple(key)
+        self._connection = connection
+
+    def within(self, keys: Sequence[pa.Array], wanted: KeyRange) -> Mask:
+        """Return which keys, a column a part, are in a range."""
+        inside = np.ones(len(keys[0]) if keys else 0, np.bool_)
+        if wanted.upper is not None:
+            inside &= self._below(keys, wanted.upper, inside)
+        if wanted.lower is not None:
+            inside &= ~self._below(keys, wanted.lower, inside)
+        return inside
+
+    def _below(self, keys: Sequence[pa.Array], bound: tuple[int | str, ...], asked: Mask) -> Mask:
+        """Return which keys are below a bound; of those that are not asked about it does not matter."""
+        below = np.zeros(len(asked), np.bool_)
+        undecided = asked.copy()
+        for column, values, value in zip(self._key, keys, _parts(self._key, bound), strict=True):
+            signs = self._signs(column, values, value, undecided)
+            below |= undecided & (signs < 0)
+            undecided &= signs == 0
+        return below
+
+    def _signs(self, column: KeyColumn, values: pa.Array, value: int | str, asked: Mask) -> Any:
+        """Return -1, 0 or 1 for values below, at and above a bound's."""
+        if column.collation is None:
+            limit = column.scalar(value)
+            # What is no date is null here, and sorts before all dates there.
+            less = _mask(pc.less(values, limit), of_null=True)
+            return np.where(less, -1, np.where(_mask(pc.equal(values, limit), of_null=False), 0, 1))
+        signs = np.zeros(len(values), np.int64)
+        at = np.flatnonzero(asked)
+        encoded = values.take(pa.array(at)).dictionary_encode()
+        texts = encoded.dictionary.to_pylist()
+        found: list[int] = []
+        for first in range(0, len(texts), _TEXTS_A_QUESTION):
+            found += self._compared(column, texts[first : first + _TEXTS_A_QUESTION], str(value))
+        signs[at] = np.array(found, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)] if found else 0
+        return signs
+
+    def _compared(self, column: KeyColumn, texts: Sequence[str], value: str) -> Sequence[int]:
+        limit = _collated(column, value)
+        answers = self._connection.one("SELECT " + ", ".join(f"STRCMP({_collated(column, t)}, {limit})" for t in texts))
+        return [int(answer) for answer in answers or ()]
+
+
+def condition(key: Sequence[KeyColumn], wanted: KeyRange) -> str:
+    """Return what a statement says after its table to get the rows of a range in order, empty for a table without key.
+
+    The first column is limited twice, so that any version of the server uses the index.
+    """
+    if not key:
+        return ""
+    limits = []
+    if wanted.lower is not None:
+        limits.append(_compared_in_sql(key, _parts(key, wanted.lower), ">"))
+    if wanted.upper is not None:
+        limits.append(_compared_in_sql(key, _parts(key, wanted.upper), "<"))
+    where = f" WHERE {' AND '.join(limits)}" if limits else ""
+    return f"{where} ORDER BY {', '.join(quoted(column.name) for column in key)}"
+
+
+def _compared_in_sql(key: Sequence[KeyColumn], parts: Sequence[int | str], sign: str) -> str:
+    """Return that the key is ``> =`` (sign ``>``) or ``<`` (sign ``<``) the parts of a bound."""
+    (column, *others), (part, *rest) = key, parts
+    name, limit = quoted(column.name), column.literal(part)
+    if not others:
+        return f"{name} {'>=' if sign == '>' else '<'} {limit}"
+    deeper = _compared_in_sql(others, rest, sign)
+    return f"({name} {sign}= {limit} AND ({name} {sign} {limit} OR {deeper}))"
+
+
+def _collated(column: KeyColumn, text: str) -> str:
+    return f"CONVERT({text_literal(text)} USING {column.charset}) COLLATE {column.collation}"
+
+
+def _parts(key: Sequence[KeyColumn], bound: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    if len(bound) != len(key):
+        raise OffsetError(
+            f"the checkpoint has a key of {len(bound)} columns, and the table's is ({', '.join(c.name for c in key)}). "
+            "Was it altered since? Begin a new query"
+        )
+    return bound
+
+
+def _mask(column: pa.Array, *, of_null: bool) -> Mask:
+    return np.asarray(column.fill_null(of_null).to_numpy(zero_copy_only=False), np.bool_)

@@ -1,0 +1,128 @@
+"""Snapshots of tables with keys of every kind, while they are written to: equal to the server, and on every replay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from services.mysql import MySql, mysql_service
+from services.mysql_program import Flavour
+from services.where import Where
+from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_keys import KINDS, Keys
+from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import USER, make_user
+from tests.integration.mysql_writers import writers
+from watermark_source.errors import WatermarkSourceError
+
+pytestmark = pytest.mark.service
+
+_KEYS = 400
+Row = tuple[Any, ...]
+
+
+def fill(database: Database, kind: Keys) -> int:
+    """Insert what the table takes, of keys that its collation finds equal one; return how many rows that were."""
+    rows = ", ".join(f"({kind.values(2 * i)}, 'n{i}', {i})" for i in range(_KEYS // 2))
+    database.run(kind.create("t"), f"INSERT IGNORE INTO t VALUES {rows}")
+    return int(database.run("SELECT COUNT(*) FROM t")[0][0])
+
+
+def rows_of(life: Life, start: Mapping[str, Any], end: Mapping[str, Any], names: Iterable[str]) -> list[Row]:
+    shown = ("_commit_version", "_change_number", "_change_type", *names, "name", "amount")
+    return sorted(tuple(row[name] for name in shown) for row in life.rows(start, end))
+
+
+def applied(changes: Iterable[Row], table: dict[Row, Row], parts: int) -> None:
+    for _, _, kind, *row in changes:
+        key = tuple(row[:parts])
+        if kind in ("insert", "update_postimage"):
+            assert kind != "insert" or key not in table, (kind, row)
+            table[key] = tuple(row)
+        else:
+            assert table[key] == tuple(row), (kind, row)
+            if kind == "delete":
+                del table[key]
+
+
+def check(database: Database, kind: Keys) -> None:
+    """Stream the table while it is written to, each batch twice."""
+    rows = fill(database, kind)
+    life = Life(database, snapshotChunkRows=rows // 10, snapshotParallelism=2)
+    table: dict[Row, Row] = {}
+    parts = len(kind.names)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    batches = 0
+    with writers(database, "t", count=2, keys=_KEYS, kind=kind):
+        while batches == 0 or "snapshot" in end:
+            start, end = end, life.reader.latestOffset(end, ALL)
+            changes = rows_of(life, start, end, kind.names)
+            time.sleep(0.02)
+            assert rows_of(life, start, end, kind.names) == changes
+            applied(changes, table, parts)
+            batches += 1
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        applied(rows_of(life, start, end, kind.names), table, parts)
+    life.reader.stop()
+    held = Life(database, startingOffsets="snapshot", snapshotChunkRows=1_000_000)
+    start = held.reader.initialOffset()
+    as_it_is: dict[Row, Row] = {}
+    applied(rows_of(held, start, held.reader.latestOffset(start, ALL), kind.names), as_it_is, parts)
+    held.reader.stop()
+    assert table == as_it_is
+    assert len(table) == database.run("SELECT COUNT(*) FROM t")[0][0] > 20
+    assert batches > 3
+
+
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[MySql]:
+    with mysql_service(flavour=Flavour.MARIADB, where=Where.LOCAL) as server:
+        make_user(server, USER, "SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
+        yield server
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.flavour is not Flavour.MARIADB])
+def test_a_key_of_any_kind_is_read_once_while_it_is_written_to(name: str, mysql_database: Database) -> None:
+    check(mysql_database, KINDS[name])
+
+
+@pytest.mark.parametrize("name", ["one number", "text and number", "uca1400_ai_ci", "uuid"])
+def test_mariadb_tells_what_can_be_seen_without_gtids(name: str, mariadb: MySql) -> None:
+    with new_database(mariadb) as database:
+        check(database, KINDS[name])
+
+
+def test_a_table_without_a_key_is_one_chunk(mysql_database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    database = mysql_database
+    database.run("CREATE TABLE t (name CHAR, amount INT)", "INSERT INTO t VALUES ('a', 1), ('a', 1), ('b', 2)")
+    life = Life(database, snapshotChunkRows=1)
+    start = life.reader.initialOffset()
+    assert "t has no primary key" in caplog.text
+    end = life.reader.latestOffset(start, ALL)
+    assert end["snapshot"] == {f"{database.name}.t": [None]}
+    database.run("UPDATE t SET amount = 3 WHERE name = 'b'")
+    found = rows_of(life, start, end, ()) + rows_of(life, end, life.reader.latestOffset(end, ALL), ())
+    life.reader.stop()
+    # What was written between planning and reading is told twice: in what the table holds, and as a change.
+    assert [row[2:] for row in sorted(found)] == [
+        ("insert", "a", 1), ("insert", "a", 1), ("insert", "b", 3),
+        ("update_preimage", "b", 2), ("update_postimage", "b", 3),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("bound", [[7], [7, 1], ["abc", "1"], [["a"], 1]])
+def test_a_bound_that_is_no_key_of_the_table_is_refused(bound: list[Any], mysql_database: Database) -> None:
+    kind = KINDS["text and number"]
+    fill(mysql_database, kind)
+    life = Life(mysql_database, snapshotChunkRows=10)
+    start = life.reader.initialOffset()
+    end = dict(life.reader.latestOffset(start, ALL))
+    log = f"{mysql_database.name}.t"
+    end["snapshot"] = {log: [*end["snapshot"][log][:-1], bound]}
+    with pytest.raises(WatermarkSourceError, match=r"checkpoint") as refused:
+        life.rows(start, end)
+    assert "Traceback" not in str(refused.value)
+    life.reader.stop()
