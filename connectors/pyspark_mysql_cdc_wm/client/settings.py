@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark_mysql_cdc_wm.client.tls import Tls
+
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 60
 
@@ -17,6 +19,7 @@ class ClientSettings:
     port: int
     username: str
     password: str = field(repr=False)
+    tls: Tls = field(default_factory=Tls)
 
     @property
     def where(self) -> str:
@@ -24,7 +27,11 @@ class ClientSettings:
         return f"MySQL at {self.hostname}:{self.port}"
 
     def for_pymysql(self) -> dict[str, Any]:
-        """Return what PyMySQL is called with; every wait has a limit."""
+        """Return what PyMySQL is called with; every wait has a limit.
+
+        Raises:
+            OptionError: a certificate that cannot be read.
+        """
         return {
             "host": self.hostname,
             "port": self.port,
@@ -37,4 +44,5 @@ class ClientSettings:
             "connect_timeout": CONNECT_SECONDS,
             "read_timeout": ANSWER_SECONDS,
             "write_timeout": ANSWER_SECONDS,
+            **self.tls.for_pymysql(),
         }

@@ -18,6 +18,7 @@ _NO_PRIVILEGE = frozenset({1142, 1143, 1227})
 _UNKNOWN = frozenset({1049, 1146})
 LOST = frozenset({2006, 2013, 2014, 2055})
 """Of the client: a connection that was there is there no more, or out of step."""
+_NO_TLS = 2026
 _NOT_THERE = frozenset({2003, 2005})
 """Of the client: cannot connect, unknown host."""
 REFUSALS = _NOT_LET_IN | _NO_PRIVILEGE
@@ -41,14 +42,23 @@ def server_error(failure: BaseException, where: str, user: str) -> SourceError:
         return RefusedError(f"{where} refuses the user {user!r}: {said}. On the server: {grants(user)}")
     if code in _UNKNOWN:
         return UnknownSplitError(f"{where}: {said}. Check the option tables")
+    if code in LOST | _NOT_THERE | {_NO_TLS} or isinstance(failure, OSError):
+        return _unreachable(failure, where, said, without_tls=code == _NO_TLS or "[SSL" in said)
+    return SourceError(f"{where}: {said}" + ("" if code is None else f" (error {code})"))
+
+
+def _unreachable(failure: BaseException, where: str, said: str, *, without_tls: bool) -> SourceError:
     if isinstance(failure, TimeoutError):
         return ResponseTimeoutError(f"{where} did not answer in time: {said}")
-    if code in LOST | _NOT_THERE or isinstance(failure, OSError):
+    if without_tls:
         return UnreachableError(
-            f"{where} cannot be reached: {said}. Check the options hostname and port, that the server runs, and that "
-            "it listens on that address (bind_address)"
+            f"{where}: no connection with TLS: {said}. Check the options sslMode, sslCa and sslCert, and that the "
+            "server's certificate is for the option hostname"
         )
-    return SourceError(f"{where}: {said}" + ("" if code is None else f" (error {code})"))
+    return UnreachableError(
+        f"{where} cannot be reached: {said}. Check the options hostname and port, that the server runs, and that it "
+        "listens on that address (bind_address)"
+    )
 
 
 def grants(user: str, tables: str = "*.*") -> str:

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode, parse_start
 from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, OptionTable, boolean, integer, non_empty, positive_integer
+from watermark_source.options import Option, OptionTable, boolean, integer, non_empty, positive_integer, word
 from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
 
 FORMAT: Final = "mysql-cdc-wm"
@@ -22,6 +23,13 @@ def _port(text: str) -> int:
 
 def _server_id(text: str) -> int:
     return integer(text, minimum=0, maximum=0)
+
+
+_TLS_MODE = word(mode.value for mode in TlsMode)
+
+
+def _tls_mode(text: str) -> TlsMode:
+    return TlsMode(_TLS_MODE(text))
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -64,6 +72,50 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default="",
         default_text="none",
         accepted="must be the user's password",
+        example="…",
+        secret=True,
+        doc="Appears in no log, error or checkpoint.",
+    ),
+    Option(
+        name="sslMode",
+        parse=_tls_mode,
+        default=TlsMode.PREFERRED,
+        default_text="preferred",
+        accepted="must be disabled, preferred, required, verify_ca or verify_identity",
+        example="verify_identity",
+        doc="As `--ssl-mode` of MySQL's own programs: TLS never, where the server offers it, always, with a "
+        "certificate that is signed by `sslCa`, and with one for `hostname`. The first three verify nothing.",
+    ),
+    Option(
+        name="sslCa",
+        parse=non_empty,
+        default_text="what the system trusts",
+        accepted="must be a PEM file",
+        example="/etc/mysql/ca.pem",
+        doc="Whom to trust, with `sslMode` `verify_ca` or `verify_identity`. This and the files below must be at the "
+        "same path on the driver and on every executor.",
+    ),
+    Option(
+        name="sslCert",
+        parse=non_empty,
+        default_text="none",
+        accepted="must be a PEM file",
+        example="/etc/mysql/client.pem",
+        doc="The certificate to show, for users that must have one (`REQUIRE X509`).",
+    ),
+    Option(
+        name="sslKey",
+        parse=non_empty,
+        default_text="in `sslCert`",
+        accepted="must be a PEM file",
+        example="/etc/mysql/client-key.pem",
+        doc="The certificate's private key.",
+    ),
+    Option(
+        name="sslKeyPassword",
+        parse=str,
+        default_text="none",
+        accepted="must be the key's password",
         example="…",
         secret=True,
         doc="Appears in no log, error or checkpoint.",
@@ -191,9 +243,27 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
     return _of(values, given)
 
 
+def _tls(values: Mapping[str, Any]) -> Tls:
+    """Check what goes together, and that the files can be read."""
+    mode, ca, certificate = values["sslMode"], values["sslCa"], values["sslCert"]
+    if ca is not None and not mode.verifies:
+        why = f"is not looked at with sslMode {mode.value}; set sslMode to verify_ca or verify_identity"
+        raise OptionError("sslCa", ca, why, example="leave it out")
+    if certificate is not None and mode in (TlsMode.DISABLED, TlsMode.PREFERRED):
+        raise OptionError(
+            "sslCert", certificate, f"needs sslMode required, verify_ca or verify_identity, which is {mode.value}",
+            example="leave it out",
+        )  # fmt: skip
+    if certificate is None and values["sslKey"] is not None:
+        raise OptionError("sslKey", values["sslKey"], "needs sslCert", example="leave it out")
+    tls = Tls(mode, ca, certificate, values["sslKey"], values["sslKeyPassword"])
+    tls.for_pymysql()
+    return tls
+
+
 def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
     return MySqlOptions(
-        client=ClientSettings(values["hostname"], values["port"], values["username"], values["password"]),
+        client=ClientSettings(values["hostname"], values["port"], values["username"], values["password"], _tls(values)),
         tables=values["tables"],
         start=values["startingOffsets"],
         columns=values["columns"],
