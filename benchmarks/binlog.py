@@ -50,8 +50,8 @@ def fill(server: MySql, changes: int) -> FilePosition:
 
 def ours(server: MySql, start: FilePosition) -> int:
     """Return the number of changes decoded to Arrow columns, rows before an update included."""
-    settings = {"host": server.host, "port": server.port, "user": "root", "password": ""}
-    with closing(MySqlConnection(ClientSettings(server.host, server.port, "root", ""))) as connection:
+    settings = ClientSettings(server.host, server.port, "root", "")
+    with closing(MySqlConnection(settings)) as connection:
         charsets = charsets_of(connection)
     decoder = ChangeDecoder(charsets, lambda table: [str(column.name) for column in table.columns])
     with closing(BinlogDump(settings, start)) as dump:
@@ -65,8 +65,7 @@ def ours(server: MySql, start: FilePosition) -> int:
 
 def bare(server: MySql, start: FilePosition) -> int:
     """Return the number of bytes received, events found and checked, and nothing else."""
-    settings = {"host": server.host, "port": server.port, "user": "root", "password": ""}
-    with closing(BinlogDump(settings, start)) as dump:
+    with closing(BinlogDump(ClientSettings(server.host, server.port, "root", ""), start)) as dump:
         return sum(int(events[-1, 1]) - int(events[0, 0]) for _, events, _ in dump.blocks())
 
 

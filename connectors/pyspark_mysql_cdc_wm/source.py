@@ -90,7 +90,7 @@ class MySqlSource:
 
     def open(self) -> Connector:
         """Return the driver side, connected."""
-        connection = MySqlConnection(self.options.client)
+        connection = MySqlConnection(self.options.client.patient)
         bounds = BinlogBounds(LogStatus(connection), self.options.start)
         return Connector(
             discovery=bounds,
@@ -126,8 +126,9 @@ class MySqlSource:
         return None
 
     def _reader(self, layout: Layout) -> MySqlRangeReader:
+        client = self.options.client.patient
         return MySqlRangeReader(
-            BinlogRows(self.options.client, frozenset(self.options.tables), layout, self.options.fail_on_data_loss),
-            SnapshotRows(self.options.client, self.table, layout),
+            BinlogRows(client, frozenset(self.options.tables), layout, self.options.fail_on_data_loss),
+            SnapshotRows(client, self.table, layout),
             BINLOG,
         )

@@ -10,12 +10,13 @@ import json
 import os
 import sys
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 from pyspark.sql.streaming import DataStreamWriter, StreamingQueryListener
 from pyspark.sql.streaming.listener import (
@@ -39,19 +40,31 @@ KEEP_LOGS = ("spark.sql.streaming.minBatchesToRetain", "100000")
 """Spark deletes old entries of a checkpoint's logs; what they say is the evidence."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Where the queries run, what they read and where they write."""
+@dataclass(frozen=True)
+class KilledJob(ABC):
+    """Where queries run, what they read and where they write."""
 
     master: str
-    bootstrap: str
-    topic: str
     folder: Path
 
+    program: ClassVar[str]
+    """The file that is run."""
+    names: ClassVar[tuple[str, ...]]
+    """Of the queries."""
+
     @property
+    @abstractmethod
     def arguments(self) -> list[str]:
-        """What this program is started with."""
-        return [self.master, self.bootstrap, self.topic, str(self.folder)]
+        """What the program is started with."""
+
+    @property
+    @abstractmethod
+    def port(self) -> int:
+        """Of the server that all workers connect to."""
+
+    @abstractmethod
+    def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
+        """Return the queries, ready to be started."""
 
     def checkpoint(self, query: str) -> Path:
         return self.folder / "checkpoints" / query
@@ -62,6 +75,35 @@ class Job:
     @property
     def progress_log(self) -> Path:
         return self.folder / "progress.jsonl"
+
+    def written(self, name: str, frame: DataFrame) -> DataStreamWriter:
+        """Return a query that writes a frame into files."""
+        return (
+            frame.writeStream.queryName(name)
+            .format("parquet")
+            .outputMode("append")
+            .option("checkpointLocation", str(self.checkpoint(name)))
+            .option("path", str(self.sink(name)))
+        )
+
+
+@dataclass(frozen=True)
+class Job(KilledJob):
+    """Two queries over a topic."""
+
+    bootstrap: str
+    topic: str
+
+    program = __file__
+    names = QUERIES
+
+    @property
+    def arguments(self) -> list[str]:
+        return [self.master, self.bootstrap, self.topic, str(self.folder)]
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rsplit(":", 1)[1])
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
         """Return both queries, ready to be started: all rows with their markers, and windows over the watermark."""
@@ -82,14 +124,7 @@ class Job:
             ROWS: rows.select("partition", "offset", "value", "event_time", "marker"),
             WINDOWS: follow_watermark(aligned).groupBy(window).count().select("window.start", "count"),
         }
-        return {
-            name: frame.writeStream.queryName(name)
-            .format("parquet")
-            .outputMode("append")
-            .option("checkpointLocation", str(self.checkpoint(name)))
-            .option("path", str(self.sink(name)))
-            for name, frame in frames.items()
-        }
+        return {name: self.written(name, frame) for name, frame in frames.items()}
 
 
 class Lines:
@@ -158,7 +193,8 @@ def session(master: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def main(job: Job) -> None:
+def main(job: KilledJob) -> None:
+    """Run a job's queries for ever."""
     spark = session(job.master)
     lines = Lines(job.progress_log)
     spark.streams.addListener(ProgressLog(lines))
@@ -182,4 +218,4 @@ def main(job: Job) -> None:
 
 
 if __name__ == "__main__":
-    main(Job(*sys.argv[1:4], Path(sys.argv[4])))
+    main(Job(sys.argv[1], Path(sys.argv[4]), *sys.argv[2:4]))

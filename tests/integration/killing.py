@@ -18,8 +18,7 @@ import psutil
 
 from services.process import ChildProcess
 from services.spark_cluster import SparkCluster
-from tests.integration import killed_driver
-from tests.integration.killed_driver import QUERIES, Job
+from tests.integration.killed_driver import KilledJob
 from tests.integration.outages import Outages
 
 _log = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class Kind(Enum):
     GROUP = "group"
     """The driver's whole process group."""
     BROKER = "broker"
-    """The only one; it is started again after a pause, and all go on as if nothing had happened."""
+    """The only server; it is started again after a pause, and all go on as if nothing had happened."""
 
 
 class Moment(Enum):
@@ -94,7 +93,7 @@ def schedule(kills: int, rng: random.Random) -> list[tuple[Kind, Moment]]:
 class Killer:
     """Runs the driver program, kills, and starts it again."""
 
-    job: Job
+    job: KilledJob
     cluster: SparkCluster
     outages: Outages
     rng: random.Random
@@ -111,7 +110,7 @@ class Killer:
     def start(self) -> None:
         """Start the driver program."""
         self._driver = ChildProcess(
-            [sys.executable, killed_driver.__file__, *self.job.arguments],
+            [sys.executable, str(self.job.program), *self.job.arguments],
             folder=self.job.folder,
             log=self.job.folder / "driver.log",
         )
@@ -147,8 +146,8 @@ class Killer:
                 self._kill_driver(driver)
             case Kind.GROUP:
                 self._kill_group(driver)
-        self._committed = {q: self._count("commits", q) for q in QUERIES}
-        logged = (q for q in QUERIES if self._count("offsets", q) > self._committed[q])
+        self._committed = {q: self._count("commits", q) for q in self.job.names}
+        logged = (q for q in self.job.names if self._count("offsets", q) > self._committed[q])
         self.kills.append(Kill(kind, moment, tuple(logged)))
         _log.info("%s", self.kills[-1])
 
@@ -163,7 +162,7 @@ class Killer:
             _log.info("recovered from %s within %.1f s", self.kills[-1].kind.value, self.recoveries[-1][1])
 
     def _wait_for(self, moment: Moment) -> None:
-        query = self.rng.choice(QUERIES)
+        query = self.rng.choice(self.job.names)
         committed = self._count("commits", query)
         match moment:
             case Moment.ANY:
@@ -234,14 +233,13 @@ class Killer:
         return [process for pid in self.cluster.executors(0) for process in _pyspark(pid)]
 
     def _workers(self) -> list[psutil.Process]:
-        """Return the workers that are reading: at work, and connected to the broker."""
-        port = int(self.job.bootstrap.rsplit(":", 1)[1])
+        """Return the workers that are reading: at work, and connected to the server."""
         workers = [
             p
             for p in self._below_executors()
             if "pyspark.daemon" in _command(p) and _status(p) == psutil.STATUS_RUNNING
         ]
-        return [p for p in workers if port in _connected_to(p)]
+        return [p for p in workers if self.job.port in _connected_to(p)]
 
     def _expect_gone(self, processes: Collection[psutil.Process]) -> None:
         until = time.monotonic() + _GONE_SECONDS

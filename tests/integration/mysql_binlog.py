@@ -38,8 +38,7 @@ class Database:
             return tuple(cursor.fetchall())
 
     def dump(self, since: FilePosition | bytes | None = None) -> BinlogDump:
-        settings = {"host": self.server.host, "port": self.server.port, "user": "root", "password": ""}
-        return BinlogDump(settings, since or self.since)
+        return BinlogDump(root(self.server), since or self.since)
 
     def changes(self, *tables: str, since: FilePosition | bytes | None = None, **options: Any) -> Iterator[Changes]:
         """Decode all that the binlog has about some tables of this database."""
@@ -54,13 +53,17 @@ class Database:
                 yield from decoder.decode(memory, events, file)
 
 
+def root(server: MySql) -> ClientSettings:
+    return ClientSettings(server.host, server.port, "root", "")
+
+
 @contextmanager
 def new_database(server: MySql) -> Iterator[Database]:
     """Make a database; what the binlog has about it begins at ``since``."""
     name = f"t_{uuid.uuid4().hex[:8]}"
     status = "SHOW BINARY LOG STATUS" if server.flavour is Flavour.MYSQL else "SHOW MASTER STATUS"
     ((file, position, *_),) = run(server.host, server.port, status)
-    with closing(MySqlConnection(ClientSettings(server.host, server.port, "root", ""))) as connection:
+    with closing(MySqlConnection(root(server))) as connection:
         charsets = charsets_of(connection)
     run(server.host, server.port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
     yield Database(server, name, FilePosition(file, position), charsets)

@@ -16,18 +16,30 @@ from tests.integration.mysql_keys import INTEGER, Keys
 
 # A duplicate key, a lock wait, a deadlock: what writers that do not know of each other run into.
 _HARMLESS = frozenset({1062, 1205, 1213})
+_AWAY = frozenset({1053, 2003, 2006, 2013})
+"""A server that was killed, and is not there yet."""
 
 
 @contextmanager
 def writers(
-    database: Database, table: str, *, count: int = 4, keys: int = 4_000, kind: Keys = INTEGER, seed: int = 1
+    database: Database,
+    table: str,
+    *,
+    count: int = 4,
+    keys: int = 4_000,
+    kind: Keys = INTEGER,
+    pause: float = 0,
+    seed: int = 1,
 ) -> Iterator[None]:
-    """Change rows of a table, with the first ``keys`` keys of a kind, a name and an amount, until the block is left."""
+    """Change rows of a table, with the first ``keys`` keys of a kind, a name and an amount, until the block is left.
+
+    They pause for so many seconds after each transaction, and go on when the server is killed and comes back.
+    """
     stopped = threading.Event()
     problems: list[BaseException] = []
     threads = [
         threading.Thread(
-            target=_write, args=(database, table, (kind, keys), random.Random(seed + i), stopped, problems)
+            target=_write, args=(database, table, (kind, keys), pause, random.Random(seed + i), stopped, problems)
         )
         for i in range(count)
     ]
@@ -46,25 +58,45 @@ def _write(
     database: Database,
     table: str,
     keys: tuple[Keys, int],
+    pause: float,
     chance: random.Random,
     stopped: threading.Event,
     problems: list[BaseException],
 ) -> None:
-    server = database.server
     try:
-        with connect(server.host, server.port, database=database.name) as connection, connection.cursor() as cursor:
-            if chance.random() < 0.5 and server.flavour is Flavour.MYSQL:
-                cursor.execute("SET SESSION binlog_transaction_compression = ON")
-            while not stopped.is_set():
-                try:
-                    for statement in _transaction(table, *keys, chance):
-                        cursor.execute(statement)
-                except pymysql.MySQLError as refused:  # noqa: PERF203 - a test
-                    if refused.args[0] not in _HARMLESS:
-                        raise
-                    cursor.execute("ROLLBACK")
+        while not stopped.is_set():
+            try:
+                _write_on_one_connection(database, table, keys, pause, chance, stopped)
+            except pymysql.MySQLError as refused:  # noqa: PERF203 - a test
+                if refused.args[0] not in _AWAY:
+                    raise
+                stopped.wait(0.2)
     except BaseException as problem:  # noqa: BLE001 - told by the test
         problems.append(problem)
+
+
+def _write_on_one_connection(
+    database: Database,
+    table: str,
+    keys: tuple[Keys, int],
+    pause: float,
+    chance: random.Random,
+    stopped: threading.Event,
+) -> None:
+    server = database.server
+    with connect(server.host, server.port, database=database.name) as connection, connection.cursor() as cursor:
+        if chance.random() < 0.5 and server.flavour is Flavour.MYSQL:
+            cursor.execute("SET SESSION binlog_transaction_compression = ON")
+        while not stopped.is_set():
+            try:
+                for statement in _transaction(table, *keys, chance):
+                    cursor.execute(statement)
+            except pymysql.MySQLError as refused:
+                if refused.args[0] not in _HARMLESS:
+                    raise
+                cursor.execute("ROLLBACK")
+            if pause:
+                stopped.wait(pause)
 
 
 def _transaction(table: str, kind: Keys, keys: int, chance: random.Random) -> list[str]:

@@ -102,7 +102,7 @@ def aftermath(
 ) -> Aftermath:
     kills, seed = request.config.getoption("--kills"), request.config.getoption("--kills-seed")
     folder = tmp_path_factory.mktemp("kills")
-    job = Job(cluster.master_url, broker.bootstrap, f"kills-{folder.name}", folder)
+    job = Job(cluster.master_url, folder, broker.bootstrap, f"kills-{folder.name}")
     create_topic(broker.bootstrap, job.topic, PARTITIONS)
     topic = NumberedTopic.of(broker.bootstrap, job.topic, np.random.default_rng(seed))
     # Before the queries begin, at "latest": none of theirs.

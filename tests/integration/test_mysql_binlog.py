@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,16 +13,18 @@ from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, Write
 
 from pyspark_mysql_cdc_wm.binlog.events import START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
+from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from services.mysql import MySql
 from services.mysqld import LocalMySql
 from services.ports import free_ports
-from tests.integration.mysql_binlog import Database, new_database, python_rows
+from tests.integration.mysql_binlog import Database, new_database, python_rows, root
 from watermark_source.errors import (
+    DataLossError,
     RefusedError,
     ResponseTimeoutError,
-    SourceError,
     UnreachableError,
     UnsupportedFormatError,
 )
@@ -228,11 +231,11 @@ def test_a_set_of_identifiers_skips_what_it_holds(mysql: MySql) -> None:
         assert [row[0] for _, row in _flat(list(database.changes("t", since=held)))] == [2]
 
 
-def test_a_file_that_is_gone_is_the_servers_own_words(mysql: MySql) -> None:
+def test_a_file_that_is_gone_is_a_loss(mysql: MySql) -> None:
     with (
         new_database(mysql) as database,
         closing(database.dump(FilePosition("binlog.999999"))) as dump,
-        pytest.raises(SourceError, match=r"1236 .*first log file name"),
+        pytest.raises(DataLossError, match=r"binlog.999999 position 4: .* was purged before it was read"),
     ):
         list(dump.blocks())
 
@@ -255,24 +258,24 @@ def test_who_may_not_read_the_binlog_is_told_so(mysql: MySql) -> None:
     with new_database(mysql) as database:
         user = f"{database.name}_user"
         database.run(f"CREATE USER '{user}'@'%' IDENTIFIED BY 'right'")
-        settings = {"host": mysql.host, "port": mysql.port, "user": user, "ssl": {"check_hostname": False}}
+        settings = replace(root(mysql), username=user, tls=Tls(TlsMode.REQUIRED))
         with pytest.raises(RefusedError, match="Access denied") as refused:
-            BinlogDump({**settings, "password": "wrong"}, database.since)
+            BinlogDump(replace(settings, password="wrong"), database.since)
         assert "wrong" not in str(refused.value)
         with (
-            closing(BinlogDump({**settings, "password": "right"}, database.since)) as dump,
+            closing(BinlogDump(replace(settings, password="right"), database.since)) as dump,
             pytest.raises(RefusedError, match="REPLICATION SLAVE"),
         ):
             list(dump.blocks())
         database.run(f"GRANT REPLICATION SLAVE ON *.* TO '{user}'@'%'", _TABLE, _insert(1, 1))
-        with closing(BinlogDump({**settings, "password": "right"}, database.since)) as dump:
+        with closing(BinlogDump(replace(settings, password="right"), database.since)) as dump:
             assert EventType.WRITE_ROWS in [kind for block in dump.blocks() for kind in block.events[:, TYPE].tolist()]
         database.run(f"DROP USER '{user}'@'%'")
 
 
 def test_a_server_that_is_not_there_and_a_position_that_cannot_be_named() -> None:
     (port,) = free_ports(1)
-    settings = {"host": "127.0.0.1", "port": port, "user": "root", "password": ""}
+    settings = ClientSettings("127.0.0.1", port, "root", "")
     with pytest.raises(UnreachableError, match=f"MySQL at 127.0.0.1:{port} cannot be reached: .*refused"):
         BinlogDump(settings, FilePosition("binlog.000001"))
     with pytest.raises(UnsupportedFormatError, match=r"position 4294967296: above 4 GB .* gtid_mode = ON"):
@@ -294,7 +297,7 @@ def test_a_waiting_dump_goes_on_and_a_frozen_or_dead_server_is_noticed() -> None
         server.start()
         with new_database(server) as database:
             database.run(_TABLE)
-            settings = {"host": server.host, "port": server.port, "user": "root", "password": ""}
+            settings = root(server)
             dump = BinlogDump(settings, database.since, server_id=77, heartbeat_seconds=0.2, timeout_seconds=2.0)
             with closing(dump):
                 blocks = dump.blocks()

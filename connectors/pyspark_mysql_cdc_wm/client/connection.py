@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import time
 from typing import Any
 
 import pymysql
 
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.errors.server import LOST, code_of, server_error
+from watermark_source.errors import ResponseTimeoutError, UnreachableError
 
+_log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 0.25
 Row = tuple[Any, ...]
+
+
+def connected(settings: ClientSettings) -> Any:
+    """Return a connection of PyMySQL's; a server that cannot be reached is tried again as long as they say.
+
+    Raises:
+        SourceError: the server cannot be reached, or refuses.
+        OptionError: a certificate that cannot be read.
+    """
+    until, told = time.monotonic() + settings.patience_seconds, False
+    while True:
+        try:
+            return pymysql.connect(**settings.for_pymysql())
+        except (pymysql.MySQLError, OSError) as failure:
+            error = server_error(failure, settings.where, settings.username)
+            if not isinstance(error, UnreachableError | ResponseTimeoutError) or time.monotonic() > until:
+                raise error from failure
+        if not told:
+            _log.warning("%s; trying again for up to %g s", error, settings.patience_seconds)
+            told = True
+        time.sleep(_PAUSE_SECONDS)
 
 
 class MySqlConnection:
@@ -68,7 +95,7 @@ class MySqlConnection:
 
     def _ask(self, statement: str, values: tuple[Any, ...]) -> tuple[Row, ...]:
         if self._connection is None:
-            self._connection = pymysql.connect(**self.settings.for_pymysql())
+            self._connection = connected(self.settings)
         with self._connection.cursor() as cursor:
             cursor.execute(statement, values or None)
             return tuple(cursor.fetchall())

@@ -7,7 +7,7 @@ flags 2, server id 4, size 4 and file name, position 8, size 4 and the set of GT
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +16,9 @@ import pymysql
 from pyspark_mysql_cdc_wm.binlog.events import START, TYPE, EventType, next_file
 from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk, Stopped
 from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs
+from pyspark_mysql_cdc_wm.client.connection import connected
 from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
+from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.errors.server import LOG_CANNOT_BE_READ, REFUSALS, server_error
 from watermark_source.errors import (
     DataLossError,
@@ -63,7 +65,7 @@ class BinlogDump:
 
     def __init__(
         self,
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
         start: FilePosition | bytes,
         *,
         server_id: int = 0,
@@ -71,7 +73,7 @@ class BinlogDump:
         heartbeat_seconds: float = 5.0,
         timeout_seconds: float = 30.0,
     ) -> None:
-        """Connect with PyMySQL's ``settings`` and ask for all from ``start``, a place or an encoded set of GTIDs.
+        """Connect and ask for all from ``start``, a place or an encoded set of GTIDs.
 
         Raises:
             UnreachableError: no connection.
@@ -83,12 +85,11 @@ class BinlogDump:
                 f"binlog {start.file} position {start.position}: above 4 GB the server takes sets of GTIDs alone; "
                 "set gtid_mode = ON, or max_binlog_size to at most 1 GB"
             )
-        where = f"MySQL at {settings.get('host')}:{settings.get('port')}"
         try:
-            self._connection: Any = pymysql.connect(**{"autocommit": True, **settings})
+            self._connection: Any = connected(settings)
             checksums = self._prepare(heartbeat_seconds)
         except (pymysql.MySQLError, OSError) as failure:
-            raise server_error(failure, where, str(settings.get("user"))) from failure
+            raise server_error(failure, settings.where, settings.username) from failure
         flags = _HEARTBEAT_V2 | (0 if server_id else _NON_BLOCKING)
         if isinstance(start, FilePosition):
             self.file, position = start.file, start.position

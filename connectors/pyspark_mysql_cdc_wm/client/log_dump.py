@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,7 +15,9 @@ from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name, fil
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition
 from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS, ClientSettings
-from watermark_source.errors import ResponseTimeoutError
+from watermark_source.errors import ResponseTimeoutError, UnreachableError
+
+_log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.01
 _ROTATE = int(EventType.ROTATE)
@@ -35,7 +38,7 @@ def dumped(
     """Yield the events between two places, both between transactions.
 
     A position may be reported before a dump may send what lies before it (that is when the file is synchronised), so
-    a dump that ends early is begun anew where it ended.
+    a dump that ends early is begun anew where it ended, within a transaction if need be; one that breaks off too.
 
     Raises:
         DataLossError: the server no longer has the file.
@@ -45,9 +48,14 @@ def dumped(
     at, late = start, time.monotonic() + seconds
     while at < end:
         before = at
-        for block in _until_the_end(settings, base, at, end):
-            at = int(block.places[-1]) if len(block.places) else at
-            yield block
+        try:
+            for block in _until_the_end(settings, base, at, end):
+                at = int(block.places[-1]) if len(block.places) else at
+                yield block
+        except UnreachableError as lost:
+            if at == before and time.monotonic() > late:
+                raise
+            _log.info("%s; going on from %s", lost, shown(base, at))
         if at >= end:
             return
         if at > before:
@@ -62,7 +70,7 @@ def dumped(
 
 def _until_the_end(settings: ClientSettings, base: str, start: int, end: int) -> Iterator[PlacedBlock]:
     place = LogPosition.of(start)
-    dump = BinlogDump(settings.for_pymysql(), FilePosition(file_name(base, place.file), place.offset))
+    dump = BinlogDump(settings, FilePosition(file_name(base, place.file), place.offset))
     file = place.file
     with closing(dump):
         for block in dump.blocks():

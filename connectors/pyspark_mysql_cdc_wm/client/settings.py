@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark_mysql_cdc_wm.client.tls import Tls
@@ -20,11 +20,18 @@ class ClientSettings:
     username: str
     password: str = field(repr=False)
     tls: Tls = field(default_factory=Tls)
+    patience_seconds: float = 0
+    """For how long a server that cannot be reached is tried again."""
 
     @property
     def where(self) -> str:
         """How errors and logs name the server."""
         return f"MySQL at {self.hostname}:{self.port}"
+
+    @property
+    def patient(self) -> ClientSettings:
+        """The same, for a query that runs: a server that is restarted does not end it."""
+        return replace(self, patience_seconds=ANSWER_SECONDS)
 
     def for_pymysql(self) -> dict[str, Any]:
         """Return what PyMySQL is called with; every wait has a limit.

@@ -16,8 +16,8 @@ _NOT_LET_IN = frozenset({1044, ACCESS_DENIED, 1251, 1698, 3118})
 """Access denied to a database or a user, and users that log in by other means."""
 _NO_PRIVILEGE = frozenset({1142, 1143, 1227})
 _UNKNOWN = frozenset({1049, 1146})
-LOST = frozenset({2006, 2013, 2014, 2055})
-"""Of the client: a connection that was there is there no more, or out of step."""
+LOST = frozenset({1053, 2006, 2013, 2014, 2055})
+"""A server that is stopping, and of the client: a connection that is there no more, or out of step."""
 _NO_TLS = 2026
 _NOT_THERE = frozenset({2003, 2005})
 """Of the client: cannot connect, unknown host."""

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pymysql
 
+from pyspark_mysql_cdc_wm.client.connection import connected
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.text_rows import TextReader
 from pyspark_mysql_cdc_wm.errors.server import server_error
@@ -38,7 +39,7 @@ class ConsistentView:
         self._settings = settings
         self._batch_rows = batch_rows
         try:
-            self._connection: Any = pymysql.connect(**settings.for_pymysql())
+            self._connection: Any = connected(settings)
             with self._connection.cursor() as cursor:
                 for statement in _SESSION:
                     cursor.execute(statement)
