@@ -139,6 +139,19 @@ def word(choices: Iterable[str]) -> Callable[[str], str]:
     return parse
 
 
+def host_name(text: str) -> str:
+    """Parse a host name or an address, which some resolver may know."""
+    name = non_empty(text)
+    if re.search(r"[\s/@,]", name):
+        raise ValueError(f'"{name}" is no host name')
+    try:
+        # What the network calls do with a name first, with an error of their own for an empty or a long part.
+        name.encode("idna")
+    except UnicodeError as error:
+        raise ValueError(f'"{name}" is no host name ({error})') from None
+    return name
+
+
 def non_empty(text: str) -> str:
     """Parse any text that is not blank."""
     stripped = text.strip()

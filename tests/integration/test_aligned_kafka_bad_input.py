@@ -12,9 +12,16 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
-from services.kafka import Kafka
+from pyspark_aligned_kafka.source import KafkaSource
+from services.broker import FAST_START
+from services.deadline import wait_until
+from services.kafka import Kafka, Where, kafka_service
 from services.ports import free_ports
+from services.wire import BrokerConnection
 from tests.integration.kafka_streams import KafkaStreams
+from watermark_source import follow_watermark
+from watermark_source.errors import UnreachableError, UsageError
+from watermark_source.planning.split import Split, SplitRange
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
@@ -215,3 +222,29 @@ def test_a_port_of_somebody_else_is_an_error_within_its_limit(streams: KafkaStre
 def test_an_error_names_its_class_once_and_first(streams: KafkaStreams, kafka: Kafka) -> None:
     told = refused_at_start(streams, "q", subscribe="nowhere")
     assert json.dumps(told).count("UnknownSplitError: topic nowhere") == 1
+
+
+def test_several_sources_below_one_watermark_are_refused(streams: KafkaStreams) -> None:
+    a, b = (streams.source(subscribe=topic) for topic in ("a", "b"))
+    for several in (a.union(b), a.union(a), a.join(b.select("offset"), "offset")):
+        with pytest.raises(UsageError, match=r"made of 2 sources.*follow_watermark\(a\)\.union"):
+            follow_watermark(several)
+    table = streams.spark.range(3).withColumnRenamed("id", "offset")
+    follow_watermark(a).union(follow_watermark(b)).join(follow_watermark(a.join(table, "offset", "left")), "offset")
+
+
+def test_a_broker_that_names_a_wrong_address_is_told_with_it() -> None:
+    (nowhere,) = free_ports(1)
+    config = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{nowhere}", "auto.create.topics.enable": "true"}
+    with kafka_service(config=config, jvm=FAST_START, where=Where.LOCAL) as kafka:
+        host, _, port = kafka.bootstrap.rpartition(":")
+        with BrokerConnection(host, int(port)) as asked:
+            wait_until(lambda: [each.leader for each in asked.cluster("t").leaders] == [1], 30, "a topic")
+        given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t", "kafkaConsumer.pollTimeoutMs": "2000"}
+        source = KafkaSource.of({**given, **LIMIT})
+        says = rf"broker 1 says it listens at 127\.0\.0\.1:{nowhere}: .*check advertised\.listeners"
+        driver = source.open()
+        with pytest.raises(UnreachableError, match=says):
+            driver.starts.initial_positions(driver.discovery.discover())
+        with pytest.raises(UnreachableError, match=says):
+            list(source.range_reader.read([SplitRange(Split("t", 0), 0, 1)]))

@@ -7,7 +7,17 @@ import pickle
 import pytest
 
 from watermark_source.errors import OptionError, UnknownOptionError
-from watermark_source.options import Option, OptionTable, boolean, duration, non_empty, ports, positive_integer, word
+from watermark_source.options import (
+    Option,
+    OptionTable,
+    boolean,
+    duration,
+    host_name,
+    non_empty,
+    ports,
+    positive_integer,
+    word,
+)
 
 WIDTH = Option(
     name="boxWidth", parse=positive_integer, default=3, accepted="must be a whole number", example="7", doc="Width."
@@ -137,3 +147,14 @@ def test_an_error_shows_one_line_of_a_long_value() -> None:
     assert text.startswith('option boxes = "[1, 2,2,')
     assert len(text) < 300
     assert "\n" not in text
+
+
+@pytest.mark.parametrize("text", ["db1", "db1.example.org", "192.0.2.1", "::1", "fe80::1%eth0", "bücher.example"])
+def test_a_host_is_a_name_or_an_address(text: str) -> None:
+    assert host_name(f" {text} ") == text
+
+
+@pytest.mark.parametrize("text", ["", "db..example.org", f"{'k' * 64}.org", "a b", "http://db1", "user@db1"])
+def test_what_no_resolver_can_be_asked_for_is_no_host(text: str) -> None:
+    with pytest.raises(ValueError):
+        host_name(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 import textwrap
 from collections.abc import Callable, Iterable
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from watermark_source.durations import format_duration
-from watermark_source.eventtime.watermark import MAX, MIN
+from watermark_source.moments import watermark_text
 from watermark_source.monitor.status import SourceStatus, SplitView, Status, most_interesting
 
 GAP = 2
@@ -18,7 +17,6 @@ GAP = 2
 _WHY_AT_LEAST = 24
 _NUMBER_BLANK = re.compile(r"(?<=\d) (?=\d|(?:ms|s|min|h|d|records?)\b)|(?:(?<=\bmin)|(?<=\b[hd])) (?=\d)")
 """A blank within a number or a duration: no place to break a line."""
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 class Row(NamedTuple):
@@ -184,21 +182,6 @@ def join_pieces(pieces: Iterable[str], width: int) -> list[str]:
         else:
             packed.extend(_lines(piece, width))
     return packed
-
-
-def watermark_text(watermark: int | None, *, raw: bool = False) -> str:
-    """Return a watermark as UTC date and time, or ``raw`` as milliseconds; in words where it is no time."""
-    if watermark is None:
-        return "none yet"
-    if raw:
-        return str(watermark)
-    if watermark in (MIN, MAX):
-        return "start of time" if watermark == MIN else "end of time"
-    try:
-        moment = _EPOCH + dt.timedelta(milliseconds=watermark)
-    except OverflowError:
-        return str(watermark)
-    return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
 
 
 def count_text(n: int) -> str:

@@ -31,8 +31,8 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
     Args:
         df: what ``load()`` returned, of one source. Columns may have been added or removed, all but ``marker``. Filter
             afterwards: a filter before this call takes the marker rows, whose other columns are null, out as well, and
-            then no window ever closes (``marker IS NOT NULL OR ...`` spares them). Unions and joins belong after it
-            too: every source has a watermark of its own, and Spark takes the lowest of them.
+            then no window ever closes (``marker IS NOT NULL OR ...`` spares them). Unions and joins of streams belong
+            after it too: every source has a watermark of its own, and Spark takes the lowest of them.
         event_time: the column that is event time for the operators above; a ``timestamp``, its name read as Spark does.
             The watermark is about the source's own event times: a row whose value in another column lies further
             behind than that may be late.
@@ -40,11 +40,12 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
             Allowed disorder is the source's option ``maxOutOfOrderness``.
 
     Raises:
-        UsageError: the frame is not such a stream, or the column is missing or no timestamp.
+        UsageError: the frame is not such a stream, or is made of several, or the column is missing or no timestamp.
 
     A ``withWatermark`` above it fails in Spark with "Redefining watermark is disallowed": this call takes its place.
     """
     _need_markers(df, "follow_watermark")
+    _need_one_source(df)
     event_time = _column(df, event_time)
     kind = df.schema[event_time].dataType
     # A timestamp_ntz holds local time, the watermark universal time: Spark would compare the bare numbers.
@@ -95,6 +96,20 @@ def _column(df: DataFrame, name: str) -> str:
     if len(found) != 1 or df.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
         raise UsageError(f"follow_watermark: there is no column {name!r}; the columns are {df.columns}")
     return found[0]
+
+
+def _need_one_source(df: DataFrame) -> None:
+    """Refuse several sources below one watermark: Spark would take the highest of their markers."""
+    plan = getattr(df, "_jdf", None)
+    if plan is None:  # Spark Connect shows no plan
+        return
+    leaves = plan.queryExecution().analyzed().collectLeaves()
+    streams = sum(leaves.apply(i).isStreaming() for i in range(leaves.size()))
+    if streams > 1:
+        raise UsageError(
+            f"follow_watermark: the stream is made of {streams} sources, and each has a watermark of its own. Call it "
+            "on each of them, then unite or join what it returns: follow_watermark(a).union(follow_watermark(b))"
+        )
 
 
 def _need_markers(df: DataFrame, caller: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from watermark_source import durations
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, boolean, duration, non_empty, ports, positive_integer, word
+from watermark_source.options import Option, boolean, duration, host_name, non_empty, ports, positive_integer, word
 
 BOUNDED = "bounded"
 MONOTONOUS = "monotonous"
@@ -119,7 +119,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="reportHost",
-        parse=non_empty,
+        parse=host_name,
         default_text="found out",
         accepted="must be a host name or an address",
         example="driver.example.org",

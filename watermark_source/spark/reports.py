@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import json
 import logging
+import math
 import os
 import secrets
 import socket
@@ -38,6 +39,7 @@ _TIMEOUT = 5.0
 """Seconds for a whole message."""
 _MAX_CONNECTIONS = 64
 _PAUSE = 0.1
+_TELL_SECONDS = 10.0
 """Seconds after a connection could not be accepted."""
 _SLOW = 1.0
 """Seconds after which a failure counts as slow: of a host that is down, or of a name nobody knows."""
@@ -104,6 +106,8 @@ class ReportServer:
         self._book = book
         self._key = secrets.token_bytes(32)
         self._closed = False
+        self._told_at = -math.inf
+        self._untold = 0
         self._slots = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self._socket = _listen(os.environ.get("SPARK_LOCAL_IP", ""), ports)
         bound, port = self._socket.getsockname()[:2]
@@ -130,10 +134,19 @@ class ReportServer:
                 time.sleep(_PAUSE)
                 continue
             if not self._slots.acquire(blocking=False):
-                _log.warning("progress report from %s turned away: %d connections are open", peer, _MAX_CONNECTIONS)
+                self._tell(f"progress report from {peer} turned away: {_MAX_CONNECTIONS} connections are open")
                 connection.close()
                 continue
             threading.Thread(target=self._serve, args=(connection, peer), daemon=True).start()
+
+    def _tell(self, what: str) -> None:
+        """Warn at most once in a while: whoever scans ports makes thousands of connections."""
+        now = time.monotonic()
+        if now - self._told_at < _TELL_SECONDS:
+            self._untold += 1
+            return
+        others, self._untold, self._told_at = self._untold, 0, now
+        _log.warning("%s%s", what, f" ({others} more since the last time)" if others else "")
 
     def _serve(self, connection: socket.socket, peer: object) -> None:
         try:
@@ -152,7 +165,7 @@ class ReportServer:
                 self._book.add(_decode(body))
                 connection.sendall(_OK)
         except (OSError, ValueError, EOFError) as error:
-            _log.warning("progress report from %s refused: %s", peer, error)
+            self._tell(f"progress report from {peer} refused: {error}")
         finally:
             self._slots.release()
 
@@ -183,7 +196,8 @@ def _deliver(host: str, address: ReportAddress, body: bytes) -> bool:
             challenge = _receive(connection, _CHALLENGE, deadline)
             connection.sendall(_sign(address.key, challenge, body) + _LENGTH.pack(len(body)) + body)
             return _receive(connection, len(_OK), deadline) == _OK
-    except (OSError, EOFError) as error:
+    # A name that no resolver can be asked for is a UnicodeError.
+    except (OSError, EOFError, UnicodeError) as error:
         _log.info("progress report to %s:%d not delivered: %s", host, address.port, error)
         if isinstance(error, TimeoutError) or time.monotonic() - began > _SLOW:
             _avoid(host, address.port)

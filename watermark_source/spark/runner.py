@@ -15,8 +15,9 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from watermark_source.clock import Clock
-from watermark_source.errors import DataLossError, OffsetError, UnknownSplitError
+from watermark_source.errors import DataLossError, OffsetError, UnknownSplitError, listed
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.moments import watermark_text
 from watermark_source.planning.ends import watermark_of
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation, PlanPolicy
@@ -275,6 +276,11 @@ class SourceRunner:
         if self._connector.snapshots is not None:
             logs = self._with_chunks(logs, state, self._connector.snapshots, limit)
         added = logs.ends.keys() - state.splits.keys()
+        if added and state.watermark is not None and not self._policy.use_processing_time:
+            _log.warning(
+                "%s: found while the query runs, and read from the beginning. What lies there before the watermark, "
+                "%s, is late", listed(added), watermark_text(state.watermark),
+            )  # fmt: skip
         return replace(
             logs,
             now=self._clock.now(),

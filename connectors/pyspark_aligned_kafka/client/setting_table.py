@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark_aligned_kafka.client import sasl
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, boolean, integer, non_empty, positive_integer, word
+from watermark_source.options import Option, boolean, host_name, integer, non_empty, positive_integer, word
 
 READ_COMMITTED = "read_committed"
 _LONGEST_NAME = 32_767
@@ -41,6 +41,7 @@ def _servers(text: str) -> tuple[str, ...]:
         match = _SERVER.fullmatch(part)
         if match is None or not 0 < int(match["port"]) < 65536:
             raise ValueError(f'"{part}" is not host:port')
+        host_name(match["address"].rpartition(":")[0].strip("[]"))
         found.append(match["address"])
     if not found:
         raise ValueError("names no broker")
@@ -198,7 +199,8 @@ SETTINGS: tuple[Setting, ...] = (
            "Longest such pause after repeated failures, each of which makes it longer."),
     _pause("metadata.max.age.ms", None, 5_000,
            "How often the driver looks for new partitions and topics. Planning does not wait for it; the query fails "
-           "when it has not succeeded for 20 times as long."),
+           "when it has not succeeded for 20 times as long. Rows of a new partition that lie behind the watermark "
+           "when it is found are late."),
     _row("isolation.level", None, word((READ_UNCOMMITTED, READ_COMMITTED)),
          "must be read_uncommitted or read_committed", READ_COMMITTED,
          "Whether records of open and aborted transactions are read. Ends of the log are looked up the same way.",

@@ -26,7 +26,14 @@ from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.cluster.metadata import Topic, metadata_request, read_metadata
 from pyspark_aligned_kafka.cluster.open_questions import OpenQuestions
-from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, UnsupportedFormatError, listed
+from watermark_source.errors import (
+    CorruptDataError,
+    ResponseTimeoutError,
+    SourceError,
+    UnreachableError,
+    UnsupportedFormatError,
+    listed,
+)
 from watermark_source.planning.split import Split
 
 # A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.
@@ -214,10 +221,16 @@ async def _fold(part: Mapping[Split, int], answer: Awaitable[Any], tried: _Round
     except KafkaError as error:
         tried.again.update(dict.fromkeys(part, error))
     else:
-        _read_offsets(received, tried)
+        _read_offsets(received, part, tried)
 
 
-def _read_offsets(response: OffsetsResponse, tried: _Round) -> None:
+def _read_offsets(response: OffsetsResponse, asked: Mapping[Split, int], tried: _Round) -> None:
+    others = (response.found.keys() | response.errors.keys()) - asked.keys()
+    if others:
+        raise CorruptDataError(
+            f"a Kafka broker told offsets of {listed(others)}, which it was not asked for; its answer was damaged on "
+            "the way, or it is no Kafka broker"
+        )
     tried.found.update(response.found)
     for split, error in response.errors.items():
         kind = for_code(error)

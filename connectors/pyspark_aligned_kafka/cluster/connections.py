@@ -28,7 +28,14 @@ from kafka.net.selector import NetworkSelector
 from pyspark_aligned_kafka.client.sasl import hide_wire_logs
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.deadline import Backoff, Deadline
-from watermark_source.errors import RefusedError, ResponseTimeoutError, SourceError, UnreachableError
+from watermark_source.errors import (
+    RefusedError,
+    ResponseTimeoutError,
+    SourceError,
+    UnreachableError,
+    WatermarkSourceError,
+    shortened,
+)
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -43,6 +50,8 @@ _REFUSALS = (
 OLDEST_KAFKA = "Kafka 2.3"
 """The first brokers that speak all we ask for."""
 _CHECK_THE_WAY = "check the addresses, the network and kafka.security.protocol"
+_SHORTEST_TRY_MS = 20
+"""In less time nobody answers, and a healthy broker would be blamed."""
 _SILENCE = (KafkaTimeoutError, RequestTimedOutError)
 
 
@@ -84,6 +93,7 @@ class Cluster:
         self._setup_ms = settings.millis("socket.connection.setup.timeout.ms")
         self._net: NetworkSelector | None = None
         self._manager: KafkaConnectionManager | None = None
+        self._why_not: dict[int | str, str] = {}
 
     def run(self, work: Callable[[Deadline], Awaitable[_Result]]) -> _Result:
         """Run ``work`` with the time limit ``default.api.timeout.ms``.
@@ -100,8 +110,16 @@ class Cluster:
 
         try:
             self._net.run(to_the_end)
+        except WatermarkSourceError:
+            raise
         except KafkaError as error:
             raise self.translated(error) from error
+        except Exception as error:
+            # kafka-python raises anything when an answer is damaged, or names a host that no resolver can be asked for.
+            raise SourceError(
+                f"the Kafka brokers at {','.join(self._settings.bootstrap_servers)} answered what cannot be "
+                f"understood: {type(error).__name__}: {shortened(error)}; {_CHECK_THE_WAY}"
+            ) from error
         return outcome.value  # type: ignore[return-value]  # set whenever run() returns
 
     def close(self) -> None:
@@ -113,8 +131,25 @@ class Cluster:
 
     async def ask(self, node: int | str, request: Any, deadline: Deadline) -> Any:
         """Send one request to one broker and return its answer, or raise kafka-python's error."""
-        connection = await self._connected(node, min(self._setup_ms, deadline.left_ms))
+        try:
+            connection = await self._connected(node, min(self._setup_ms, deadline.left_ms))
+        except KafkaConnectionError as error:
+            self._why_not[node] = reason(error)
+            raise KafkaConnectionError(self._told(node)) from error
+        except NodeNotReadyError as error:
+            raise NodeNotReadyError(self._told(node)) from error
         return await self._open().wait_for(connection.send_request(request), deadline.left_ms)
+
+    def _told(self, node: int | str) -> str:
+        """Return why a broker could not be connected to lately; of one that others named also where."""
+        why = self._why_not.get(node, "not tried again yet")
+        broker = self._open().cluster.broker_metadata(node)
+        if broker is None or isinstance(node, str):
+            return why
+        return (
+            f"broker {node} says it listens at {broker.host}:{broker.port}: {why}; "
+            "check advertised.listeners of the broker"
+        )
 
     async def _connected(self, node: int | str, limit_ms: float) -> KafkaConnection:
         manager = self._open()
@@ -134,7 +169,9 @@ class Cluster:
             connection.close(KafkaTimeoutError("gave up connecting"))
             manager.update_backoff(node)
             if accepted:
-                raise KafkaTimeoutError("accepts connections, but does not answer as a Kafka broker does") from None
+                raise KafkaTimeoutError(
+                    f"accepts connections, but did not answer as a Kafka broker does within {limit_ms / 1000:.3g} s"
+                ) from None
             raise KafkaConnectionError(f"no connection within {limit_ms / 1000:.3g} s") from None
         return connection
 
@@ -169,7 +206,7 @@ class Cluster:
         backoff = self.backoff(deadline)
         while True:
             for broker in self._candidates(anyone=anyone):
-                if deadline.passed:
+                if deadline.left_ms < _SHORTEST_TRY_MS and failures:
                     break
                 try:
                     answer = await self.ask(broker.node_id, request(), deadline)
@@ -185,7 +222,7 @@ class Cluster:
                 else:
                     return answer
             if not await backoff.wait():
-                raise self._nobody(failures, deadline)
+                raise self._nobody(failures)
 
     def backoff(self, deadline: Deadline) -> Backoff:
         """Return the pauses between the tries of one call."""
@@ -244,14 +281,14 @@ class Cluster:
             known.sort(key=lambda broker: broker.node_id != first)
         return [*known, *manager.cluster.bootstrap_brokers()]
 
-    def _nobody(self, failures: dict[str, KafkaError], deadline: Deadline) -> SourceError:
+    def _nobody(self, failures: dict[str, KafkaError]) -> SourceError:
         servers = ",".join(self._settings.bootstrap_servers)
         tried = "; ".join(f"{address}: {reason(error)}" for address, error in sorted(failures.items()))
         silent = any(isinstance(error, _SILENCE) for error in failures.values())
         kind: type[SourceError] = ResponseTimeoutError if silent else UnreachableError
         what = "answered" if silent else "could be reached"
         return kind(
-            f"no Kafka broker {what} within {deadline.total_ms / 1000:g} s (kafka.default.api.timeout.ms); "
+            f"no Kafka broker {what} within {self._limit_ms / 1000:g} s (kafka.default.api.timeout.ms); "
             f"kafka.bootstrap.servers is {servers}; tried {tried or 'none'}; {_CHECK_THE_WAY}"
         )
 

@@ -113,7 +113,7 @@ class KafkaDiscovery:
                 f"partition {', '.join(sorted(missing))} does not exist; assign must name at least one that does"
             )
         if missing - (frozenset() if last is None else last.missing):
-            _log.warning("Not there and therefore not read: %s", ", ".join(sorted(missing)))
+            _log.warning("Not there and therefore not read: %s", listed(missing))
         if last is not None and seen.splits - last.splits:
             _log.info("New partitions: %s", listed(seen.splits - last.splits))
         return seen

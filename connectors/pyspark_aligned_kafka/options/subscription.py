@@ -53,9 +53,13 @@ def parse_subscribe_pattern(text: str) -> SubscribePattern:
         raise ValueError("is empty")
     try:
         with warnings.catch_warnings():
-            # Of what a later Python may read in another way; it would be shown without the option's name.
-            warnings.simplefilter("ignore", FutureWarning)
+            # Python warns of sets that Java reads in another way.
+            warnings.simplefilter("error", FutureWarning)
             return SubscribePattern(re.compile(text, re.ASCII))
+    except FutureWarning as warning:
+        raise ValueError(
+            f"{warning}: sets within sets, [:alpha:] and && are Java's; for a bracket within a set write \\["
+        ) from None
     except (re.error, OverflowError) as error:
         raise ValueError(f"not a regular expression: {error}") from None
     except RecursionError:
@@ -67,6 +71,9 @@ def parse_assign(text: str) -> Assign:
     splits = parse_partitions(text)
     if not splits:
         raise ValueError("names no partition")
+    for topic in sorted({split.log for split in splits}):
+        if not is_topic_name(topic):
+            raise ValueError(f'"{topic}" cannot be the name of a topic')
     return Assign(splits)
 
 

@@ -153,7 +153,7 @@ class Recovery:
     def _wait(self, problem: SourceError) -> None:
         if self._patience.over:
             raise type(problem)(
-                f"{problem}; no progress for {self._patience.spent_s:.0f} s (kafkaConsumer.pollTimeoutMs). "
+                f"{problem}; no progress for {self._patience.spent_s:.3g} s (kafkaConsumer.pollTimeoutMs). "
                 "Check the brokers and the network"
             )
         self._patience.pause()

@@ -11,7 +11,7 @@ from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode, parse_start
 from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, OptionTable, boolean, integer, non_empty, positive_integer, word
+from watermark_source.options import Option, OptionTable, boolean, host_name, integer, non_empty, positive_integer, word
 from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
 
 FORMAT: Final = "mysql-cdc-wm"
@@ -44,7 +44,7 @@ def _columns(text: str) -> tuple[str, ...]:
 MYSQL_OPTIONS: tuple[Option, ...] = (
     Option(
         name="hostname",
-        parse=non_empty,
+        parse=host_name,
         default_text="needed",
         accepted="must be a host name or an address",
         example="db1.example.org",

@@ -363,3 +363,18 @@ def test_forgotten_reports_are_gone(book: ReportBook) -> None:
     assert arrived(book)
     book.forget(WHOLE.split)
     assert not arrived(book)
+
+
+def test_a_name_that_no_resolver_can_be_asked_for_is_no_error_of_the_task() -> None:
+    assert not send_reports(ReportAddress(("driver..example.org",), 1, b"key"), [REPORT])
+
+
+def test_strangers_at_the_port_fill_no_log(server: ReportServer, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(30):
+        with socket.create_connection((server.address.hosts[0], server.address.port)) as stranger:
+            stranger.sendall(b"x" * 100)
+            with contextlib.suppress(OSError):
+                stranger.shutdown(socket.SHUT_WR)
+                while stranger.recv(100):
+                    pass
+    assert len([r for r in caplog.records if "refused" in r.getMessage()]) == 1

@@ -191,14 +191,14 @@ def test_rows_that_come_while_other_logs_are_still_asked_keep_a_split_active(
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(log, {0: [(0, 1)], 1: [(100, 2)]})
-    process = live(idleTimeout="200 ms")
+    process = live(idleTimeout="2 seconds")
     end = process.run(process.runner.initial_offset())
     ask = FileLog.end_positions
 
     def slowly(self: FileLog, splits: Set[Split]) -> Mapping[Split, int]:
         ends = ask(self, splits)
         write(log, {0: [(1, 3)]})
-        time.sleep(0.3)
+        time.sleep(2.5)
         return ends
 
     with monkeypatch.context() as slow:
@@ -297,6 +297,19 @@ def test_a_new_split_is_read_from_its_first_row(log: Path, live: Any) -> None:
     write(log, {7: [(5, 2), (6, 3)]})
     end = process.plan(start)
     assert process.read(start, end)[0] == [2, 3]
+
+
+def test_a_split_that_joins_when_there_is_a_watermark_is_told_with_it(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(log, {0: [(1, 100)]})
+    process = live()
+    end = process.run(process.run(process.runner.initial_offset()))
+    assert "found while the query runs" not in caplog.text
+    write(log, {1: [(2, 50)]})
+    process.plan(end)
+    assert "-1: found while the query runs" in caplog.text
+    assert "the watermark, 2023-11-14 22:13:00.999, is late" in caplog.text
 
 
 def test_the_watermark_never_goes_back_when_a_split_joins_late(log: Path, live: Any) -> None:

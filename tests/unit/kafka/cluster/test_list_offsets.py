@@ -13,6 +13,7 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.parser import KafkaProtocol
 
+from pyspark_aligned_kafka.cluster.admin import _read_offsets, _Round
 from pyspark_aligned_kafka.cluster.list_offsets import (
     LATEST,
     NEWEST,
@@ -21,6 +22,7 @@ from pyspark_aligned_kafka.cluster.list_offsets import (
     OffsetsResponse,
     decode_response,
 )
+from watermark_source.errors import CorruptDataError
 from watermark_source.planning.split import Split
 
 WANTED = {Split("a", 0): LATEST, Split("ü", 1): 1_700_000_000_000, Split("a", 2): LATEST}
@@ -137,3 +139,9 @@ def test_hostile_responses_raise_what_kafka_python_expects_only(data: st.DataObj
         good[at : at + 4] = data.draw(st.binary(min_size=1, max_size=5))
     with contextlib.suppress(ValueError, struct.error):
         decode_response(bytes(good[: data.draw(st.integers(0, len(good)))]), flexible=version > 5)
+
+
+def test_offsets_that_nobody_asked_for_are_refused() -> None:
+    other = Split("t\x01", 0)
+    with pytest.raises(CorruptDataError, match="which it was not asked for"):
+        _read_offsets(OffsetsResponse(0, {other: Found(7, None)}, {}), {Split("t", 0): LATEST}, _Round())

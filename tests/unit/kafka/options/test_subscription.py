@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_aligned_kafka.options.subscription import is_topic_name, parse_subscribe, parse_subscribe_pattern
+from pyspark_aligned_kafka.options.subscription import (
+    is_topic_name,
+    parse_assign,
+    parse_subscribe,
+    parse_subscribe_pattern,
+)
 
 
 @pytest.mark.parametrize(("pattern", "topic", "found"), [
@@ -26,3 +31,15 @@ def test_what_kafka_takes_for_no_topic_name_is_refused(name: str) -> None:
 
 def test_a_topic_named_twice_is_one_topic() -> None:
     assert parse_subscribe("a,a").topics == {"a"}
+
+
+@pytest.mark.parametrize("pattern", ["[[:alpha:]]+", "[a-z&&b]", "a[[b]c]"])
+def test_sets_that_java_reads_otherwise_are_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"are Java's; for a bracket within a set write \\\["):
+        parse_subscribe_pattern(pattern)
+
+
+@pytest.mark.parametrize("text", ['{"a b":[0]}', '{"":[1]}', '{"ok":[0],"ä":[1]}'])
+def test_assign_refuses_names_that_no_topic_has(text: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the name of a topic"):
+        parse_assign(text)
