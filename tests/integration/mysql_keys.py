@@ -72,6 +72,10 @@ KINDS = {
     "CHAR of utf16": Keys(
         ("word CHAR(8) CHARACTER SET utf16 COLLATE utf16_unicode_ci",), lambda n: (_word(n),)
     ),
+    "long text": Keys(
+        ("word VARCHAR(700) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",),
+        lambda n: (f"CONCAT('{n}', REPEAT('é', 650))",),
+    ),
     "uuid": Keys(("uuid BINARY(16)",), lambda n: (f"x'{(n * 0x9E3779B97F4A7C15F39CC0605CEDC835) % 2**128:032x}'",)),
     "VARBINARY": Keys(("code VARBINARY(8)",), lambda n: (f"x'{n:x}'" if len(f"{n:x}") % 2 == 0 else f"x'0{n:x}00'",)),
     "DECIMAL": Keys(("price DECIMAL(38,10)",), lambda n: (f"{n - 500}12345678901234567890.{n % 100:010}",)),

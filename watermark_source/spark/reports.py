@@ -39,8 +39,9 @@ _TIMEOUT = 5.0
 """Seconds for a whole message."""
 _MAX_CONNECTIONS = 64
 _PAUSE = 0.1
-_TELL_SECONDS = 10.0
 """Seconds after a connection could not be accepted."""
+_TELL_SECONDS = 10.0
+"""Between two warnings about strangers."""
 _SLOW = 1.0
 """Seconds after which a failure counts as slow: of a host that is down, or of a name nobody knows."""
 _AVOIDED_SECONDS = 120.0

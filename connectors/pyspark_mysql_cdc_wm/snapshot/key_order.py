@@ -22,6 +22,7 @@ from watermark_source.errors import OffsetError
 from watermark_source.planning.state import Bound
 
 _TEXTS_A_QUESTION = 500
+_BYTES_A_QUESTION = 1_000_000
 
 
 class KeyRange(NamedTuple):
@@ -68,9 +69,12 @@ class KeyOrder:
         at = np.flatnonzero(asked)
         encoded = values.take(pa.array(at)).dictionary_encode()
         texts = encoded.dictionary.to_pylist()
+        # Each comparison has both texts in it, a byte as two digits.
+        longest = max((len(text.encode()) for text in texts), default=0) + len(str(value).encode())
+        step = max(1, min(_TEXTS_A_QUESTION, _BYTES_A_QUESTION // (2 * longest + 200)))
         found: list[int] = []
-        for first in range(0, len(texts), _TEXTS_A_QUESTION):
-            found += self._compared(column, texts[first : first + _TEXTS_A_QUESTION], str(value))
+        for first in range(0, len(texts), step):
+            found += self._compared(column, texts[first : first + step], str(value))
         signs[at] = np.array(found, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)] if found else 0
         return signs
 
