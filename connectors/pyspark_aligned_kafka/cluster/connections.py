@@ -134,6 +134,8 @@ class Cluster:
         try:
             connection = await self._connected(node, min(self._setup_ms, deadline.left_ms))
         except KafkaConnectionError as error:
+            if _is_refusal(error):
+                raise
             self._why_not[node] = reason(error)
             raise KafkaConnectionError(self._told(node)) from error
         except NodeNotReadyError as error:
