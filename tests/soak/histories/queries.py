@@ -178,10 +178,15 @@ class Twins:
     def _starting_offsets(self, rng: random.Random) -> dict[str, dict[str, int]]:
         """Return an offset, or a word for one, of each partition that is read."""
         found: dict[str, dict[str, int]] = {}
+        # Beyond where an open transaction begins there is nothing for a reader of committed rows, so both refuse.
+        bounds = self._stage.bounds()
         for label, topic in self._stage.topics.items():
-            for number, end in enumerate(topic.ends):
+            for number, partition in enumerate(topic.partitions):
+                _, stable, end = bounds[partition]
                 if number in self._history.assigned.get(label, ()) or self._history.choice is not Choice.PARTITIONS:
-                    found.setdefault(topic.name, {})[str(number)] = rng.choice((-2, -1, rng.randint(0, end)))
+                    found.setdefault(topic.name, {})[str(number)] = rng.choice(
+                        (-2, -1, rng.randint(0, stable if self._history.read_committed else end))
+                    )
         return found
 
 
