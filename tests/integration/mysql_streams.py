@@ -17,6 +17,8 @@ from tests.spark.queries import Streams
 
 PASSWORD = "s3cr-et pass'word"
 USER = "cdc"
+RIGHTS = ("SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
+"""What a query over any table needs."""
 CHANGE = ("_change_type", "_commit_version", "_change_number")
 
 
@@ -60,7 +62,7 @@ class MySqlStreams(Streams):
 @pytest.fixture
 def mysql_database(mysql: MySql) -> Iterator[Database]:
     """A new database of the run's server, and a user who may read it and the binlog."""
-    make_user(mysql, USER, "SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
+    make_user(mysql, USER, *RIGHTS)
     with new_database(mysql) as database:
         yield database
 

@@ -11,7 +11,7 @@ from services.mysql_program import Flavour
 from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Life
-from tests.integration.mysql_streams import USER, make_user
+from tests.integration.mysql_streams import RIGHTS, USER, make_user
 
 pytestmark = pytest.mark.service
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.service
 @pytest.fixture(scope="module")
 def mariadb() -> Iterator[Database]:
     with mysql_service(flavour=Flavour.MARIADB, where=Where.LOCAL) as server:
-        make_user(server, USER, "SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
+        make_user(server, USER, *RIGHTS)
         with new_database(server) as database:
             database.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)")
             yield database

@@ -9,7 +9,7 @@ import pytest
 from services.mysql import mysql_pair
 from tests.integration.mysql_binlog import new_database
 from tests.integration.mysql_lives import ALL, Life
-from tests.integration.mysql_streams import USER, make_user
+from tests.integration.mysql_streams import RIGHTS, USER, make_user
 from watermark_source.errors import OffsetError
 
 pytestmark = pytest.mark.service
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.service
 
 def test_a_checkpoint_of_one_server_is_refused_by_its_replica() -> None:
     with mysql_pair() as pair, new_database(pair.source) as database:
-        make_user(pair.source, USER, "SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
+        make_user(pair.source, USER, *RIGHTS)
         database.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)")
         here = Life(database, startingOffsets="latest")
         offset = here.reader.initialOffset()

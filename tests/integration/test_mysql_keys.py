@@ -14,7 +14,7 @@ from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_keys import KINDS, Keys
 from tests.integration.mysql_lives import ALL, Life
-from tests.integration.mysql_streams import USER, make_user
+from tests.integration.mysql_streams import RIGHTS, USER, make_user
 from tests.integration.mysql_writers import writers
 from watermark_source.errors import WatermarkSourceError
 
@@ -80,7 +80,7 @@ def check(database: Database, kind: Keys) -> None:
 @pytest.fixture(scope="module")
 def mariadb() -> Iterator[MySql]:
     with mysql_service(flavour=Flavour.MARIADB, where=Where.LOCAL) as server:
-        make_user(server, USER, "SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
+        make_user(server, USER, *RIGHTS)
         yield server
 
 

@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm import DefaultSource
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 from services.ports import free_ports
-from tests.integration.mysql_streams import PASSWORD, make_user
+from tests.integration.mysql_streams import PASSWORD, RIGHTS, make_user
 from watermark_source.errors import (
     OptionError,
     RefusedError,
@@ -28,8 +28,6 @@ from watermark_source.errors import (
 
 pytestmark = pytest.mark.service
 
-ALL = ("SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MySql]:
@@ -41,7 +39,7 @@ def server() -> Iterator[MySql]:
             "CREATE TABLE shop.two (a INT, kind ENUM('x', 'y'), PRIMARY KEY (a, kind))",
             "CREATE TABLE shop.long_key (id DECIMAL(50,2) PRIMARY KEY)",
         )  # fmt: skip
-        make_user(own, "cdc", *ALL)
+        make_user(own, "cdc", *RIGHTS)
         yield own
 
 
@@ -103,15 +101,15 @@ def test_a_setting_that_leaves_something_out_is_refused(server: MySql, setting: 
 def test_a_server_without_a_binlog_is_refused() -> None:
     with mysql_service(config={"skip_log_bin": "1", "gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}) as own:
         run(own.host, own.port, "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
-        make_user(own, "cdc", *ALL)
+        make_user(own, "cdc", *RIGHTS)
         said = refused(UnsupportedFormatError, given(own))
     assert "log_bin is OFF, and must be ON" in said
     assert "set log_bin in the server's configuration" in said
 
 
-@pytest.mark.parametrize("missing", ALL)
+@pytest.mark.parametrize("missing", RIGHTS)
 def test_a_missing_grant_is_told_with_the_statement(server: MySql, missing: str) -> None:
-    make_user(server, "poor", *(grant for grant in ALL if grant != missing))
+    make_user(server, "poor", *(grant for grant in RIGHTS if grant != missing))
     if missing == "SELECT ON *.*":
         said = refused(UnknownSplitError, given(server, username="poor"))
         assert "there is no table shop.t, or the user 'poor' may not see it" in said
@@ -123,7 +121,7 @@ def test_a_missing_grant_is_told_with_the_statement(server: MySql, missing: str)
 
 
 def test_a_table_that_can_be_seen_and_not_read_is_refused(server: MySql) -> None:
-    make_user(server, "poor", "INSERT ON shop.t", *ALL[1:])
+    make_user(server, "poor", "INSERT ON shop.t", *RIGHTS[1:])
     said = refused(RefusedError, given(server, username="poor"))
     assert "SELECT command denied" in said
     assert "GRANT SELECT ON" in said

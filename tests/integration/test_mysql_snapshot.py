@@ -15,7 +15,7 @@ from services.mysql import mysql_service
 from services.mysql_client import connect
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Change, Life
-from tests.integration.mysql_streams import USER, MySqlStreams, make_user
+from tests.integration.mysql_streams import RIGHTS, USER, MySqlStreams, make_user
 from tests.integration.mysql_writers import writers
 from watermark_source.monitor.status import SourceStatus
 
@@ -152,7 +152,7 @@ def test_keys_at_the_edges_of_their_type_are_read_once(key: str, mysql_database:
 def test_chunks_are_planned_when_all_that_is_in_the_binlog_can_be_seen() -> None:
     # A server of its own: the identifier stays among those it has executed.
     with mysql_service() as server, new_database(server) as database:
-        make_user(server, USER, "SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
+        make_user(server, USER, *RIGHTS)
         fill(database, rows=10)
         life = Life(database, snapshotChunkRows=5)
         start = life.reader.initialOffset()

@@ -15,13 +15,13 @@ from services.mysql_client import run
 from services.where import Where
 from tests.integration.mysql_binlog import new_database
 from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import RIGHTS
 from watermark_source.errors import OptionError, RefusedError, UnreachableError, WatermarkSourceError
 
 pytestmark = pytest.mark.service
 
 PEM = Path(__file__).parents[1] / "pem"
 CA, CLIENT, ENCRYPTED, UNKNOWN = (str(PEM / f"{n}.pem") for n in ("ca", "client", "client-encrypted", "unknown-ca"))
-RIGHTS = ("SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*")
 
 
 @pytest.fixture(scope="module")
