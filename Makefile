@@ -50,7 +50,7 @@ soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	    $(RUN) -m pytest tests/property tests/integration tests/soak -x --hypothesis-profile=soak \
-	        --kills=30 --kills-seed=$$(date +%s) --day-records=20000 --day-seed=$$(date +%s) \
+	        --kills=30 --mysql-kills=30 --kills-seed=$$(date +%s) --day-records=20000 --day-seed=$$(date +%s) \
 	        --histories=$(HISTORIES) --histories-seed=$$(date +%s) $(PYTEST_ARGS) || exit 1; \
 	done
 

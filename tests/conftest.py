@@ -39,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="leave out the tests that need a real server (without this option they fail when it cannot start)",
     )
     parser.addoption("--kills", type=int, default=8, help="how many kill -9 the kill test does (8)")
+    parser.addoption("--mysql-kills", type=int, default=6, help="how many the MySQL kill test does (6)")
     parser.addoption("--day-records", type=int, default=1_000, help="most records of a partition of a day")
     parser.addoption("--day-seed", type=int, default=1, help="chooses the day")
     parser.addoption("--kills-seed", type=int, default=1, help="chooses who is killed when (1)")

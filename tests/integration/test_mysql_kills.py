@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from services.deadline import wait_until
 from services.mysql import mysql_service
 from services.spark_cluster import SparkCluster, spark_cluster
 from services.where import Where
@@ -31,8 +32,10 @@ from watermark_source.planning.state import SourceState
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
 
-_KILLS_A_BATCH = 2
-"""Of the snapshot, which thus lasts for about half of the kills."""
+_BATCHES_A_KILL = 3
+"""Of the snapshot, so that it lasts for half of the kills; the others wait for its end."""
+_SNAPSHOT_SECONDS = 600
+"""The longest wait for it, on a busy machine."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +53,10 @@ class Aftermath:
     states: list[SourceState]
     kills_in_snapshot: int
     killer: Killer
+
+
+def is_copying(streams: Streams) -> bool:
+    return "snapshot" in streams.offsets(CHANGES)[-1]
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +80,9 @@ def aftermath(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Aftermath:
-    kills, seed = request.config.getoption("--kills"), request.config.getoption("--kills-seed")
+    kills, seed = request.config.getoption("--mysql-kills"), request.config.getoption("--kills-seed")
     folder = tmp_path_factory.mktemp("mysql-kills")
-    keys = 2 * CHUNKS * CHUNK_ROWS * kills // _KILLS_A_BATCH
+    keys = CHUNKS * CHUNK_ROWS * _BATCHES_A_KILL * kills
     values = ", ".join(f"({2 * i}, 'n{i}', {i})" for i in range(keys // 2))
     database.run(
         "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)", f"INSERT INTO t VALUES {values}"
@@ -88,9 +95,12 @@ def aftermath(
     try:
         killer.start()
         with writers(database, "t", count=2, keys=keys, pause=0.01, seed=seed):
-            for kind, moment in schedule(kills, random.Random(seed)):
+            for number, (kind, moment) in enumerate(schedule(kills, random.Random(seed)), 1):
                 killer.strike(kind, moment)
-                in_snapshot += "snapshot" in streams.offsets(CHANGES)[-1]
+                in_snapshot += is_copying(streams)
+                if number == kills // 2:
+                    killer.recover()
+                    wait_until(lambda: not is_copying(streams), _SNAPSHOT_SECONDS, "the end of the snapshot")
     finally:
         killer.close()
     spark.conf.set(*KEEP_LOGS)
