@@ -48,9 +48,13 @@ def fill(server: MySql, changes: int) -> FilePosition:
     return FilePosition(str(file), int(position))
 
 
+def root(server: MySql) -> ClientSettings:
+    return ClientSettings(server.host, server.port, "root", "")
+
+
 def ours(server: MySql, start: FilePosition) -> int:
     """Return the number of changes decoded to Arrow columns, rows before an update included."""
-    settings = ClientSettings(server.host, server.port, "root", "")
+    settings = root(server)
     with closing(MySqlConnection(settings)) as connection:
         charsets = charsets_of(connection)
     decoder = ChangeDecoder(charsets, lambda table: [str(column.name) for column in table.columns])
@@ -65,7 +69,7 @@ def ours(server: MySql, start: FilePosition) -> int:
 
 def bare(server: MySql, start: FilePosition) -> int:
     """Return the number of bytes received, events found and checked, and nothing else."""
-    with closing(BinlogDump(ClientSettings(server.host, server.port, "root", ""), start)) as dump:
+    with closing(BinlogDump(root(server), start)) as dump:
         return sum(int(events[-1, 1]) - int(events[0, 0]) for _, events, _ in dump.blocks())
 
 

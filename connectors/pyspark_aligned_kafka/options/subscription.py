@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Set
 from dataclasses import dataclass
 
 from pyspark_aligned_kafka.options.json_maps import parse_partitions
@@ -41,9 +42,7 @@ def parse_subscribe(text: str) -> Subscribe:
     topics = frozenset(name for part in text.split(",") if (name := part.strip()))
     if not topics:
         raise ValueError("names no topic")
-    for topic in sorted(topics):
-        if not is_topic_name(topic):
-            raise ValueError(f'"{topic}" cannot be the name of a topic')
+    _check_names(topics)
     return Subscribe(topics)
 
 
@@ -71,12 +70,16 @@ def parse_assign(text: str) -> Assign:
     splits = parse_partitions(text)
     if not splits:
         raise ValueError("names no partition")
-    for topic in sorted({split.log for split in splits}):
-        if not is_topic_name(topic):
-            raise ValueError(f'"{topic}" cannot be the name of a topic')
+    _check_names({split.log for split in splits})
     return Assign(splits)
 
 
 def is_topic_name(name: str) -> bool:
     """Return whether Kafka accepts the name."""
     return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def _check_names(topics: Set[str]) -> None:
+    for topic in sorted(topics):
+        if not is_topic_name(topic):
+            raise ValueError(f'"{topic}" cannot be the name of a topic')

@@ -68,8 +68,7 @@ def _copied(copied: Mapping[str, Bound], key: Sequence[str], order: KeyOrder) ->
             return None
         if copied[log] is None:
             return np.zeros(len(changes.versions), np.bool_)
-        parts = [changes.columns[changes.names.index(name)] for name in key]
-        return order.within(parts, KeyRange(None, copied[log]))
+        return order.within([changes.column(name) for name in key], KeyRange(None, copied[log]))
 
     return keeps
 

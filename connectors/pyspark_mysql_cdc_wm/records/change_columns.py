@@ -110,7 +110,7 @@ def change_types(changes: Changes, key: Sequence[str], kept: Mask | None) -> npt
     # Both images of an update lie side by side.
     halves = np.zeros(before.size, np.bool_) if kept is None else kept[before] != kept[before + 1]
     for name in key:
-        values = changes.columns[changes.names.index(name)]
+        values = changes.column(name)
         same = pc.equal(values.take(integers(before, pa.int64())), values.take(integers(before + 1, pa.int64())))
         halves |= ~np.asarray(same.fill_null(True).to_numpy(zero_copy_only=False), np.bool_)
     kinds[before[halves]] = DELETE

@@ -40,6 +40,10 @@ class Changes(NamedTuple):
         """One column a name."""
         return self.images.columns
 
+    def column(self, name: str) -> pa.Array:
+        """Return the column of a name."""
+        return self.columns[self.names.index(name)]
+
 
 class _WantedTables:
     """The tables that are read, in each of their shapes, with what decodes them."""

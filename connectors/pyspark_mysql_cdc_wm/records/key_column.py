@@ -6,8 +6,7 @@ the server's own text (in UTC), of text itself.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -28,7 +27,6 @@ _TEMPORAL: Mapping[ColumnType, str] = {
     ColumnType.TIMESTAMP2: "TIMESTAMP",
 }
 """What a literal of the type begins with."""
-_SAFE_MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +69,12 @@ class KeyColumn:
         Raises:
             OffsetError: it is not one of this column's.
         """
-        try:
-            if self.type in _WHOLE_NUMBERS:
-                return f"{_whole(value):d}"
-            text = _text(value)
-            if self.type is ColumnType.NEWDECIMAL:
-                return f"{Decimal(text):f}"
-            if self.is_binary:
-                return f"x'{bytes.fromhex(text).hex()}'"
-            if self.type in _TEMPORAL:
-                if not _SAFE_MOMENT.fullmatch(text):
-                    raise ValueError(text)
-                return f"{_TEMPORAL[self.type]}'{text}'"
-        except (ValueError, ArithmeticError):
-            raise self._strange(value) from None
-        return text_literal(text)
+        parsed = self._parsed(value)
+        if isinstance(parsed, bytes):
+            return f"x'{parsed.hex()}'"
+        if isinstance(parsed, date):
+            return f"{_TEMPORAL[self.type]}'{parsed}'"
+        return text_literal(parsed) if isinstance(parsed, str) else f"{parsed:f}"
 
     def scalar(self, value: int | str) -> pa.Scalar:
         """Return a bound's value as one of the column's, of which it is known how it sorts.
@@ -93,21 +82,30 @@ class KeyColumn:
         Raises:
             OffsetError: it is not one of this column's.
         """
+        parsed = self._parsed(value)
+        if pa.types.is_timestamp(self.arrow) and self.arrow.tz is not None:
+            parsed = parsed.replace(tzinfo=timezone.utc)
         try:
-            if self.type in _WHOLE_NUMBERS:
-                whole = _whole(value)
-                return pa.scalar(Decimal(whole) if pa.types.is_decimal(self.arrow) else whole, self.arrow)
-            text = _text(value)
-            if self.type is ColumnType.NEWDECIMAL:
-                return pa.scalar(Decimal(text), self.arrow)
-            if self.is_binary:
-                return pa.scalar(bytes.fromhex(text), self.arrow)
-            if self.type is ColumnType.DATE:
-                return pa.scalar(date.fromisoformat(text), self.arrow)
-            moment = datetime.fromisoformat(text)
-            return pa.scalar(moment if self.arrow.tz is None else moment.replace(tzinfo=timezone.utc), self.arrow)
+            return pa.scalar(parsed, self.arrow)
         except (ValueError, ArithmeticError, pa.ArrowException):
             raise self._strange(value) from None
+
+    def _parsed(self, value: int | str) -> Any:
+        """Return a bound's value as Python has it: a decimal, bytes, a date, a moment without a zone, or text."""
+        if isinstance(value, str) is (self.type in _WHOLE_NUMBERS):
+            raise self._strange(value)
+        try:
+            return self._parser(value)
+        except (ValueError, ArithmeticError):
+            raise self._strange(value) from None
+
+    @property
+    def _parser(self) -> Callable[[Any], Any]:
+        if self.type in _WHOLE_NUMBERS or self.type is ColumnType.NEWDECIMAL:
+            return _number
+        if self.type in _TEMPORAL:
+            return date.fromisoformat if self.type is ColumnType.DATE else _moment
+        return bytes.fromhex if self.is_binary else str
 
     def _strange(self, value: int | str) -> OffsetError:
         return OffsetError(
@@ -131,13 +129,14 @@ def text_literal(text: str) -> str:
     return f"_utf8mb4 x'{text.encode().hex()}'"
 
 
-def _whole(value: int | str) -> int:
-    if isinstance(value, str):
-        raise ValueError(value)  # noqa: TRY004 - told as any other value that cannot be
-    return value
+def _number(value: int | str) -> Decimal:
+    number = Decimal(value)
+    if not number.is_finite():
+        raise ValueError(value)
+    return number
 
 
-def _text(value: int | str) -> str:
-    if not isinstance(value, str):
-        raise ValueError(value)  # noqa: TRY004 - see above
-    return value
+def _moment(text: str) -> datetime:
+    # Of any number of digits, which fromisoformat takes since Python 3.11.
+    whole, _, fraction = text.partition(".")
+    return datetime.fromisoformat(whole).replace(microsecond=int(fraction.ljust(6, "0")))

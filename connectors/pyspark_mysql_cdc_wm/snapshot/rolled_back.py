@@ -37,7 +37,7 @@ class RollBack:
 
     def add(self, changes: Changes) -> None:
         """Take the next changes in, in the order of the binlog."""
-        parts = [changes.columns[changes.names.index(name)] for name in self._layout.key]
+        parts = [changes.column(name) for name in self._layout.key]
         inside = np.flatnonzero(self._order.within(parts, self._keys))
         touched = _numbered([part.take(integers(inside, pa.int64())) for part in parts], inside)
         names = touched.column_names[:-1]
