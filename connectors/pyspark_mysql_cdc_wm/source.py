@@ -99,7 +99,6 @@ class MySqlSource:
             time_index=None,
             positions_are_rows=False,
             snapshots=self._snapshots(connection),
-            clock=bounds,
             system=server_uuid(connection),
         )
 

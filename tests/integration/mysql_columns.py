@@ -121,6 +121,8 @@ SAMPLES: tuple[Sample, ...] = (
            _NO_DATE, _moment(0)),
     Sample("timestamp_3", "TIMESTAMP(3) NULL", ("'2024-02-29 23:59:59.999'",), shown=_moment(3)),
     Sample("timestamp_6", "TIMESTAMP(6) NULL", ("'2001-09-09 01:46:40.000001'",), shown=_moment(6)),
+    Sample("timestamp_late", "TIMESTAMP NULL", ("'2038-01-19 03:14:08'", "'2106-02-07 06:28:15'"), shown=_moment(0),
+           only=Flavour.MARIADB),
     Sample("char_10", "CHAR(10) CHARACTER SET utf8mb4", ("'a'", "''", "'tail  '", "'é漢😀'")),
     Sample("char_255", "CHAR(255) CHARACTER SET utf8mb4", ("REPEAT('😀', 255)", "'x'")),
     Sample("varchar_20", "VARCHAR(20) CHARACTER SET utf8mb4", ("'tail  '", "''", "'é漢😀'")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime, timedelta
 
 import pytest
@@ -96,6 +97,51 @@ def test_windows_close_by_the_commit_times_of_the_binlog(mysql_streams: MySqlStr
     running.settle()
     assert sum(row[1] for row in running.rows()) == 3
     assert running.dropped == 0
+
+
+def test_while_nothing_is_written_the_servers_clock_closes_windows(mysql_streams: MySqlStreams) -> None:
+    mysql_streams.run_sql(_TABLE)
+    frame = follow_watermark(mysql_streams.source(startingOffsets="latest", watermarkInterval="200 milliseconds"))
+    running = mysql_streams.start(frame.groupBy(F.window("event_time", "1 second")).count())
+    running.settle()
+    mysql_streams.run_sql("INSERT INTO t VALUES (1, 'one', 1)")
+    end = time.monotonic() + 60
+    while not running.rows():
+        assert running.query.exception() is None
+        assert time.monotonic() < end, "the window stays open"
+        time.sleep(0.1)
+    # What is written next is on time, however long nothing was.
+    mysql_streams.run_sql("INSERT INTO t VALUES (2, 'two', 2)")
+    while len(running.rows()) < 2:
+        assert time.monotonic() < end, "the window stays open"
+        time.sleep(0.1)
+    assert running.dropped == 0
+
+
+def test_with_the_clock_during_the_binlog_there_is_no_watermark_before_and_the_clock_after(
+    mysql_streams: MySqlStreams,
+) -> None:
+    rows = ", ".join(f"({number}, 'n', 0)" for number in range(50))
+    mysql_streams.run_sql(_TABLE, f"INSERT INTO t VALUES {rows}")
+    options = {"snapshotChunkRows": 10, "watermarkStrategy": "none", "useProcessingTimeDuringBinlog": "true"}
+    frame = mysql_streams.source(**options)
+    mysql_streams.run(frame, "all")
+    mysql_streams.run_sql("SET TIMESTAMP = 1000000000", "INSERT INTO t VALUES (100, 'later', 0)")
+    before = datetime.utcnow()  # noqa: DTZ003
+    mysql_streams.run(frame, "all")
+    offsets = mysql_streams.offsets("all")
+    flips = [("snapshot" in offset, "pt" in offset, "wm" in offset) for offset in offsets]
+    assert flips == sorted(flips, reverse=True)
+    assert set(flips) == {(True, False, False), (False, True, True)}
+    times = mysql_streams.changes("all", ("event_time",))
+    assert [row[0].year for row in times[:50]] == [1970] * 50
+    assert [row[0] >= before for row in times[50:]] == [True]
+    said = mysql_streams.result("all").where("marker IS NOT NULL").select("marker.*").collect()
+    complete = [row for row in said if row["reason"] == "snapshot_complete"]
+    assert [(row["type"], row["log"], row["status"], row["use_processing_time"]) for row in complete] == [
+        ("status", None, "active", True)
+    ]
+    assert {row["use_processing_time"] for row in said if row["type"] == "watermark"} == {True}
 
 
 def test_several_tables_with_equal_columns_are_one_stream(mysql_streams: MySqlStreams) -> None:

@@ -1,4 +1,4 @@
-"""When nothing happens, under hypothesis: no batch for nothing, idleness that is true, a clock that ticks calmly."""
+"""When nothing happens, under hypothesis: no batch for nothing, idleness that is true, clocks that tick calmly."""
 
 from __future__ import annotations
 
@@ -157,3 +157,52 @@ def test_a_processing_time_run_whose_ends_are_final_does_not_tick(first: int, wa
     for wait in waits:
         driver.now += wait
         assert not driver.step().is_batch
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3_000), st.sets(st.integers(0, 1)), st.booleans()), max_size=30),
+    st.none() | st.integers(1, 3),
+)
+def test_a_log_that_dates_its_rows_tells_the_time_while_it_is_quiet_and_makes_none_late(
+    script: list[tuple[int, set[int], bool]], max_rows: int | None
+) -> None:
+    log = SimulatedLog(2)
+    driver = Driver(log, PlanPolicy(watermark_interval=1_000), max_rows=max_rows, dated=True)
+    for wait, writes, killed in script:
+        driver.now += wait
+        for number in writes:
+            log.splits[Split("log", number)].append([driver.now])
+        if killed:
+            driver.restart()
+        driver.step()
+    driver.run()
+    driver.step()
+    driver.now += 2_001
+    assert driver.run() == 1
+    assert driver.state().watermark == driver.now - 1
+    for batch in driver.batches:
+        sent = batch.after.watermark
+        assert sent is None or all(row.event_time > sent for rows in batch.rows.values() for row in rows)
+    # However long a batch takes, a pause follows it.
+    before = len(driver.batches)
+    for _ in range(6):
+        while not driver.step().is_batch:
+            driver.now += 300
+        # And a batch of Spark's own for what the watermark closed.
+        for _ in range(2):
+            driver.now += 5_000
+            assert not driver.step().is_batch
+    assert len(driver.batches) - before == 6
+
+
+@given(st.integers(0, 5_000), st.integers(0, 5_000), st.integers(1, 3))
+def test_a_run_that_ends_tells_the_time_at_which_its_ends_were_fixed(quiet: int, spent: int, rows: int) -> None:
+    log = SimulatedLog(1)
+    log.splits[Split("log", 0)].append([START] * rows)
+    driver = Driver(log, PlanPolicy(watermark_interval=1_000), max_rows=1, dated=True)
+    driver.now += quiet
+    driver.restart(final=True)
+    while driver.step().is_batch:
+        driver.now += spent
+    # One row is read before there is any watermark; later the interval counts.
+    assert driver.state().watermark == START - 1 + (quiet if rows == 1 or quiet > 1_000 else 0)

@@ -12,6 +12,7 @@ from watermark_source.planning.ends import watermark_of
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
+from watermark_source.planning.rest import Rest
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 
@@ -66,7 +67,10 @@ class Driver:
         index: bool = True,
         starts: Mapping[Split, int] | None = None,
         final: bool = False,
+        dated: bool = False,
     ) -> None:
+        """``dated``: the log's system dates rows when it writes them, and tells its time with its ends."""
+        self.dated = dated
         self.log = log
         self.policy = policy
         self.max_rows = max_rows
@@ -84,6 +88,7 @@ class Driver:
         self._reports: dict[SplitRange, Millis | None] = {}
         self._announced = False
         self._rows_at: int | None = None
+        self._rest = Rest()
         self._frozen = Frozen(self.log.ends(), self.log.newest(self.log.splits), Millis(self.now)) if final else None
 
     def state(self) -> SourceState:
@@ -103,12 +108,14 @@ class Driver:
             earliest=self.log.earliest(),
             added={s: self.log.splits[s].earliest for s in added if s in self.log.splits},
             highest={r.split: self._reported(r, state.future_cap) for r in ranges_of(state)},
+            reached=dict.fromkeys(known, Millis(self.now) if frozen is None else frozen.at) if self.dated else {},
             newest=({} if not self.index else self.log.newest(known) if frozen is None else frozen.newest),
             # As if rows had come to the others since.
             settled={s for s in known if s.number % 2} if frozen is None else frozenset(),
             max_rows=None if one_batch else self.max_rows,
             ends_are_final=frozen is not None,
             since_rows=None if self._rows_at is None else Millis(self.now - self._rows_at),
+            rest=self._rest.lasted(Millis(self.now)),
             one_batch=one_batch,
         )
 
@@ -121,6 +128,7 @@ class Driver:
         self._announced = True
         if planned.has_rows:
             self._rows_at = self.now
+        self._rest = self._rest.after(is_batch=planned.is_batch, asked_at=observation.now)
         self.losses += [loss.text for loss in planned.losses]
         if not planned.is_batch:
             self._memory = (self.text, planned.state)

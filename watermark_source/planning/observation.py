@@ -27,6 +27,9 @@ class Observation:
     """Splits that exist and whose end nobody tells for the moment: they stay as they are."""
     earliest: Mapping[Split, int] = field(default_factory=dict)
     """First retained position, as far as it was asked for."""
+    reached: Mapping[Split, Millis] = field(default_factory=dict)
+    """Of logs whose system dates the rows when it writes them: its time when the end was asked for. No row after the
+    end is earlier."""
     chunks: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
     """Of snapshots that go on: where the chunks end that come next, all of which are in ``ends``."""
     added: Mapping[Split, int] = field(default_factory=dict)
@@ -42,6 +45,8 @@ class Observation:
     """At most so many positions in the batch."""
     since_rows: Millis | None = None
     """Time since a batch of this process last read rows; ``None`` if none did."""
+    rest: Millis | None = None
+    """For how long this process has had nothing to do; ``None`` if it has not come to rest since the last batch."""
     ends_are_final: bool = False
     """``Trigger.AvailableNow``: the run reads up to these ends and no further."""
     one_batch: bool = False
@@ -54,6 +59,7 @@ class PlanPolicy:
 
     out_of_orderness: int = 0
     use_processing_time: bool = False
+    """Event time is the clock, from when all snapshots are read on: before, there is no watermark (FLIP-326)."""
     idle_timeout: int | None = None
     max_drift: int | None = None
     """Alignment is on exactly when this is set."""

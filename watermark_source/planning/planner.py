@@ -1,13 +1,13 @@
 """The planner: from what is known and observed to what the next batch reads and says. Pure; nothing else decides.
 
-Order of rules: fold what the last batch saw -> loss checks -> future cap -> alignment limit -> planned ends ->
-minimum rows -> row budget -> status -> combined watermark -> is there anything to send?
+Order of rules: fold what the last batch saw -> loss checks -> the time of logs at rest -> future cap -> alignment limit
+-> planned ends -> minimum rows -> row budget -> status -> combined watermark -> is there anything to send?
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from watermark_source.errors import OffsetError
 from watermark_source.eventtime.combine import recompute
@@ -69,11 +69,14 @@ def plan(
             "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
             "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
         )
+    # That flag never goes back, though a table that is found later has a snapshot too.
+    on_clock = state.use_processing_time or (policy.use_processing_time and not unfinished(state))
     done = finished(state)
     folded = {s: _fold(t, s, observation, policy) for s, t in state.splits.items() if s not in done}
     splits, losses = check_loss(folded, observation)
     if policy.fail_on_data_loss:
         refuse(losses, policy.loss_conditions)
+    splits = {**splits, **_at_rest(splits, state.watermark, observation, policy)}
 
     backlog = backlog_of(splits, observation, policy, index)
     limit, allowed, newest_matters = aligned_ends(splits, observation, backlog)
@@ -87,18 +90,17 @@ def plan(
         s: unanswered(t) if s in silent else _advance(t, allowed.get(s), ends.get(s), observation, policy)
         for s, t in splits.items()
     }
-    watermark = _combined(state, planned, observation, policy)
+    watermark = _clock(state, observation) if on_clock else _combined(state, planned)
     has_rows = any(t.position > t.observed for t in planned.values())
-    tick = policy.use_processing_time and _tick_is_due(state, observation, policy, has_rows=has_rows)
-    moved = tick if policy.use_processing_time else watermark != state.watermark
-    says_something = moved or changed_status(state.splits, planned) or (announce and watermark is not None)
+    moved = _tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
+    says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
     is_batch = has_rows or bool(losses) or (policy.sends_markers and bool(says_something))
     return Plan(
         state=SourceState(
             splits=planned,
             # The clock goes out at its interval only.
-            watermark=watermark if is_batch or not policy.use_processing_time else state.watermark,
-            use_processing_time=policy.use_processing_time,
+            watermark=watermark if is_batch or not on_clock else state.watermark,
+            use_processing_time=on_clock,
             limit=None if limit is None else limit.watermark,
             future_cap=future_cap(observation, policy),
             frontiers={log: _frontier(log, planned, observation, lower) for log, lower in unfinished(state).items()},
@@ -129,6 +131,25 @@ def _fold(state: SplitState, split: Split, observation: Observation, policy: Pla
         candidate = watermark_of(highest, policy)
         reached = candidate if state.watermark is None else max(candidate, state.watermark)
     return SplitState(state.position, state.position, reached, state.status, state.since)
+
+
+def _at_rest(
+    splits: Mapping[Split, SplitState], sent: Millis | None, observation: Observation, policy: PlanPolicy
+) -> dict[Split, SplitState]:
+    """Return the splits with nothing left to read for which their own system's clock tells that time has passed."""
+    if policy.use_processing_time or not (observation.ends_are_final or _has_rested(observation, policy)):
+        return {}
+    due = MIN if sent is None else saturating_add(sent, policy.watermark_interval)
+    cap = future_cap(observation, policy)
+    moved: dict[Split, SplitState] = {}
+    for split, reached in observation.reached.items():
+        at = splits.get(split)
+        if at is None or at.position != observation.ends.get(split):
+            continue
+        watermark = watermark_of(reached if cap is None else min(reached, cap), policy)
+        if watermark > due and (at.watermark is None or watermark > at.watermark):
+            moved[split] = replace(at, watermark=watermark)
+    return moved
 
 
 def _frontier(
@@ -170,13 +191,13 @@ def _advance(
     return SplitState(position, state.observed, state.watermark, status, since)
 
 
-def _combined(
-    before: SourceState, splits: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy
-) -> Millis | None:
-    if policy.use_processing_time:
-        # One millisecond before the clock value the batch's rows carry, so that none of them is late.
-        clock = saturating_add(observation.now, -1)
-        return clock if before.watermark is None else max(clock, before.watermark)
+def _clock(before: SourceState, observation: Observation) -> Millis:
+    """Return one millisecond before the clock value the batch's rows carry, so that none of them is late."""
+    clock = saturating_add(observation.now, -1)
+    return clock if before.watermark is None else max(clock, before.watermark)
+
+
+def _combined(before: SourceState, splits: Mapping[Split, SplitState]) -> Millis | None:
     held = MIN if before.watermark is None else before.watermark
     members = ((MIN if t.watermark is None else t.watermark, t.status is SplitStatus.IDLE) for t in splits.values())
     combined = recompute(members, held).timestamp
@@ -186,4 +207,10 @@ def _combined(
 def _tick_is_due(state: SourceState, observation: Observation, policy: PlanPolicy, *, has_rows: bool) -> bool:
     if has_rows or state.watermark is None:
         return True
-    return not observation.ends_are_final and observation.now - state.watermark > policy.watermark_interval
+    late = observation.now - state.watermark > policy.watermark_interval
+    return late and not observation.ends_are_final and _has_rested(observation, policy)
+
+
+def _has_rested(observation: Observation, policy: PlanPolicy) -> bool:
+    """Return whether a batch without rows may be made for the time alone."""
+    return observation.rest is not None and observation.rest >= policy.watermark_interval

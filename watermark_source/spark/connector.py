@@ -53,14 +53,9 @@ class Ends:
     """First position that does not exist yet; splits that are gone are left out."""
     unknown: Mapping[Split, int | None] = field(default_factory=dict)
     """Splits there was no answer about in time; with an end they had a while ago, where that is known."""
-
-
-class LogClock(Protocol):
-    """What time it is in logs whose rows are dated by their system when they are written."""
-
-    def reached(self) -> Mapping[Split, Millis]:
-        """Return, for initial positions that were ends, when they were asked for: no row after them is earlier."""
-        ...
+    reached: Mapping[Split, Millis] = field(default_factory=dict)
+    """Of logs whose system dates the rows when it writes them: its time just before it told the end. No row after the
+    end is earlier."""
 
 
 class LogBounds(Protocol):
@@ -182,7 +177,6 @@ class Connector:
     positions_are_rows: bool = True
     """Whether each position is about one row, so that a range can be cut at any of them."""
     snapshots: Snapshots | None = None
-    clock: LogClock | None = None
     system: str | None = None
     """Which system it is, where positions of one mean nothing in another of the kind; ``None`` where they do."""
 

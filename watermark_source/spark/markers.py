@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from watermark_source.monitor.why import IN_GENERAL
+from watermark_source.planning.snapshot import snapshot_split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status import changed_status
 from watermark_source.spark.arrow import column
@@ -30,6 +31,8 @@ MARKER_TYPE = StructType(
     ]
 )
 """``type`` is ``watermark`` or ``status``. ``log`` and ``split`` are null for the whole source."""
+SNAPSHOT_COMPLETE = "snapshot_complete"
+"""The reason of a status of the whole source: all that was to be read of snapshots has been, in batches before."""
 
 _STATUS_NAME = {SplitStatus.ACTIVE: "active", SplitStatus.IDLE: "idle", SplitStatus.PAUSED: "paused"}
 
@@ -52,8 +55,9 @@ def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ..
 
     Every batch carries the combined watermark, if there is one: a restarted Spark knows only the global watermark and
     needs each source's own again. ACTIVE precedes the watermark and IDLE follows it, so that none is sent while idle.
+    What is said of snapshots precedes both: their end is where a watermark may begin.
     """
-    first: list[Marker] = []
+    first = _of_snapshots(before, after)
     last: list[Marker] = []
     for split in sorted(changed_status(before.splits, after.splits)):
         state = after.splits[split]
@@ -65,6 +69,19 @@ def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ..
     if after.watermark is not None:
         first.append(Marker("watermark", None, None, after.watermark, None, after.use_processing_time, None))
     return (*first, *last)
+
+
+def _of_snapshots(before: SourceState, after: SourceState) -> list[Marker]:
+    """Return what there is to say about snapshots that have come to their end."""
+    read = sorted(before.frontiers.keys() - after.frontiers.keys())
+    on_clock = after.use_processing_time
+    found = [
+        Marker("status", *snapshot_split(log), None, "finished", on_clock, "its snapshot is read to its end")
+        for log in read
+    ]
+    if read and not after.frontiers:
+        found.append(Marker("status", None, None, None, "active", on_clock, SNAPSHOT_COMPLETE))
+    return found
 
 
 @lru_cache(maxsize=8)

@@ -80,8 +80,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="1 second",
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="1 second",
-        doc="While no rows come, the clock moves on once in this time, with a batch without rows. Only with "
-        "`watermarkStrategy` `none`.",
+        doc="While no rows come, time moves on this long after the last batch, with one without rows: the clock's with "
+        "`watermarkStrategy` `none`; with the others only that of a system that dates its rows by itself.",
     ),
     Option(
         name="includeMarkers",
@@ -167,8 +167,13 @@ class EngineOptions:
     report_ports: range | None
 
     @classmethod
-    def of(cls, values: Mapping[str, Any], *, format_name: str, given: Mapping[str, str]) -> EngineOptions:
-        """Build from parsed values and check what concerns several options at once."""
+    def of(
+        cls, values: Mapping[str, Any], *, format_name: str, given: Mapping[str, str], dated: bool = False
+    ) -> EngineOptions:
+        """Build from parsed values and check what concerns several options at once.
+
+        ``dated``: the source's system dates its rows by itself, and tells what time it is.
+        """
         named = {name.lower() for name in given}
         group, drift = values["alignmentGroup"], values["alignmentMaxDrift"]
         if (group is None) != (drift is None):
@@ -187,7 +192,7 @@ class EngineOptions:
                 "alignmentGroup", group, "needs event-time watermarks, and watermarkStrategy is none",
                 example="leave it out",
             )  # fmt: skip
-        if strategy != NONE and "watermarkinterval" in named:
+        if strategy != NONE and not dated and "watermarkinterval" in named:
             raise OptionError(
                 "watermarkInterval", given_text(given, "watermarkInterval"),
                 f"belongs to watermarkStrategy none, and the strategy is {strategy}: its watermark follows rows, not "

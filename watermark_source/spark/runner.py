@@ -18,12 +18,12 @@ from watermark_source.clock import Clock
 from watermark_source.errors import DataLossError, OffsetError, UnknownSplitError, listed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.moments import watermark_text
-from watermark_source.planning.ends import watermark_of
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.report import Coverage
+from watermark_source.planning.rest import Rest
 from watermark_source.planning.snapshot import SnapshotBatch, snapshot_batch, snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, SplitRange, sample
 from watermark_source.planning.state import SourceState, SplitState
@@ -88,6 +88,7 @@ class SourceRunner:
         self._newest_mattered = False
         """Then they probably do again, and planning twice would cost more."""
         self._rows_at: Millis | None = None
+        self._rest = Rest()
         self._progress_shown = False
         self._told_of_missing_reports = False
         self._pace = Pace()
@@ -118,28 +119,26 @@ class SourceRunner:
             snapshots = self._connector.snapshots
             tables = () if snapshots is None else snapshots.logs()
             positions = {**starts, **{snapshot_split(log): 0 for log in tables}}
-            times = self._reached()
             self._initial = self._encode(
                 SourceState(
-                    splits={s: SplitState(p, p, times.get(s)) for s, p in sorted(positions.items())},
+                    splits={s: SplitState(p, p) for s, p in sorted(positions.items())},
                     frontiers=dict.fromkeys(sorted(tables), ()),
                 )
             )
         return self._initial
 
-    def _reached(self) -> Mapping[Split, Millis]:
-        """Return the watermarks that a new query begins with."""
-        if self._connector.clock is None or self._policy.use_processing_time:
-            return {}
-        return {s: watermark_of(at, self._policy) for s, at in self._connector.clock.reached().items()}
-
     def freeze(self) -> None:
         """Fix the ends of this run (``Trigger.AvailableNow``)."""
         splits = self._connector.discovery.discover()
         now, asked_at = self._clock.now(), self._clock.elapsed()
-        ends = self._connector.bounds.end_positions(splits)
-        logs = Observation(now=now, asked_at=asked_at, ends=ends, ends_are_final=True)
-        self._frozen = self._dated(logs, ends.keys())
+        bounds = self._connector.bounds
+        ends = bounds.current_ends(splits)
+        # A run must know them all.
+        late = bounds.end_positions(ends.unknown.keys()) if ends.unknown else {}
+        logs = Observation(
+            now=now, asked_at=asked_at, ends={**ends.positions, **late}, reached=ends.reached, ends_are_final=True
+        )
+        self._frozen = self._dated(logs, logs.ends.keys())
 
     @collect_later()
     def latest_offset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:
@@ -165,6 +164,7 @@ class SourceRunner:
         self._announced = True
         if planned.has_rows:
             self._rows_at = observation.asked_at
+        self._rest = self._rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at)
         self._state = planned.state
         uncounted = not self._connector.positions_are_rows
         self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted)
@@ -289,6 +289,7 @@ class SourceRunner:
             highest=self._last_ranges(state, logs.ends.keys() | logs.unknown),
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             since_rows=None if self._rows_at is None else Millis(logs.asked_at - self._rows_at),
+            rest=self._rest.lasted(logs.asked_at),
             one_batch=isinstance(limit, ReadAllAvailable),
         )
 
@@ -299,7 +300,7 @@ class SourceRunner:
         lower = unfinished(state)
         if not lower:
             stays = {s: t.position for s, t in state.splits.items() if s in logs.ends}
-            return replace(logs, ends=stays) if snapshots.nothing_follows else logs
+            return replace(logs, ends=stays, reached={}) if snapshots.nothing_follows else logs
         chunks = snapshots.next_chunks(lower, to_end=isinstance(limit, ReadAllAvailable))
         splits = {snapshot_split(log): len(chunks.get(log, ())) for log in lower}
         ends = {s: state.splits[s].position + count for s, count in splits.items()}
@@ -314,7 +315,8 @@ class SourceRunner:
         known = {s: end for s, end in ends.unknown.items() if end is not None and s in state.splits}
         late = {s: known[s] for s in _behind(state, known)}
         unknown = ends.unknown.keys() - late.keys()
-        return Observation(now=now, asked_at=asked_at, ends={**ends.positions, **late}, unknown=unknown)
+        positions = {**ends.positions, **late}
+        return Observation(now=now, asked_at=asked_at, ends=positions, unknown=unknown, reached=ends.reached)
 
     def _dated(self, logs: Observation, splits: Set[Split]) -> Observation:
         """Add the newest event times of some splits, as far as there is a time index."""

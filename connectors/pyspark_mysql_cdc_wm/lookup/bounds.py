@@ -16,12 +16,11 @@ BINLOG = Split("binlog", 0)
 
 
 class BinlogBounds:
-    """``SplitDiscovery``, ``StartPositions``, ``LogClock`` and ``LogBounds`` of connector.py, for the one split."""
+    """``SplitDiscovery``, ``StartPositions`` and ``LogBounds`` of connector.py, for the one split."""
 
     def __init__(self, status: LogStatus, start: Start) -> None:
         self._status = status
         self._start = start
-        self._first_at: Millis | None = None
 
     def discover(self) -> Set[Split]:
         """Return the binlog."""
@@ -35,10 +34,6 @@ class BinlogBounds:
         """
         return dict.fromkeys(splits & {BINLOG}, self._first())
 
-    def reached(self) -> Mapping[Split, Millis]:
-        """Return when a new query's first position was the end of the binlog, if it was and the server can tell."""
-        return {} if self._first_at is None else {BINLOG: self._first_at}
-
     def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the first position there is; no split is ever added."""
         return self.earliest_positions(splits)
@@ -48,8 +43,11 @@ class BinlogBounds:
         return dict.fromkeys(splits & {BINLOG}, self._status.end().number)
 
     def current_ends(self, splits: Set[Split]) -> Ends:
-        """Return the end of the binlog."""
-        return Ends(self.end_positions(splits))
+        """Return the end of the binlog, and the server's time just before, where that dates what is written."""
+        if BINLOG not in splits:
+            return Ends({})
+        end, now = self._status.dated_end()
+        return Ends({BINLOG: end.number}, reached={} if now is None else {BINLOG: Millis(now)})
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the first position that the server still has."""
@@ -59,9 +57,7 @@ class BinlogBounds:
         if self._start is StartMode.EARLIEST:
             return self._status.earliest().number
         if not isinstance(self._start, StartAt):
-            newest, now = self._status.dated_end()
-            self._first_at = None if now is None else Millis(now)
-            return newest.number
+            return self._status.end().number
         end = self._status.end()
         given = LogPosition(file_number(self._start.file), self._start.offset)
         base, earliest = self._status.base(), self._status.earliest()

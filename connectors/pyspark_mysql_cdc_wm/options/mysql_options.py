@@ -15,6 +15,7 @@ from watermark_source.options import Option, OptionTable, boolean, host_name, in
 from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
 
 FORMAT: Final = "mysql-cdc-wm"
+_ON_CLOCK: Final = "useProcessingTimeDuringBinlog"
 
 
 def _port(text: str) -> int:
@@ -175,6 +176,16 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "disturbs no replica or other reader.",
     ),
     Option(
+        name=_ON_CLOCK,
+        parse=boolean,
+        default=False,
+        default_text="false",
+        accepted="must be true or false",
+        example="true",
+        doc="No watermark while the snapshot is read; from the beginning of the binlog on event time is the clock "
+        "(FLIP-326). Needs `watermarkStrategy` `none`, which needs it.",
+    ),
+    Option(
         name="failOnDataLoss",
         parse=boolean,
         default=True,
@@ -195,7 +206,6 @@ NOT_BUILT: Mapping[str, str] = {
     "maxRowsPerTrigger": "a batch reads the binlog to its end",
     "rowFormat": "read tables with different columns as several streams",
     "eventTimeColumn": "event time is when the transaction was committed",
-    "useProcessingTimeDuringBinlog": "leave it out",
     "snapshotConsistency": "each batch of a snapshot is one point in time",
 }
 """Options of later versions, and what to do instead."""
@@ -270,5 +280,21 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         chunk_rows=values["snapshotChunkRows"],
         chunks=values["snapshotParallelism"],
         fail_on_data_loss=values["failOnDataLoss"],
-        engine=EngineOptions.of(values, format_name=FORMAT, given=given),
+        engine=_engine(values, given),
     )
+
+
+def _engine(values: Mapping[str, Any], given: Mapping[str, str]) -> EngineOptions:
+    engine = EngineOptions.of(values, format_name=FORMAT, given=given, dated=True)
+    on_clock = values[_ON_CLOCK]
+    if on_clock and not engine.processing_time:
+        raise OptionError(
+            _ON_CLOCK, "true", f"needs watermarkStrategy none, and it is {values['watermarkStrategy']}: event time is "
+            "either the clock or when a change was committed", example="false",
+        )  # fmt: skip
+    if engine.processing_time and not on_clock:
+        raise OptionError(
+            _ON_CLOCK, given_text(given, _ON_CLOCK), "is needed with watermarkStrategy none: the clock is the "
+            "watermark from the beginning of the binlog on, and before there is none", example="true",
+        )  # fmt: skip
+    return engine

@@ -68,6 +68,7 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("serverId", "7", "must be 0"),
         ("columns", "a,A", "twice"),
         ("minPartitions", "3", "has no meaning here"),
+        ("useProcessingTimeDuringBinlog", "true", "needs watermarkStrategy none, and it is bounded"),
         *((name, "1", "not built yet") for name in NOT_BUILT),
     ],
 )
@@ -75,6 +76,17 @@ def test_what_cannot_work_is_refused_without_connecting(option: str, text: str, 
     with pytest.raises(OptionError, match=rf"option {option} = .*{re.escape(says)}") as refused:
         mysql_options.parse({**GIVEN, option: text})
     assert "hidden" not in str(refused.value)
+
+
+def test_a_clock_needs_to_be_told_from_when_on() -> None:
+    strategy = {**GIVEN, "watermarkStrategy": "none"}
+    with pytest.raises(OptionError, match="option useProcessingTimeDuringBinlog: is needed with watermarkS"):
+        mysql_options.parse(strategy)
+    assert mysql_options.parse({**strategy, "useProcessingTimeDuringBinlog": "true"}).engine.processing_time
+
+
+def test_time_may_move_on_while_nothing_is_written() -> None:
+    assert mysql_options.parse({**GIVEN, "watermarkInterval": "5 seconds"}).engine.watermark_interval == 5_000
 
 
 @pytest.mark.parametrize("name", ["hostname", "username", "tables"])

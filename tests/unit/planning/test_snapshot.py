@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.unit.planning.example_states import at
 from watermark_source.errors import InternalError, OffsetError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.observation import Observation, PlanPolicy
@@ -50,6 +52,26 @@ def test_a_snapshot_is_read_by_chunks_and_holds_the_watermark_until_its_rows_are
     assert third.is_batch
     assert not third.losses
     assert third.state.watermark == 5_999
+
+
+def test_the_clock_is_the_watermark_from_the_last_chunk_on_and_stays_it() -> None:
+    state = NEW
+    for bounds in (((10,), (20,)), ((30,), None)):
+        state = planned(state, 200, bounds, highest=5_000, use_processing_time=True).state
+        assert (state.watermark, state.use_processing_time) == (None, False)
+    flips = planned(state, 200, None, highest=6_000, use_processing_time=True)
+    assert flips.is_batch
+    assert (flips.state.watermark, flips.state.use_processing_time) == (1_700_000_000_000 - 1, True)
+    found_later = replace(flips.state, frontiers={"shop.orders": ()}, splits={**flips.state.splits, TABLE: at(0)})
+    assert planned(found_later, 200, ((10,),), use_processing_time=True).state.use_processing_time
+
+
+def test_the_end_of_a_snapshot_is_told_where_nothing_else_is() -> None:
+    last = planned(NEW, 200, (None,)).state
+    told = planned(last, 200, None)
+    assert told.is_batch
+    assert told.state.watermark is None
+    assert not planned(told.state, 200, None).is_batch
 
 
 def test_the_last_key_is_kept_while_a_snapshot_waits() -> None:

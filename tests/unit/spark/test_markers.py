@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import pyarrow as pa
@@ -102,3 +103,17 @@ def test_the_marker_column_of_data_rows_is_null_at_any_length() -> None:
 def test_a_watermark_beyond_sparks_timestamps_is_the_last_one_there_is(watermark: Millis, micros: int) -> None:
     batch = marker_batch((Marker("watermark", None, None, watermark, None, False, None),), SCHEMA)
     assert pa.Array.from_buffers(pa.int64(), 1, batch[MARKER].field("watermark").buffers())[0].as_py() == micros
+
+
+def test_the_end_of_each_snapshot_is_told_and_then_that_of_all_before_the_watermark() -> None:
+    first, second = replace(state(ACTIVE), frontiers={"a": ((1,), None), "b": ((1,),)}), state(ACTIVE, watermark=9)
+    assert markers_between(first, replace(first, frontiers={"b": (None,)})) == (
+        Marker("status", "a", 0, None, "finished", False, "its snapshot is read to its end"),
+    )  # fmt: skip
+    assert [(m.type, m.log, m.status, m.reason) for m in markers_between(first, second)] == [
+        ("status", "a", "finished", "its snapshot is read to its end"),
+        ("status", "b", "finished", "its snapshot is read to its end"),
+        ("status", None, "active", "snapshot_complete"),
+        ("watermark", None, None, None),
+    ]
+    assert [m.type for m in markers_between(second, second)] == ["watermark"]
