@@ -26,13 +26,21 @@ def memory(bootstrap: str, topics: dict[int, str]) -> Iterator[Figure]:
     peaks: dict[int, float] = {}
     for records, topic in topics.items():
         command = [sys.executable, "-m", "benchmarks.memory", bootstrap, topic]
-        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         rows, peaks[records] = json.loads(printed.splitlines()[-1])
         if rows < records:
             raise RuntimeError(f"{rows} rows of {records} read")
         yield Figure(f"worker memory, {records / 1e6:g} M rows in one task", peaks[records], "MiB", at_most=MOST_MIB)
     short, long = (peaks[records] for records in sorted(peaks))
     yield Figure("worker memory, long range / short range", long / short, "x", at_most=MOST_APART)
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    try:
+        return _WORKER in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        # Ended since the list was made, as the source's own process does after its query.
+        return False
 
 
 def _peak_mib(process: psutil.Process) -> float:
@@ -48,7 +56,6 @@ if __name__ == "__main__":
     session = spark_session("memory", jars=())
     run = read_all(session, sys.argv[1], OURS, sys.argv[2], _ONE_TASK)
     # Workers are forked from a daemon and are kept for a while after their last task.
-    below = psutil.Process().children(recursive=True)
-    workers = [each for each in below if _WORKER in " ".join(each.cmdline())]
+    workers = filter(_is_worker, psutil.Process().children(recursive=True))
     print(json.dumps([run.rows, max(map(_peak_mib, workers))]))
     session.stop()
