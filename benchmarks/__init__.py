@@ -1,1 +1,1 @@
-"""Benchmarks: Spark's built-in Kafka source and ours, side by side on one broker; ``python -m benchmarks``."""
+"""Benchmarks: Spark's own readers of Kafka and MySQL and ours, side by side; ``python -m benchmarks``."""

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from benchmarks.alignment import alignment
 from benchmarks.batch import batch
 from benchmarks.cold import cold
@@ -14,6 +16,8 @@ from benchmarks.figures import Figure, save, table
 from benchmarks.latency import idle, latency
 from benchmarks.memory import RECORDS as MEMORY_RECORDS
 from benchmarks.memory import memory
+from benchmarks.mysql import CASES as MYSQL_CASES
+from benchmarks.mysql import on_one_server
 from benchmarks.planning import planning
 from benchmarks.prebuilt import PrebuiltSource
 from benchmarks.queries import read_all
@@ -21,19 +25,23 @@ from benchmarks.session import spark_session
 from benchmarks.throughput import compressed, throughput
 from benchmarks.topics import PARTITIONS, even_topic, long_topic, skewed_topic
 from services.kafka import kafka_service
-from services.spark_jars import spark_kafka_jars
+from services.spark_jars import mysql_driver_jars, spark_kafka_jars
 from services.topics import create_topic
 
 RESULTS = Path(__file__).parent / "results"
-CASES = ("throughput", "compressed", "batch", "alignment", "latency", "idle", "cold", "memory", "planning")
+KAFKA_CASES = ("throughput", "compressed", "batch", "alignment", "latency", "idle", "cold", "memory", "planning")
+CASES = (*KAFKA_CASES, *MYSQL_CASES)
 _CODECS = ("lz4", "zstd")
 
 
 def main() -> None:
-    """Start a broker, fill the topics the chosen cases need, measure, print and save."""
+    """Start the servers that the chosen cases need, fill them, measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"some of {', '.join(CASES)}; default: all")
     parser.add_argument("--rounds", type=int, default=3, help="counted runs of each variant (default 3)")
+    parser.add_argument("--scale", type=float, default=1.0, help="this much of MySQL's data (default 1)")
+    parser.add_argument("--tls", action="store_true", help="MySQL over TLS, for every reader")
+    parser.add_argument("--results", type=Path, default=RESULTS, help=f"folder to save in (default {RESULTS})")
     given = parser.parse_args()
     unknown = set(given.cases) - set(CASES)
     if unknown:
@@ -43,15 +51,26 @@ def main() -> None:
     if "planning" in chosen:
         print("measuring planning …", flush=True)
         figures += planning(given.rounds)
-    if others := [case for case in chosen if case != "planning"]:
-        figures += _on_one_broker(others, given.rounds)
+    of_kafka = [case for case in chosen if case in KAFKA_CASES and case != "planning"]
+    of_mysql = [case for case in chosen if case in MYSQL_CASES]
+    session = partial(_session, of_kafka=bool(of_kafka), of_mysql=bool(of_mysql))
+    if of_kafka:
+        figures += _on_one_broker(session, of_kafka, given.rounds)
+    if of_mysql:
+        figures += on_one_server(session, of_mysql, given.rounds, scale=given.scale, tls=given.tls)
     print(table(figures))
-    save(figures, RESULTS / "results.json")
-    (RESULTS / "results.txt").write_text(table(figures) + "\n")
-    print(f"\nsaved in {RESULTS}")
+    save(figures, given.results / "results.json")
+    (given.results / "results.txt").write_text(table(figures) + "\n")
+    print(f"\nsaved in {given.results}")
 
 
-def _on_one_broker(chosen: Sequence[str], rounds: int) -> Iterator[Figure]:
+def _session(*, of_kafka: bool, of_mysql: bool) -> SparkSession:
+    """Return the one session, with the jars for all that is read in it."""
+    jars = (*(spark_kafka_jars() if of_kafka else ()), *(mysql_driver_jars() if of_mysql else ()))
+    return spark_session("benchmarks", jars=jars)
+
+
+def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], rounds: int) -> Iterator[Figure]:
     with kafka_service() as kafka:
         if {"throughput", "batch", "cold"} & set(chosen):
             print("producing the even topic …", flush=True)
@@ -76,7 +95,7 @@ def _on_one_broker(chosen: Sequence[str], rounds: int) -> Iterator[Figure]:
             if case == "memory":
                 yield from memory(kafka.bootstrap, {records: f"long-{records}" for records in MEMORY_RECORDS})
                 continue
-            spark = spark_session("benchmarks", jars=spark_kafka_jars())
+            spark = session()
             spark.dataSource.register(PrebuiltSource)
             read = partial(read_all, spark, kafka.bootstrap)
             runs: dict[str, Callable[[], Iterator[Figure]]] = {

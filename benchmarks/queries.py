@@ -1,4 +1,4 @@
-"""Queries the benchmarks time: a topic into the noop sink, read to its end."""
+"""Queries the benchmarks time: a stream into the noop sink, read to its end."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 OURS = "aligned-kafka"
 BUILT_IN = "kafka"
+MYSQL = "mysql-cdc-wm"
 ALIGNED = {"alignmentGroup": "benchmark", "alignmentMaxDrift": "10 seconds"}
 
 
@@ -39,6 +40,11 @@ def read_all(
         .options(**(options or {}))
         .load()
     )
+    return run_to_end(frame)
+
+
+def run_to_end(frame: DataFrame) -> Run:
+    """Read a stream into noop, to where it ends now."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as checkpoint:
         began = time.perf_counter()
         query = (

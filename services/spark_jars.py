@@ -1,4 +1,4 @@
-"""Spark's built-in Kafka source, for comparisons: its jars, for ``spark.jars``."""
+"""What Spark reads Kafka and MySQL with by itself, for comparisons: its jars, for ``spark.jars``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from services.cache import cached
 from services.errors import ServiceError
-from services.ivy import Module, retrieve
+from services.ivy import Module, jars, retrieve
 
 _SPARK = "org.apache.spark"
 # Versions that work with a pyspark whose own version of the artifact is not published.
@@ -21,6 +21,16 @@ _CLIENTS = (
     Module("org.apache.kafka", "kafka-clients", "3.9.1"),
     Module("org.apache.commons", "commons-pool2", "2.12.1"),
 )
+_MYSQL_DRIVER = Module("com.mysql", "mysql-connector-j", "9.4.0")
+
+
+def mysql_driver_jars() -> tuple[Path, ...]:
+    """Jars of MySQL's JDBC driver. Downloaded once.
+
+    Raises:
+        ServiceError: the repository cannot be reached.
+    """
+    return jars(f"mysql-driver-{_MYSQL_DRIVER.revision}", [_MYSQL_DRIVER], size="about 5 MB")
 
 
 def spark_kafka_jars() -> tuple[Path, ...]:

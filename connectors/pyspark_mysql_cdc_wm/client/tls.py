@@ -50,12 +50,12 @@ class Tls:
         """
         if self.mode is TlsMode.DISABLED:
             return {"ssl_disabled": True}
-        return {} if self.mode is TlsMode.PREFERRED else {"ssl": _context(self)}
+        return {} if self.mode is TlsMode.PREFERRED else {"ssl": tls_context(self)}
 
 
 @lru_cache(maxsize=8)
-def _context(tls: Tls) -> ssl.SSLContext:
-    # One for all connections of a process: the system's certificates take longer to read than a table to ask.
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """Return the one context of all such connections of a process; raises as ``Tls.for_pymysql``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = tls.mode is TlsMode.VERIFY_IDENTITY

@@ -12,8 +12,8 @@ from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.column_types import column_type
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
-from pyspark_mysql_cdc_wm.records.row_columns import row_column
 from watermark_source.errors import OptionError, SchemaError, UnknownSplitError, UnsupportedFormatError
 
 _TYPES: Mapping[str, ColumnType] = {
@@ -145,7 +145,7 @@ def _described(
             f"option tables, or on the server: GRANT SELECT ON {table.quoted} TO '{user}'@'%'"
         )
     columns = tuple(_column(row, collations, table) for row in rows)
-    types = tuple(row_column(each, charsets, f"table {table} column {each.name}").type for each in columns)
+    types = tuple(column_type(each, charsets, f"table {table} column {each.name}") for each in columns)
     key = connection.rows(_KEY, *table)
     # A prefix of a column orders no rows.
     whole = all(part is None for _, part in key)

@@ -15,9 +15,10 @@ from pyspark_mysql_cdc_wm.client.log_dump import dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.records.change_columns import MOMENT, Layout, Mask, changed_rows
+from pyspark_mysql_cdc_wm.records.change_columns import changed_rows
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout, Mask
 from pyspark_mysql_cdc_wm.records.statements import refuse_statements
 from watermark_source.errors import DataLossError
 from watermark_source.planning.split import SplitRange

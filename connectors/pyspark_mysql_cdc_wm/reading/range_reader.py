@@ -12,8 +12,8 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows, Keeps
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
-from pyspark_mysql_cdc_wm.records.change_columns import Mask
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from watermark_source.errors import InternalError
 from watermark_source.planning.snapshot import SnapshotBatch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,39 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout, Mask
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_BEFORE
 from watermark_source.errors import UnsupportedFormatError
 from watermark_source.spark.arrow import column, repeated
 
-MOMENT = pa.timestamp("us", tz="UTC")
-CHANGE_COLUMNS: Mapping[str, pa.DataType] = {
-    "_change_type": pa.string(),
-    "_commit_version": pa.int64(),
-    "_change_number": pa.int64(),
-    "_commit_timestamp": MOMENT,
-    "_database": pa.string(),
-    "_table": pa.string(),
-}
-"""What follows a table's own columns."""
 _TYPES = column(("insert", "update_preimage", "update_postimage", "delete"), pa.string())
 """By what an image is."""
-
-Mask = npt.NDArray[np.bool_]
-
-
-class Layout(NamedTuple):
-    """Which columns of a table are delivered, and by which it is known that a row is the same as before."""
-
-    names: tuple[str, ...]
-    types: tuple[pa.DataType, ...]
-    """Of the names."""
-    key: tuple[str, ...]
-    """Of the primary key; empty without one."""
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """The columns to decode."""
-        return tuple(dict.fromkeys((*self.names, *self.key)))
 
 
 class ChangedRows(NamedTuple):

@@ -12,26 +12,14 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
 from pyspark_mysql_cdc_wm.errors.faults import Fault
+from pyspark_mysql_cdc_wm.records.column_types import GROUP_BYTES, LONGEST_DECIMAL, decimal_type
 from pyspark_mysql_cdc_wm.records.memory import Values, allocated, fixed, validity
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
-LONGEST = 38
 _GROUP = 9
-GROUP_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
 _POWERS = 10 ** np.arange(_GROUP + 1, dtype=np.int64)
 _LOW = np.uint64(0xFFFFFFFF)
-
-
-def decimal_width(precision: int, scale: int) -> int:
-    """Return the bytes of a value."""
-    whole = precision - scale
-    return int(4 * (whole // _GROUP + scale // _GROUP) + GROUP_BYTES[whole % _GROUP] + GROUP_BYTES[scale % _GROUP])
-
-
-def decimal_type(precision: int, scale: int) -> pa.DataType:
-    """Return a decimal if there is one that is long enough, else text."""
-    return pa.decimal128(precision, scale) if precision <= LONGEST else pa.string()
 
 
 @inlined
@@ -44,6 +32,22 @@ def _group(data: Word, at: Word, width: Word, first: Word, mask: Word) -> Word:
             byte ^= 0x80
         value = value << 8 | byte
     return value
+
+
+@inlined
+def with_digits(low: Word, high: Word, digits: Word, group: Word) -> tuple[Word, Word]:
+    """128 bits, low half first, with at most nine more decimal digits at their end."""
+    power = np.uint64(_POWERS[digits])
+    bottom = (low & _LOW) * power + np.uint64(group)
+    top = (low >> np.uint64(32)) * power + (bottom >> np.uint64(32))
+    return (top << np.uint64(32)) | (bottom & _LOW), high * power + (top >> np.uint64(32))
+
+
+@inlined
+def negated(low: Word, high: Word) -> tuple[Word, Word]:
+    """The two's complement of 128 bits, low half first."""
+    low = ~low + np.uint64(1)
+    return low, ~high + np.uint64(1) if low == 0 else ~high
 
 
 @compiled("int64(uint8[::1], int32[::1], int64, int64, uint64[:, ::1])")
@@ -73,16 +77,9 @@ def _fill(array: Word, starts: Word, precision: Word, scale: Word, out: Word) ->
                 at += GROUP_BYTES[digits]
                 first = False
                 left -= digits
-                power = np.uint64(_POWERS[digits])
-                bottom = (low & _LOW) * power + np.uint64(group)
-                top = (low >> np.uint64(32)) * power + (bottom >> np.uint64(32))
-                high = high * power + (top >> np.uint64(32))
-                low = (top << np.uint64(32)) | (bottom & _LOW)
+                low, high = with_digits(low, high, digits, group)
             if negative:
-                low = ~low + np.uint64(1)
-                high = ~high
-                if low == 0:
-                    high += np.uint64(1)
+                low, high = negated(low, high)
         out[row, 0] = low
         out[row, 1] = high
     return np.int64(Fault.NONE) if whole >= 0 else np.int64(Fault.DECIMAL)
@@ -153,7 +150,7 @@ def decimals(values: Values, precision: int, scale: int) -> pa.Array:
         CorruptDataError: a value that is none.
     """
     present = values.starts >= 0
-    if precision <= LONGEST:
+    if precision <= LONGEST_DECIMAL:
         out = np.empty((values.rows, 2), np.uint64)
         fault = _fill(values.data, values.starts, precision, scale, out)
         made = fixed(decimal_type(precision, scale), out, present)

@@ -8,13 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import padded
+from pyspark_mysql_cdc_wm.records.column_types import SET_TYPE
 from pyspark_mysql_cdc_wm.records.memory import Values, allocated, fixed, validity
 from pyspark_mysql_cdc_wm.records.numbers import words
 from pyspark_mysql_cdc_wm.records.texts import texts
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, compiled
-
-SET_TYPE = pa.list_(pa.string())
 
 
 def label_column(labels: Sequence[bytes], charset: str) -> pa.Array:

@@ -7,12 +7,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import Longs, uint_at
+from pyspark_mysql_cdc_wm.records.column_types import integer_type
 from pyspark_mysql_cdc_wm.records.memory import Values, binary, fixed
 from watermark_source.machine_code.native import Word, address_of, compiled
 from watermark_source.spark.arrow import bitmap
-
-_SIGNED: dict[int, type[np.signedinteger]] = {1: np.int8, 2: np.int16, 3: np.int32, 4: np.int32, 8: np.int64}
-_UNSIGNED: dict[int, type[np.signedinteger]] = {1: np.int16, 2: np.int32, 3: np.int32, 4: np.int64}
 
 
 @compiled("void(uint8[::1], int32[::1], int64, boolean, int64[::1])")
@@ -33,13 +31,6 @@ def words(values: Values, width: int, *, signed: bool = False) -> Longs:
     out = np.empty(values.rows, np.int64)
     _little(values.data, values.starts, width, signed, out)
     return out
-
-
-def integer_type(width: int, *, unsigned: bool) -> pa.DataType:
-    """Return the smallest signed type that holds all values; for eight bytes without a sign a decimal."""
-    if unsigned and width == 8:
-        return pa.decimal128(20, 0)
-    return pa.from_numpy_dtype((_UNSIGNED if unsigned else _SIGNED)[width])
 
 
 def integers(values: Values, width: int, *, unsigned: bool) -> pa.Array:
@@ -68,11 +59,6 @@ def years(values: Values) -> pa.Array:
     found = words(values, 1)
     years: npt.NDArray[np.int32] = np.where(found == 0, 0, 1900 + found).astype(np.int32)
     return fixed(pa.int32(), years, values.starts >= 0)
-
-
-def bits_type(bits: int) -> pa.DataType:
-    """Return the type for BIT(``bits``): one bit is a boolean."""
-    return pa.bool_() if bits == 1 else pa.binary()
 
 
 def bits(values: Values, count: int) -> pa.Array:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from pyspark_mysql_cdc_wm.records.column_types import GEOMETRY_TYPE, VECTOR_TYPE
 from pyspark_mysql_cdc_wm.records.memory import Values, binary, fixed, gathered, validity
 from pyspark_mysql_cdc_wm.records.numbers import words
 from watermark_source.errors import CorruptDataError
 
-GEOMETRY_TYPE = pa.struct([pa.field("srid", pa.int32()), pa.field("wkb", pa.binary())])
-VECTOR_TYPE = pa.list_(pa.float32())
 _SRID_SIZE = 4
 _FLOAT_SIZE = 4
 

@@ -13,29 +13,10 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import uint32_at, uint_at
 from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
+from pyspark_mysql_cdc_wm.records.column_types import temporal_type
 from pyspark_mysql_cdc_wm.records.memory import Values, fixed
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
-WIDTHS = {
-    ColumnType.DATE: 3,
-    ColumnType.NEWDATE: 3,
-    ColumnType.TIME: 3,
-    ColumnType.DATETIME: 8,
-    ColumnType.TIMESTAMP: 4,
-    ColumnType.TIME2: 3,
-    ColumnType.DATETIME2: 5,
-    ColumnType.TIMESTAMP2: 4,
-}
-_ARROW = {
-    ColumnType.DATE: pa.date32(),
-    ColumnType.NEWDATE: pa.date32(),
-    ColumnType.TIME: pa.duration("us"),
-    ColumnType.TIME2: pa.duration("us"),
-    ColumnType.DATETIME: pa.timestamp("us"),
-    ColumnType.DATETIME2: pa.timestamp("us"),
-    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    ColumnType.TIMESTAMP2: pa.timestamp("us", tz="UTC"),
-}
 _SECOND = 1_000_000
 NO_MOMENT = np.int64(-(2**63))
 """Stands for null, and for what is no date."""
@@ -175,16 +156,6 @@ def _read(array: Word, starts: Word, layout: Word, fraction: Word, out: Word) ->
                 seconds = uint32_at(data, at)
                 value = _NONE if seconds == 0 else seconds * _SECOND
         out[row] = value
-
-
-def temporal_type(kind: ColumnType) -> pa.DataType:
-    """Return the type: TIMESTAMP is a moment, DATETIME a clock's reading without a zone, TIME a duration."""
-    return _ARROW[kind]
-
-
-def temporal_width(column: Column) -> int:
-    """Return the bytes of a value."""
-    return WIDTHS[column.type] + (column.precision + 1) // 2
 
 
 def temporals(values: Values, column: Column) -> pa.Array:

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
-from pyspark_mysql_cdc_wm.records.labels import SET_TYPE
+from pyspark_mysql_cdc_wm.records.column_types import SET_TYPE
+from pyspark_mysql_cdc_wm.records.decimals import negated, with_digits
 from pyspark_mysql_cdc_wm.records.memory import Values, binary, fixed
 from pyspark_mysql_cdc_wm.records.numbers import bits
 from pyspark_mysql_cdc_wm.records.shapes import geometries, vectors
@@ -56,6 +57,41 @@ def _integers(array: Word, starts: Word, sizes: Word, out: Word) -> Word:
             if negative:
                 value = -value
         out[row] = value
+    return np.int64(-1)
+
+
+@compiled("int64(uint8[::1], int32[::1], int32[::1], int64, uint64[:, ::1])")
+def _decimals(array: Word, starts: Word, sizes: Word, scale: Word, out: Word) -> Word:
+    """128 bits of each number without its point, low half first; the row that has another scale, or -1."""
+    data = address_of(array)
+    for row in range(starts.shape[0]):
+        low, high = np.uint64(0), np.uint64(0)
+        at = np.int64(starts[row])
+        if at >= 0:
+            end = at + sizes[row]
+            negative = at < end and byte_at(data, at) == 0x2D
+            if negative:
+                at += 1
+            point = end - scale - 1 if scale else end
+            group, digits = np.int64(0), np.int64(0)
+            if at >= end or point < at or (scale and byte_at(data, point) != 0x2E):
+                return np.int64(row)
+            while at < end:
+                if at != point:
+                    digit = byte_at(data, at) - 0x30
+                    if digit < 0 or digit > 9:
+                        return np.int64(row)
+                    group = group * 10 + digit
+                    digits += 1
+                    if digits == 9:
+                        low, high = with_digits(low, high, digits, group)
+                        group, digits = np.int64(0), np.int64(0)
+                at += 1
+            low, high = with_digits(low, high, digits, group)
+            if negative:
+                low, high = negated(low, high)
+        out[row, 0] = low
+        out[row, 1] = high
     return np.int64(-1)
 
 
@@ -136,21 +172,33 @@ def text_column(column: Column, kind: pa.DataType) -> Callable[[Values], pa.Arra
     if column.type in _TEXTS or kind == pa.string():
         own = pa.binary() if column.collation == BINARY_COLLATION else pa.string()
         return lambda values: binary(own, values)
+    if pa.types.is_decimal(kind):
+        return lambda values: _exact(values, kind)
     return lambda values: _cast(values, kind)
 
 
 def _whole(values: Values, kind: pa.DataType) -> pa.Array:
     found = np.empty(values.rows, np.int64)
-    wrong = _integers(values.data, values.starts, values.sizes, found)
-    if wrong >= 0:
-        start, size = int(values.starts[wrong]), int(values.sizes[wrong])
-        raise CorruptDataError(f"{values.data[start : start + size].tobytes()!r} is no whole number")
+    _refuse(_integers(values.data, values.starts, values.sizes, found), values, "is no whole number")
     present = values.starts >= 0
     if pa.types.is_decimal(kind):
         wide = np.zeros((values.rows, 2), np.int64)
         wide[:, 0] = found
         return fixed(kind, wide, present)
     return fixed(kind, found.astype(kind.to_pandas_dtype(), copy=False), present)
+
+
+def _exact(values: Values, kind: pa.DataType) -> pa.Array:
+    found = np.empty((values.rows, 2), np.uint64)
+    wrong = _decimals(values.data, values.starts, values.sizes, kind.scale, found)
+    _refuse(wrong, values, f"is no number of {kind.scale} digits after the point")
+    return fixed(kind, found, values.starts >= 0)
+
+
+def _refuse(row: int, values: Values, says: str) -> None:
+    if row >= 0:
+        start, size = int(values.starts[row]), int(values.sizes[row])
+        raise CorruptDataError(f"{values.data[start : start + size].tobytes()!r} {says}")
 
 
 def _times(values: Values, kind: pa.DataType, layout: int) -> pa.Array:

@@ -1,15 +1,8 @@
-"""Columns of text: from the column's character set to UTF-8.
-
-Sets of one byte a character go through tables that a server was asked for (single_byte.json): Python's codecs of
-similar names differ in single characters. A byte without a character becomes what the server shows for it, a question
-mark.
-"""
+"""Columns of text: from the column's character set to UTF-8."""
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from importlib import resources
 
 import numpy as np
 import numpy.typing as npt
@@ -17,27 +10,10 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
 from pyspark_mysql_cdc_wm.errors.faults import Fault
+from pyspark_mysql_cdc_wm.records.character_sets import AS_THEY_LIE, WIDE, single_byte
 from pyspark_mysql_cdc_wm.records.memory import Values, allocated, binary, validity
-from watermark_source.errors import CorruptDataError, UnsupportedFormatError
+from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
-
-_AS_THEY_LIE = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
-# Bytes of a unit, whether the high byte is first, and whether two units can make a character.
-_WIDE = {"ucs2": (2, True, False), "utf16": (2, True, True), "utf16le": (2, False, True), "utf32": (4, True, False)}
-
-
-def check_charset(charset: str, where: str) -> None:
-    """Refuse a character set that cannot be read.
-
-    Raises:
-        UnsupportedFormatError: it cannot.
-    """
-    if charset not in _AS_THEY_LIE and charset not in _WIDE and charset not in _single_byte():
-        readable = ", ".join(sorted({*_AS_THEY_LIE, *_WIDE, *_single_byte()}))
-        raise UnsupportedFormatError(
-            f"{where}: text in the character set {charset}, which is not read; leave the column out, or convert it to "
-            f"one of {readable}"
-        )
 
 
 def texts(values: Values, charset: str) -> pa.Array:
@@ -46,30 +22,23 @@ def texts(values: Values, charset: str) -> pa.Array:
     Raises:
         CorruptDataError: half a character.
     """
-    if charset in _AS_THEY_LIE:
+    if charset in AS_THEY_LIE:
         return binary(pa.string(), values)
     offsets, offsets_view = allocated(values.rows + 1, np.int32)
     # No character takes more than three bytes for each of these sets' bytes.
     content, content_view = allocated(3 * int(values.sizes.sum(dtype=np.int64)) + PADDING, np.uint8)
-    if charset in _single_byte():
+    if charset in single_byte():
         _translate(values.data, values.starts, values.sizes, _table(charset), offsets_view, content_view)
-    elif _widen(values.data, values.starts, values.sizes, *_WIDE[charset], offsets_view, content_view):
+    elif _widen(values.data, values.starts, values.sizes, *WIDE[charset], offsets_view, content_view):
         raise CorruptDataError(f"text of the character set {charset} that ends within a character")
     valid, nulls = validity(values.starts >= 0)
     return pa.Array.from_buffers(pa.string(), values.rows, [valid, offsets, content], nulls)
 
 
 @cache
-def _single_byte() -> dict[str, str]:
-    """The 256 characters of each character set of one byte a character."""
-    found: dict[str, str] = json.loads(resources.files(__package__).joinpath("single_byte.json").read_text("utf-8"))
-    return found
-
-
-@cache
 def _table(charset: str) -> npt.NDArray[np.int32]:
     """Code points by byte."""
-    return np.array([ord(each) for each in _single_byte()[charset]], np.int32)
+    return np.array([ord(each) for each in single_byte()[charset]], np.int32)
 
 
 @inlined

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.records.change_columns import Layout, integers, table_columns_of
+from pyspark_mysql_cdc_wm.records.change_columns import integers, table_columns_of
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.records.rows import DELETE, UPDATE_BEFORE
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 

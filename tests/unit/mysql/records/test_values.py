@@ -14,13 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.binlog.wire import padded
+from pyspark_mysql_cdc_wm.records.character_sets import check_charset
 from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
-from pyspark_mysql_cdc_wm.records.decimals import decimal_width, decimals
+from pyspark_mysql_cdc_wm.records.column_types import decimal_width, temporal_width
+from pyspark_mysql_cdc_wm.records.decimals import decimals
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.labels import enums, label_column, sets
 from pyspark_mysql_cdc_wm.records.memory import Values
-from pyspark_mysql_cdc_wm.records.temporal import temporal_width, temporals
-from pyspark_mysql_cdc_wm.records.texts import check_charset, texts
+from pyspark_mysql_cdc_wm.records.temporal import temporals
+from pyspark_mysql_cdc_wm.records.texts import texts
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 

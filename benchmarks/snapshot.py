@@ -1,0 +1,79 @@
+"""A MySQL table into noop: Spark's JDBC reader, which fetches in two ways, and this project's snapshot in turn."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.figures import Figure, ratio, spread
+from benchmarks.orders import DATABASE, TABLE
+from benchmarks.queries import MYSQL, run_to_end
+from services.mysql import MySql
+
+PARTITIONS = 2
+_CURSOR, _STREAMING = "cursor fetch", "streaming fetch"
+_ROW_BY_ROW = -(2**31)
+"""The fetch size by which the JDBC driver streams (its manual: ``Integer.MIN_VALUE``)."""
+_AT_LEAST = {_CURSOR: 2.2, _STREAMING: 1.5}
+
+
+def tables(spark: SparkSession, server: MySql, table: str, **options: Any) -> DataFrame:
+    """Load a stream of a table."""
+    given = {"hostname": server.host, "port": server.port, "username": "root", "tables": f"{DATABASE}.{table}"}
+    return spark.readStream.format(MYSQL).options(**given, **options).load()
+
+
+def snapshot(spark: SparkSession, server: MySql, rows: int, rounds: int) -> Iterator[Figure]:
+    """Warm each reader up once, then time them in turn, from the call to its end."""
+    readers: dict[str, Callable[[], float]] = {
+        _CURSOR: partial(_jdbc, spark, server, rows, 10_000, "?useCursorFetch=true"),
+        _STREAMING: partial(_jdbc, spark, server, rows, _ROW_BY_ROW, ""),
+    }
+    seconds: dict[str, list[float]] = {reader: [] for reader in (*readers, MYSQL)}
+    batches: list[float] = []
+    count = 0
+    for turn in range(rounds + 1):
+        for reader, read in readers.items():
+            taken = read()
+            if turn:
+                seconds[reader].append(taken)
+        run = run_to_end(tables(spark, server, TABLE, startingOffsets="snapshot"))
+        if run.rows < rows:
+            raise RuntimeError(f"{run.rows} rows of {rows} read")
+        if turn:
+            seconds[MYSQL].append(run.wall)
+            batches.append(run.add_batch)
+            count = len(run.progress)
+    for reader, taken in seconds.items():
+        own = f"; {count} batches, addBatch {spread(batches)}" if reader == MYSQL else f", {PARTITIONS} partitions"
+        yield Figure(
+            f"snapshot, {reader}: rows/s, whole query", rows / statistics.median(taken) / 1e6, "M/s",
+            detail=f"{rows / 1e6:g} M rows; wall s min/med/max {spread(taken)}{own}",
+        )  # fmt: skip
+    for reader, at_least in _AT_LEAST.items():
+        yield Figure(
+            f"snapshot, Spark's JDBC with {reader} / ours", ratio(seconds[reader], seconds[MYSQL]), "x",
+            at_least=at_least,
+        )  # fmt: skip
+
+
+def _jdbc(spark: SparkSession, server: MySql, rows: int, fetch_size: int, properties: str) -> float:
+    reader = spark.read.format("jdbc").options(
+        url=f"jdbc:mysql://{server.host}:{server.port}/{DATABASE}{properties}",
+        driver="com.mysql.cj.jdbc.Driver",
+        user="root",
+        dbtable=TABLE,
+        fetchsize=fetch_size,
+        partitionColumn="id",
+        lowerBound=0,
+        upperBound=rows,
+        numPartitions=PARTITIONS,
+    )
+    began = time.perf_counter()
+    reader.load().write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began

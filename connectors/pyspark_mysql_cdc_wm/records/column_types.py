@@ -1,0 +1,160 @@
+"""A column's width in a row and its type in Arrow. Nothing here is compiled: drivers need it to know a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_mysql_cdc_wm.records.character_sets import check_charset
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
+from watermark_source.errors import UnsupportedFormatError
+
+INTEGERS = {
+    ColumnType.TINY: 1,
+    ColumnType.SHORT: 2,
+    ColumnType.INT24: 3,
+    ColumnType.LONG: 4,
+    ColumnType.LONGLONG: 8,
+}
+"""Bytes of a value."""
+_SIGNED: dict[int, type[np.signedinteger]] = {1: np.int8, 2: np.int16, 3: np.int32, 4: np.int32, 8: np.int64}
+_UNSIGNED: dict[int, type[np.signedinteger]] = {1: np.int16, 2: np.int32, 3: np.int32, 4: np.int64}
+_TEMPORAL_WIDTHS = {
+    ColumnType.DATE: 3,
+    ColumnType.NEWDATE: 3,
+    ColumnType.TIME: 3,
+    ColumnType.DATETIME: 8,
+    ColumnType.TIMESTAMP: 4,
+    ColumnType.TIME2: 3,
+    ColumnType.DATETIME2: 5,
+    ColumnType.TIMESTAMP2: 4,
+}
+TEMPORAL = {
+    ColumnType.DATE: pa.date32(),
+    ColumnType.NEWDATE: pa.date32(),
+    ColumnType.TIME: pa.duration("us"),
+    ColumnType.TIME2: pa.duration("us"),
+    ColumnType.DATETIME: pa.timestamp("us"),
+    ColumnType.DATETIME2: pa.timestamp("us"),
+    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    ColumnType.TIMESTAMP2: pa.timestamp("us", tz="UTC"),
+}
+"""TIMESTAMP is a moment, DATETIME a clock's reading without a zone, TIME a duration."""
+STRINGS = frozenset({ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING, ColumnType.BLOB})
+SET_TYPE = pa.list_(pa.string())
+GEOMETRY_TYPE = pa.struct([pa.field("srid", pa.int32()), pa.field("wkb", pa.binary())])
+VECTOR_TYPE = pa.list_(pa.float32())
+_ALIKE: Mapping[ColumnType, pa.DataType] = {
+    ColumnType.YEAR: pa.int32(),
+    ColumnType.GEOMETRY: GEOMETRY_TYPE,
+    ColumnType.VECTOR: VECTOR_TYPE,
+    ColumnType.JSON: pa.string(),
+}
+LONGEST_DECIMAL = 38
+GROUP_BYTES = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4, 4], np.int64)
+"""Of so many digits of a decimal; nine are a group."""
+_GROUP = 9
+# Longer than any event: a value that must not be there is then found not to fit.
+_NEVER = 2**40
+
+
+def column_width(column: Column) -> int:
+    """Return the bytes of each value in a row or, negative, those of the length before each.
+
+    Raises:
+        UnsupportedFormatError: a type that no row of a supported server has.
+    """
+    if column.type in INTEGERS:
+        return INTEGERS[column.type]
+    if column.type in TEMPORAL:
+        return temporal_width(column)
+    if column.type is ColumnType.NEWDECIMAL:
+        return decimal_width(column.precision, column.scale)
+    if column.type is ColumnType.YEAR:
+        return 1
+    if column.type is ColumnType.TYPED_ARRAY:
+        return _NEVER
+    if column.type is ColumnType.DECIMAL:
+        raise UnsupportedFormatError("a DECIMAL column made before MySQL 5.0; ALTER TABLE … FORCE makes it a new one")
+    fixed_size = (ColumnType.FLOAT, ColumnType.DOUBLE, ColumnType.ENUM, ColumnType.SET, ColumnType.BIT)
+    return column.size if column.type in fixed_size else -column.size
+
+
+def column_type(  # noqa: PLR0911 - a table of types
+    column: Column, charsets: Mapping[int, str], where: str
+) -> pa.DataType:
+    """Return the type; ``charsets`` has the character set of each collation of the server.
+
+    Raises:
+        UnsupportedFormatError: a type or character set that is not read, or metadata that the server does not log.
+    """
+    kind = column.type
+    if kind in _ALIKE:
+        return _ALIKE[kind]
+    if kind in INTEGERS:
+        return integer_type(INTEGERS[kind], unsigned=column.unsigned)
+    if kind in (ColumnType.FLOAT, ColumnType.DOUBLE):
+        return pa.float32() if column.size == 4 else pa.float64()
+    if kind is ColumnType.NEWDECIMAL:
+        return decimal_type(column.precision, column.scale)
+    if kind in TEMPORAL:
+        return temporal_type(kind)
+    if kind is ColumnType.BIT:
+        return pa.bool_() if column.length == 1 else pa.binary()
+    if kind in STRINGS and column.collation == BINARY_COLLATION:
+        return pa.binary()
+    if kind in STRINGS:
+        charset_of(column, charsets, where)
+        return pa.string()
+    if kind in (ColumnType.ENUM, ColumnType.SET):
+        if column.labels is None:
+            raise UnsupportedFormatError(
+                f"{where}: the server does not log the labels of ENUM and SET; SET GLOBAL binlog_row_metadata = FULL"
+            )
+        if column.collation is not None and column.collation != BINARY_COLLATION:
+            charset_of(column, charsets, where)
+        return pa.string() if kind is ColumnType.ENUM else SET_TYPE
+    raise UnsupportedFormatError(f"{where}: a column of type {kind.name}, which no row has")
+
+
+def charset_of(column: Column, charsets: Mapping[int, str], where: str) -> str:
+    """Return the character set of a column of text; raises as ``column_type``."""
+    if column.collation is None:
+        raise UnsupportedFormatError(f"{where}: the server does not log its character set (binlog_row_metadata)")
+    if column.collation not in charsets:
+        raise UnsupportedFormatError(
+            f"{where}: a collation with the number {column.collation}, which the server has not"
+        )
+    charset = charsets[column.collation]
+    check_charset(charset, where)
+    return charset
+
+
+def decimal_width(precision: int, scale: int) -> int:
+    """Return the bytes of a value."""
+    whole = precision - scale
+    return int(4 * (whole // _GROUP + scale // _GROUP) + GROUP_BYTES[whole % _GROUP] + GROUP_BYTES[scale % _GROUP])
+
+
+def decimal_type(precision: int, scale: int) -> pa.DataType:
+    """Return a decimal if there is one that is long enough, else text."""
+    return pa.decimal128(precision, scale) if precision <= LONGEST_DECIMAL else pa.string()
+
+
+def integer_type(width: int, *, unsigned: bool) -> pa.DataType:
+    """Return the smallest signed type that holds all values; for eight bytes without a sign a decimal."""
+    if unsigned and width == 8:
+        return pa.decimal128(20, 0)
+    return pa.from_numpy_dtype((_UNSIGNED if unsigned else _SIGNED)[width])
+
+
+def temporal_type(kind: ColumnType) -> pa.DataType:
+    """Return the type of a date or time."""
+    return TEMPORAL[kind]
+
+
+def temporal_width(column: Column) -> int:
+    """Return the bytes of a value."""
+    return _TEMPORAL_WIDTHS[column.type] + (column.precision + 1) // 2

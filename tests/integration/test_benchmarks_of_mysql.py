@@ -1,0 +1,31 @@
+"""The benchmarks that read MySQL, on a thousandth of their data: they run to their end, and every reader reads all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.mysql import BINLOG, SNAPSHOT
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+
+@pytest.mark.timeout(600)
+def test_the_readers_of_mysql_are_measured_side_by_side(tmp_path: Path) -> None:
+    chosen = [SNAPSHOT, BINLOG, "--scale", "0.001", "--rounds", "1", "--results", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *chosen], capture_output=True, text=True, timeout=500, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    figures = json.loads((tmp_path / "results.json").read_text())["figures"]
+    with_target = [figure["name"] for figure in figures if figure["at_least"] is not None]
+    assert with_target == [
+        "snapshot, Spark's JDBC with cursor fetch / ours",
+        "snapshot, Spark's JDBC with streaming fetch / ours",
+        *(f"binlog {name}, mysql-replication / ours" for name in "LST"),
+    ]
+    assert all(figure["value"] > 0 for figure in figures)
