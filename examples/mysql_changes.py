@@ -1,93 +1,236 @@
-"""A table that is being written to, copied by its stream: snapshot, then binlog. ``python examples/mysql_changes.py``.
+"""Tables that are being written to, copied by their stream: snapshot, then binlog. ``make demo-mysql`` runs this.
 
-Starts a server of its own, or takes a running one by its options. Ends by comparing the copy with the table.
+Two tables of orders are filled, and four writers go on inserting, updating, deleting and changing primary keys while a
+query reads what the tables hold and then the binlog. Each batch is merged into tables of SQLite. Ends by comparing
+these with the server, row by row.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import random
+import sqlite3
+import sys
 import tempfile
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
+import pymysql
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
 
 from services.mysql import MySql, mysql_service
-from services.mysql_client import run
+from services.mysql_client import connect, run
 from watermark_source import data_rows
+from watermark_source.monitor.numbers import count_text
+from watermark_source.monitor.status import parse_progress
+from watermark_source.monitor.terminal import LiveStatus
 
-ROWS = 20_000
-SECONDS = 15
-PASSWORD = "an example"
+TABLES = ("orders_eu", "orders_us")
+COLUMNS = "id, customer, amount"
+USER, PASSWORD = "cdc", "an example"
+WRITERS = 4
+PATIENCE_SECONDS = 300
+"""Without any progress; far more than a busy laptop needs to compile the decoders for the first batch."""
+_INSERT_ROWS = 10_000
 
 
-def prepare(server: MySql) -> None:
-    """Make a table, and a user with no more rights than are needed."""
-    numbers = ", ".join(f"({i}, {i % 100})" for i in range(ROWS))
+def fill(server: MySql, rows: int) -> None:
+    """Make the tables, and a user with no more rights than are needed."""
+    run(server.host, server.port, "CREATE DATABASE shop")
+    for number, table in enumerate(TABLES):
+        # The second has twice as many.
+        last = rows * (number + 1) // 3
+        statements = [
+            f"INSERT INTO shop.{table} VALUES "
+            + ", ".join(
+                f"({i}, 'customer {i % 997}', {i % 100})" for i in range(first, min(first + _INSERT_ROWS, last))
+            )
+            for first in range(0, last, _INSERT_ROWS)
+        ]
+        run(
+            server.host, server.port,
+            f"CREATE TABLE shop.{table} (id INT PRIMARY KEY, customer VARCHAR(40) NOT NULL, amount DECIMAL(10, 2))",
+            *statements, f"ANALYZE TABLE shop.{table}",
+        )  # fmt: skip
     run(
-        server.host, server.port, "CREATE DATABASE shop",
-        "CREATE TABLE shop.orders (id INT PRIMARY KEY, amount INT NOT NULL)",
-        f"INSERT INTO shop.orders VALUES {numbers}",
-        f"CREATE USER 'cdc'@'%' IDENTIFIED BY '{PASSWORD}'",
-        "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'cdc'@'%'", "GRANT SELECT ON shop.orders TO 'cdc'@'%'",
+        server.host, server.port, f"CREATE USER '{USER}'@'%' IDENTIFIED BY '{PASSWORD}'",
+        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{USER}'@'%'",
+        f"GRANT SELECT ON shop.* TO '{USER}'@'%'",
     )  # fmt: skip
 
 
-def write(server: MySql, stopped: threading.Event) -> None:
-    """Change the table until told to stop."""
-    chance = random.Random(1)
-    while not stopped.is_set():
-        one = chance.randrange(2 * ROWS)
-        statement = chance.choice(
+class Writer(threading.Thread):
+    """Changes the tables, up to two hundred times a second, until told to stop."""
+
+    def __init__(self, server: MySql, seed: int, keys: int) -> None:
+        super().__init__(daemon=True)
+        self.stopped = threading.Event()
+        self.transactions = 0
+        self._server = server
+        self._chance = random.Random(seed)
+        self._keys = keys
+
+    def run(self) -> None:
+        with closing(connect(self._server.host, self._server.port)) as connection, connection.cursor() as cursor:
+            while not self.stopped.wait(0.005):
+                try:
+                    cursor.execute(self._statement())
+                except (pymysql.err.IntegrityError, pymysql.err.OperationalError):
+                    # A key that is there already, or a row that another writer has: what else is a busy table?
+                    continue
+                self.transactions += 1
+
+    def _statement(self) -> str:
+        table, one, other = f"shop.{self._chance.choice(TABLES)}", *self._chance.choices(range(self._keys), k=2)
+        amount = self._chance.randrange(10_000) / 100
+        return self._chance.choice(
             [
-                f"UPDATE shop.orders SET amount = amount + 1 WHERE id BETWEEN {one} AND {one + 10}",
-                f"DELETE FROM shop.orders WHERE id = {one}",
-                f"REPLACE INTO shop.orders VALUES ({one}, 1)",
+                f"INSERT INTO {table} VALUES ({one}, 'new', {amount})",
+                f"UPDATE {table} SET amount = {amount} WHERE id BETWEEN {one} AND {one + 9}",
+                f"DELETE FROM {table} WHERE id = {one}",
+                f"UPDATE {table} SET id = {other} WHERE id = {one}",
+                f"REPLACE INTO {table} VALUES ({one}, 'again', {amount})",
             ]
         )
-        run(server.host, server.port, statement)
 
 
-def main() -> None:
-    """Run the example."""
-    copy: dict[int, int] = {}
+class Copy:
+    """The tables of SQLite that the stream keeps."""
 
-    def apply(batch: DataFrame, number: int) -> None:
-        """Make the copy what the table was at the end of the batch."""
-        rows = data_rows(batch).orderBy("_commit_version", "_change_number").collect()
-        for row in rows:
-            if row["_change_type"] in ("insert", "update_postimage"):
-                copy[row["id"]] = row["amount"]
-            elif row["_change_type"] == "delete":
-                del copy[row["id"]]
-        print(f"batch {number}: {len(rows)} changes, the copy has {len(copy)} rows")
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.changes = 0
+        with self._open() as database:
+            for table in TABLES:
+                database.execute(f"CREATE TABLE {table} (id INTEGER PRIMARY KEY, customer TEXT, amount TEXT)")
 
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.showConsoleProgress", "false")
-    spark = builder.config("spark.ui.enabled", "false").getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    with mysql_service() as server, tempfile.TemporaryDirectory() as folder:
-        prepare(server)
-        options: dict[str, Any] = {
-            "hostname": server.host, "port": server.port, "username": "cdc", "password": PASSWORD,
-            "tables": "shop.orders", "snapshotChunkRows": 2_000,
-        }  # fmt: skip
+    def merge(self, batch: DataFrame, _: int) -> None:
+        """Make the copy what the tables were at the end of a batch: of each key the last change counts."""
+        last = F.max_by(F.struct("_change_type", "customer", "amount"), F.struct("_commit_version", "_change_number"))
+        changes = data_rows(batch).where("_change_type <> 'update_preimage'")
+        rows = changes.groupBy("_table", "id").agg(last.alias("last"), F.count("*").alias("changes"))
+        found = rows.select(
+            "_table", "id", F.col("last._change_type").alias("type"), "last.customer",
+            F.col("last.amount").cast("string").alias("amount"), "changes",
+        ).toArrow().to_pylist()  # fmt: skip
+        with self._open() as database:
+            for table in TABLES:
+                own = [row for row in found if row["_table"] == table]
+                gone = [row for row in own if row["type"] == "delete"]
+                kept = [row for row in own if row["type"] != "delete"]
+                database.executemany(f"DELETE FROM {table} WHERE id = :id", gone)
+                database.executemany(f"INSERT OR REPLACE INTO {table} VALUES (:id, :customer, :amount)", kept)
+        self.changes += sum(row["changes"] for row in found)
+
+    def rows(self, table: str) -> dict[int, tuple[Any, ...]]:
+        """Return the rows of a table by their keys."""
+        with self._open() as database:
+            return {row[0]: row for row in database.execute(f"SELECT {COLUMNS} FROM {table}")}
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        # Spark calls from threads of its own.
+        with closing(sqlite3.connect(self._path)) as connection, connection:
+            yield connection
+
+
+def differences(server: MySql, copy: Copy) -> tuple[int, int]:
+    """Return how many rows the server's tables have, and how many of them and of the copy's have no equal."""
+    rows = different = 0
+    for table in TABLES:
+        found = run(server.host, server.port, f"SELECT id, customer, CAST(amount AS CHAR) FROM shop.{table}")
+        original, copied = {row[0]: row for row in found}, copy.rows(table)
+        rows += len(original)
+        different += sum(original.get(key) != copied.get(key) for key in original.keys() | copied.keys())
+    return rows, different
+
+
+def wait_for_the_binlog(query: StreamingQuery) -> None:
+    """Return when the snapshot has been read."""
+    read, deadline = -1, time.monotonic() + PATIENCE_SECONDS
+    while True:
+        status = parse_progress(query.lastProgress)
+        if status and not status[0].snapshots and status[0].rows:
+            return
+        if query.exception() is not None:
+            raise SystemExit(f"the query failed: {query.exception()}")
+        if status and status[0].rows != read:
+            read, deadline = status[0].rows, time.monotonic() + PATIENCE_SECONDS
+        if time.monotonic() > deadline:
+            raise SystemExit(f"nothing was read for {PATIENCE_SECONDS} s ({query.status['message']})")
+        time.sleep(0.2)
+
+
+def stream(spark: SparkSession, server: MySql, rows: int, seconds: int, console: Console) -> bool:
+    """Copy the tables while they are written to, and return whether the copy is equal in the end."""
+    options: dict[str, Any] = {
+        "hostname": server.host, "port": server.port, "username": USER, "password": PASSWORD,
+        "tables": ",".join(f"shop.{table}" for table in TABLES), "snapshotChunkRows": max(1, rows // 16),
+        "snapshotParallelism": 2, "sourceName": "shop",
+    }  # fmt: skip
+    writers = [Writer(server, seed, rows) for seed in range(WRITERS)]
+    with tempfile.TemporaryDirectory(prefix="mysql-changes-") as folder:
+        copy = Copy(Path(folder, "copy.db"))
         changes = spark.readStream.format("mysql-cdc-wm").options(**options).load()
-        stopped = threading.Event()
-        writer = threading.Thread(target=write, args=(server, stopped))
-        writer.start()
-        query = changes.writeStream.foreachBatch(apply).option("checkpointLocation", folder).start()
-        query.awaitTermination(SECONDS)
-        stopped.set()
-        writer.join()
-        query.processAllAvailable()
-        query.stop()
-        table = dict(run(server.host, server.port, "SELECT id, amount FROM shop.orders"))
-    different = {key for key in copy.keys() | table.keys() if copy.get(key) != table.get(key)}
-    print(f"the table has {len(table)} rows; {len(different)} of the copy's are different")
-    spark.stop()
-    if different:
-        raise SystemExit(1)
+        for writer in writers:
+            writer.start()
+        query = changes.writeStream.foreachBatch(copy.merge).option("checkpointLocation", f"{folder}/query").start()
+        try:
+            with LiveStatus(query, console=console):
+                wait_for_the_binlog(query)
+                query.awaitTermination(seconds)
+                for writer in writers:
+                    writer.stopped.set()
+                    writer.join()
+                query.processAllAvailable()
+        finally:
+            # Before its checkpoint is removed.
+            query.stop()
+        found, different = differences(server, copy)
+    console.print(
+        f"{count_text(sum(writer.transactions for writer in writers))} transactions meanwhile; "
+        f"{count_text(copy.changes)} rows and changes came through the stream."
+    )
+    equal = "equal in every row." if not different else f"DIFFERENT in {count_text(different)} rows."
+    console.print(f"The server's tables have {count_text(found)} rows, and the copy is {equal}")
+    return found > 0 and not different
+
+
+def main() -> int:
+    """Run the demo; exit status 1 if a row of the copy is different."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=300_000, help="how many rows to begin with (default 300 000)")
+    parser.add_argument("--seconds", type=int, default=15, help="how long to read the binlog (default 15)")
+    given = parser.parse_args()
+    console = Console()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with mysql_service() as server:
+        console.print(f"filling two tables of {server.flavour.value} with {count_text(given.rows)} rows …")
+        fill(server, given.rows)
+        console.print("starting Spark …")
+        spark = (
+            SparkSession.builder.master("local[2]")
+            .appName("mysql-changes")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .getOrCreate()
+        )
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            equal = stream(spark, server, given.rows, given.seconds, console)
+        finally:
+            spark.stop()
+    return 0 if equal else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -35,6 +35,8 @@ class Module:
     organisation: str
     name: str
     revision: str
+    classifier: str | None = None
+    """Of a jar beside the module's own, for example ``tests``."""
 
     def __str__(self) -> str:
         return f"{self.organisation}:{self.name}:{self.revision}"
@@ -91,14 +93,22 @@ def retrieve(modules: Sequence[Module], target: Path, *, size: str | None = None
 def _ivy_file(modules: Sequence[Module]) -> str:
     wanted = "".join(
         f"<dependency org={quoteattr(module.organisation)} name={quoteattr(module.name)}"
-        f' rev={quoteattr(module.revision)} conf="default->default"/>'
+        f' rev={quoteattr(module.revision)} conf="default->default">{_artifact(module)}</dependency>'
         for module in modules
     )
     return (
-        '<ivy-module version="2.0"><info organisation="watermark-source" module="services"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="watermark-source" module="services"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{wanted}</dependencies></ivy-module>"
     )
+
+
+def _artifact(module: Module) -> str:
+    if module.classifier is None:
+        return ""
+    name, classifier = quoteattr(module.name), quoteattr(module.classifier)
+    return f'<artifact name={name} type="jar" ext="jar" m:classifier={classifier}/>'
 
 
 def _run(command: Sequence[str], wanted: str, work: Path) -> None:

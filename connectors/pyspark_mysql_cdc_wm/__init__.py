@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-__all__ = ["DefaultSource"]
+__all__ = ["DOCTOR_FLAG", "DefaultSource"]
 
+DOCTOR_FLAG = "mysql"
+"""``python -m watermark_source doctor --mysql`` is the module ``doctor`` beside this one."""
 _NEEDED = ("pyarrow", "pymysql", "numba", "zstandard")
 
 

@@ -13,14 +13,16 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, chosen_columns, table_columns
-from pyspark_mysql_cdc_wm.lookup.server_checks import check_server, check_snapshot, check_tables, server_uuid
+from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, chosen_columns
+from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of, server_uuid, without_key
 from pyspark_mysql_cdc_wm.options import mysql_options as options
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartMode
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds
+from watermark_source.checks import require
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Connector, RangeReader
@@ -45,12 +47,9 @@ class MySqlSource:
             SourceError: a server that cannot be reached, refuses, or does not log what is needed.
         """
         parsed = options.parse(given)
-        with closing(MySqlConnection(parsed.client)) as connection:
-            check_server(connection)
-            table = table_columns(connection, parsed.tables)
-            check_tables(connection, parsed.tables)
-            if isinstance(parsed.start, StartMode) and parsed.start.reads_tables:
-                check_snapshot(connection, table)
+        with closing(CheckedServer(parsed)) as server:
+            require(checks_of(parsed), server)
+            table = server.table
         names = chosen_columns(table, parsed.columns)
         return cls(parsed, table, Layout(names, tuple(table.type_of(name) for name in names), table.key))
 
@@ -104,10 +103,7 @@ class MySqlSource:
         if not isinstance(start, StartMode) or not start.reads_tables:
             return None
         if not self.table.key:
-            _log.warning(
-                "%s has no primary key: its snapshot is one chunk, and what is written while that is read is delivered "
-                "twice, as part of the snapshot and as a change", " and ".join(map(str, self.options.tables)),
-            )  # fmt: skip
+            _log.warning("%s", without_key(self.options.tables))
         return ChunkBounds(
             connection,
             self.options.tables,

@@ -14,6 +14,7 @@ from watermark_source.monitor.status import Status
 _PREFIX = "watermark_source_"
 _SOURCE = ("query", "source", "group")
 _SPLIT = (*_SOURCE, "topic", "partition")
+_SNAPSHOT = (*_SOURCE, "table")
 _TIMED = (Status.ACTIVE, Status.IDLE, Status.PAUSED)
 
 
@@ -23,8 +24,8 @@ class StatusCollector(Collector):
     Per split (of those in the report): ``partition_watermark_timestamp_seconds``, ``partition_lag_records``,
     ``partition_status``, ``alignment_drift_seconds``, ``partition_{active,idle,paused}_seconds_total``. Per source:
     ``watermark_timestamp_seconds``, ``watermark_lag_seconds``, ``alignment_max_allowed_timestamp_seconds``,
-    ``partitions``, ``lag_records``, ``records_total``, ``future_records_total``, ``status_age_seconds``. Per query:
-    ``late_records_total``.
+    ``partitions``, ``lag_records``, ``records_total``, ``future_records_total``, ``status_age_seconds``. Per snapshot
+    that is read: ``snapshot_rows``, ``snapshot_expected_rows``. Per query: ``late_records_total``.
     """
 
     def __init__(
@@ -75,6 +76,10 @@ class _Families:
         self._rows = self._counter("records", "Records read since the query was started.", _SOURCE)
         self._future = self._counter("future_records", "Records too far in the future to move the watermark.", _SOURCE)
         self._age = self._gauge("status_age_seconds", "Age of the report the other metrics come from.", _SOURCE)
+        self._snapshot_rows = self._gauge("snapshot_rows", "Rows read of the table's snapshot.", _SNAPSHOT)
+        self._snapshot_expected = self._gauge(
+            "snapshot_expected_rows", "About so many rows the table's snapshot has.", _SNAPSHOT
+        )
         self._late = self._counter("late_records", "Records Spark's operators dropped as late.", ("query",))
 
     def add_query(self, query: FollowedQuery, now: int) -> None:
@@ -98,6 +103,10 @@ class _Families:
         self._rows.add_metric(source, status.rows)
         self._future.add_metric(source, status.future_rows)
         self._age.add_metric(source, _seconds(max(0, now - status.at)))
+        for each in status.snapshots:
+            self._snapshot_rows.add_metric([*source, each.log], each.rows)
+            if each.expected is not None:
+                self._snapshot_expected.add_metric([*source, each.log], each.expected)
         self._add_splits(source, followed)
 
     def _add_splits(self, source: list[str], followed: Followed) -> None:

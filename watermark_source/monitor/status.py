@@ -15,6 +15,8 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from watermark_source.errors import UsageError
+from watermark_source.monitor.report_fields import Fields
+from watermark_source.monitor.snapshot import SnapshotProgress
 from watermark_source.planning.split import Split
 
 VERSION = 1
@@ -113,6 +115,8 @@ class SourceStatus:
     """Rows read since the query was started."""
     future_rows: int
     """Those of ``rows`` whose event time was too far in the future to count (``maxFutureSkew``)."""
+    snapshots: tuple[SnapshotProgress, ...] = ()
+    """While there are some that are not done: those of this run, by name, at most ``REPORTED_SPLITS``."""
 
     @classmethod
     def of(
@@ -129,6 +133,7 @@ class SourceStatus:
         rows: int = 0,
         future_rows: int = 0,
         uncounted: bool = False,
+        snapshots: Iterable[SnapshotProgress] = (),
     ) -> SourceStatus:
         """Build the status of a source from *all* its splits; only those that are reported are viewed."""
         reported = map(view, most_interesting(splits, REPORTED_SPLITS))
@@ -145,6 +150,7 @@ class SourceStatus:
             lag=None if left and uncounted else left,
             rows=rows,
             future_rows=future_rows,
+            snapshots=_at_work(snapshots),
         )
 
     @property
@@ -174,6 +180,7 @@ class SourceStatus:
             rows=self.rows,
             futureRows=self.future_rows,
             splits=dict(splits),
+            snapshots={each.log: _snapshot_to_json(each) for each in self.snapshots} or None,
         )
 
     @classmethod
@@ -183,7 +190,7 @@ class SourceStatus:
         Raises:
             UsageError: it is no such report, or one of a newer version.
         """
-        fields = _Fields(report)
+        fields = Fields(report)
         version = fields.integer("v")
         if version != VERSION:
             raise UsageError(
@@ -205,10 +212,11 @@ class SourceStatus:
             processing_time=fields.flag("processingTime"),
             group=_group_from_json(fields.child("group")) if "group" in report else None,
             splits=tuple(sorted(views, key=_by_split)),
-            counts={counts.status(letter, letter): counts.integer(letter) for letter in counts},
+            counts={counts.word(letter, letter, Status): counts.integer(letter) for letter in counts},
             lag=fields.optional_integer("lag"),
             rows=fields.integer("rows"),
             future_rows=fields.integer("futureRows"),
+            snapshots=tuple(_snapshots_from_json(fields.child("snapshots"))) if "snapshots" in report else (),
         )
 
 
@@ -278,6 +286,12 @@ def _interest(of: Outline | SplitView) -> tuple[bool, int, int, Split]:
     return not of.holds_back, _STATUS_INTEREST.get(of.status, rest), -(of.lag or 0), of.split
 
 
+def _at_work(snapshots: Iterable[SnapshotProgress]) -> tuple[SnapshotProgress, ...]:
+    """Return those that are reported: of very many, first what is being read."""
+    found = sorted(snapshots, key=lambda each: (each.done, not each.chunks, each.log))
+    return tuple(sorted(found[:REPORTED_SPLITS], key=lambda each: each.log))
+
+
 def _present(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -286,10 +300,27 @@ def _group_to_json(group: GroupStatus) -> dict[str, Any]:
     return _present(name=group.name, maxDrift=group.max_drift, limit=group.limit, members=group.members)
 
 
-def _group_from_json(fields: _Fields) -> GroupStatus:
+def _group_from_json(fields: Fields) -> GroupStatus:
     return GroupStatus(
         fields.text("name"), fields.integer("maxDrift"), fields.optional_integer("limit"), fields.integer("members")
     )
+
+
+def _snapshot_to_json(of: SnapshotProgress) -> dict[str, Any]:
+    return _present(rows=of.rows, chunks=of.chunks, expected=of.expected, rate=of.rate, done=of.done or None)
+
+
+def _snapshots_from_json(logs: Fields) -> Iterator[SnapshotProgress]:
+    for log in logs:
+        fields = logs.child(log)
+        yield SnapshotProgress(
+            log=log,
+            rows=fields.integer("rows"),
+            chunks=fields.integer("chunks"),
+            expected=fields.optional_integer("expected"),
+            rate=fields.optional_integer("rate"),
+            done=fields.flag("done"),
+        )
 
 
 def _split_to_json(view: SplitView) -> dict[str, Any]:
@@ -306,70 +337,16 @@ def _split_to_json(view: SplitView) -> dict[str, Any]:
     )
 
 
-def _split_from_json(split: Split, fields: _Fields) -> SplitView:
+def _split_from_json(split: Split, fields: Fields) -> SplitView:
     return SplitView(
         split=split,
         position=fields.integer("position"),
         end=fields.optional_integer("end"),
         watermark=fields.optional_integer("watermark"),
-        status=fields.status("status", fields.text("status")),
+        status=fields.word("status", fields.text("status"), Status),
         since=fields.optional_integer("since"),
         why=fields.text("why"),
         drift=fields.optional_integer("drift"),
         holds_back=fields.flag("holdsBack"),
         uncounted=fields.flag("uncounted"),
     )
-
-
-class _Fields:
-    """A JSON object with typed access and the path to it for the error text."""
-
-    def __init__(self, values: Mapping[str, Any], path: str = "") -> None:
-        self._values = values
-        self._path = path
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def _refuse(self, key: str, expected: str) -> UsageError:
-        return UsageError(
-            f"status report: {self._path}{key} = {self._values.get(key)!r}; expected {expected}. "
-            "Only what SourceStatus.to_json() returned can be read"
-        )
-
-    def _typed(self, key: str, kind: type, expected: str) -> Any:
-        value = self._values.get(key)
-        # JSON's true is an int to Python.
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise self._refuse(key, expected)
-        return value
-
-    def integer(self, key: str) -> int:
-        value: int = self._typed(key, int, "an integer")
-        return value
-
-    def optional_integer(self, key: str) -> int | None:
-        return None if self._values.get(key) is None else self.integer(key)
-
-    def text(self, key: str) -> str:
-        value: str = self._typed(key, str, "a string")
-        return value
-
-    def flag(self, key: str) -> bool:
-        return key in self._values and bool(self._typed(key, bool, "true or false"))
-
-    def child(self, key: str) -> _Fields:
-        return _Fields(self._typed(key, Mapping, "an object"), f"{self._path}{key}.")
-
-    def number(self, key: str) -> int:
-        """Return the key itself as a split's number."""
-        if not (key.isascii() and key.isdigit()):
-            raise self._refuse(key, "a split's number as key")
-        return int(key)
-
-    def status(self, key: str, letter: str) -> Status:
-        """Return the status for a letter found at, or as, the key."""
-        try:
-            return Status(letter)
-        except ValueError:
-            raise self._refuse(key, f"a status letter, one of {', '.join(s.value for s in Status)}") from None

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from watermark_source.durations import format_duration
 from watermark_source.moments import watermark_text
+from watermark_source.monitor.numbers import count_text
+from watermark_source.monitor.snapshot import progress_line
 from watermark_source.monitor.status import SourceStatus, SplitView, Status, most_interesting
 
 GAP = 2
@@ -173,6 +175,16 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
     return tuple(pieces)
 
 
+def snapshot_lines(status: SourceStatus, *, width: int, lines: int | None = None) -> list[str]:
+    """Return a line with a bar for each table whose snapshot is read; if not all fit, what is being read stays."""
+    ordered = sorted(status.snapshots, key=lambda each: (each.done, not each.chunks))
+    fits = len(ordered) if lines is None or len(ordered) <= lines else lines - 1
+    shown = [each for each in status.snapshots if each in ordered[:fits]]
+    longest = max((len(each.log) for each in shown), default=0)
+    text = [_printable(progress_line(each, min(longest, width // 3), width)) for each in shown]
+    return text if fits == len(ordered) else [*text, f"and {count_text(len(ordered) - fits)} more tables"]
+
+
 def join_pieces(pieces: Iterable[str], width: int) -> list[str]:
     """Put pieces side by side into lines of at most ``width`` characters."""
     packed: list[str] = []
@@ -182,11 +194,6 @@ def join_pieces(pieces: Iterable[str], width: int) -> list[str]:
         else:
             packed.extend(_lines(piece, width))
     return packed
-
-
-def count_text(n: int) -> str:
-    """Return a whole number with its thousands set apart."""
-    return f"{n:,}".replace(",", " ")
 
 
 def _combined(status: SourceStatus, *, raw: bool) -> str:

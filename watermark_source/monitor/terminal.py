@@ -17,8 +17,9 @@ from rich.text import Text
 
 from watermark_source.clock import Clock
 from watermark_source.errors import UsageError
+from watermark_source.monitor.numbers import count_text
 from watermark_source.monitor.status import SourceStatus, Status, parse_progress
-from watermark_source.monitor.table import GAP, Layout, count_text, headline, join_pieces, layout
+from watermark_source.monitor.table import GAP, Layout, headline, join_pieces, layout, snapshot_lines
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ def render(
         raw: watermarks as milliseconds.
         lines: at most so many lines in all, the headline included; splits to look at first are kept.
     """
-    head, shown = _arrange(status, width=width, now=now, raw=raw, lines=lines)
+    head, bars, shown = _arrange(status, width=width, now=now, raw=raw, lines=lines)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
     for column in shown.columns:
         table.add_column(
@@ -64,6 +65,7 @@ def render(
         cells = zip(shown.columns, row.cells, strict=True)
         table.add_row(*(Text("\n".join(cell), style=styles.get(column.title, "")) for column, cell in cells))
     parts: list[RenderableType] = [Text(line, style="bold" if i == 0 else "") for i, line in enumerate(head)]
+    parts.extend(Text(line, style="green") for line in bars)
     parts.append(table)
     parts.extend(Text(line, style="dim") for line in _footer(shown))
     return Group(*parts)
@@ -73,8 +75,8 @@ def render_text(
     status: SourceStatus, *, width: int = 120, now: int | None = None, raw: bool = False, lines: int | None = None
 ) -> str:
     """Return the same as plain lines without control characters, for logs; arguments as for ``render``."""
-    head, shown = _arrange(status, width=width, now=now, raw=raw, lines=lines)
-    text = [*head, _line(shown, [column.title for column in shown.columns])]
+    head, bars, shown = _arrange(status, width=width, now=now, raw=raw, lines=lines)
+    text = [*head, *bars, _line(shown, [column.title for column in shown.columns])]
     text.append("-" * (sum(column.width for column in shown.columns) + GAP * (len(shown.columns) - 1)))
     for row in shown.rows:
         text.extend(_line(shown, cells) for cells in itertools.zip_longest(*row.cells, fillvalue=""))
@@ -83,11 +85,13 @@ def render_text(
 
 def _arrange(
     status: SourceStatus, *, width: int, now: int | None, raw: bool, lines: int | None
-) -> tuple[list[str], Layout]:
+) -> tuple[list[str], list[str], Layout]:
     head = join_pieces(headline(status, now=now, raw=raw), width)
     # Besides the rows: column titles, their rule, the line that tells what is hidden.
     room = None if lines is None else max(1, lines - len(head) - 3)
-    return head, layout(status, width=width, now=now, raw=raw, lines=room)
+    bars = snapshot_lines(status, width=width, lines=None if room is None else max(1, room // 2))
+    room = None if room is None else max(1, room - len(bars))
+    return head, bars, layout(status, width=width, now=now, raw=raw, lines=room)
 
 
 def _line(shown: Layout, cells: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from watermark_source.durations import format_duration
+from watermark_source.monitor.numbers import count_text
 from watermark_source.monitor.status import Status
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
@@ -118,4 +119,4 @@ _SENTENCES: dict[Status, Callable[[Facts], str]] = {
 
 
 def _records(n: int) -> str:
-    return "1 record" if n == 1 else f"{n:,} records".replace(",", " ")
+    return "1 record" if n == 1 else f"{count_text(n)} records"

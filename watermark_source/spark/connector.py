@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -88,6 +88,14 @@ class EventTimeIndex(TimeIndex, Protocol):
         ...
 
 
+class SnapshotSize(NamedTuple):
+    """About how large a snapshot is, for users to see; ``None`` where that cannot be told cheaply."""
+
+    rows: int | None
+    chunk_rows: int | None
+    """Rows of a chunk that is not the last."""
+
+
 class Snapshots(Protocol):
     """What is read of tables before, and beside, the log of their changes; see planning/snapshot.py."""
 
@@ -109,6 +117,10 @@ class Snapshots(Protocol):
             lower: the logs to go on with, and where.
             to_end: plan all that is left.
         """
+        ...
+
+    def sizes(self, logs: Set[str]) -> Mapping[str, SnapshotSize]:
+        """Return about how large the snapshots of logs are, as far as that is known."""
         ...
 
 

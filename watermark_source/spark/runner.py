@@ -35,6 +35,7 @@ from watermark_source.spark.packs import Pack, pack
 from watermark_source.spark.polling import Pace
 from watermark_source.spark.reading import observe
 from watermark_source.spark.reports import ReportBook, ReportServer
+from watermark_source.spark.snapshot_count import SnapshotCount
 from watermark_source.spark.status import Seen, source_status
 from watermark_source.spark.termination import before_termination
 
@@ -94,6 +95,7 @@ class SourceRunner:
         self._pace = Pace()
         self._rows = 0
         self._future_rows = 0
+        self._copied = SnapshotCount()
         self._seen: Seen | None = None
         self._status: dict[str, Any] | None = None
         self._status_until = 0.0
@@ -167,7 +169,8 @@ class SourceRunner:
         self._rest = self._rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at)
         self._state = planned.state
         uncounted = not self._connector.positions_are_rows
-        self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted)
+        copied = self._copied.progress(planned.state, observation.now)
+        self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted, copied)
         self._pace = self._pace.after(is_batch=planned.is_batch, cpu=time.thread_time() - cpu)
         if not planned.is_batch:
             self._offset = dict(start)
@@ -301,6 +304,7 @@ class SourceRunner:
         if not lower:
             stays = {s: t.position for s, t in state.splits.items() if s in logs.ends}
             return replace(logs, ends=stays, reached={}) if snapshots.nothing_follows else logs
+        self._copied.meet(lower, state, snapshots)
         chunks = snapshots.next_chunks(lower, to_end=isinstance(limit, ReadAllAvailable))
         splits = {snapshot_split(log): len(chunks.get(log, ())) for log in lower}
         ends = {s: state.splits[s].position + count for s, count in splits.items()}
@@ -349,6 +353,7 @@ class SourceRunner:
             if wanted.split.log in state.frontiers:
                 # Rows of a snapshot are not of any time.
                 coverage = coverage._replace(max_event_time=None)
+                self._copied.add(wanted.split.log, coverage.rows)
             elif coverage.missing and not self._policy.use_processing_time:
                 coverage = self._look_again(wanted, coverage, state.future_cap, gone=wanted.split not in known)
             seen[wanted.split] = coverage.max_event_time

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.monitor.snapshot import SnapshotProgress
 from watermark_source.monitor.status import GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.why import Facts, Held, why
 from watermark_source.planning.ends import Limit
@@ -28,6 +29,7 @@ class Seen:
     future_rows: int
     uncounted: bool = False
     """Positions do not count rows."""
+    snapshots: tuple[SnapshotProgress, ...] = ()
 
 
 def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Millis) -> SourceStatus:
@@ -63,6 +65,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         rows=seen.rows,
         future_rows=seen.future_rows,
         uncounted=seen.uncounted,
+        snapshots=seen.snapshots,
     )
 
 

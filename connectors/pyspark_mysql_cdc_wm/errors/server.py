@@ -14,7 +14,8 @@ from watermark_source.errors import (
 ACCESS_DENIED = 1045
 _NOT_LET_IN = frozenset({1044, ACCESS_DENIED, 1251, 1698, 3118})
 """Access denied to a database or a user, and users that log in by other means."""
-_NO_PRIVILEGE = frozenset({1142, 1143, 1227})
+_NO_GLOBAL_PRIVILEGE = 1227
+_NO_PRIVILEGE = frozenset({1142, 1143, _NO_GLOBAL_PRIVILEGE})
 _UNKNOWN = frozenset({1049, 1146})
 LOST = frozenset({1053, 2006, 2013, 2014, 2055})
 """A server that is stopping, and of the client: a connection that is there no more, or out of step."""
@@ -39,7 +40,7 @@ def server_error(failure: BaseException, where: str, user: str) -> SourceError:
             f"server: ALTER USER '{user}'@'%' IDENTIFIED BY '…'"
         )
     if code in _NO_PRIVILEGE:
-        return RefusedError(f"{where} refuses the user {user!r}: {said}. On the server: {grants(user)}")
+        return RefusedError(f"{where} refuses the user {user!r}: {said}. On the server: {_grant(user, code)}")
     if code in _UNKNOWN:
         return UnknownSplitError(f"{where}: {said}. Check the option tables")
     if code in LOST | _NOT_THERE | {_NO_TLS} or isinstance(failure, OSError):
@@ -61,10 +62,10 @@ def _unreachable(failure: BaseException, where: str, said: str, *, without_tls: 
     )
 
 
-def grants(user: str, tables: str = "*.*") -> str:
-    """Return the statements that give a user all that this source needs."""
-    account = f"'{user}'@'%'"
-    return f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {account}; GRANT SELECT ON {tables} TO {account}"
+def _grant(user: str, code: int | None) -> str:
+    """Return the statement that gives a user what was lacking, and no more."""
+    rights = "REPLICATION SLAVE, REPLICATION CLIENT ON *.*" if code == _NO_GLOBAL_PRIVILEGE else "SELECT ON …"
+    return f"GRANT {rights} TO '{user}'@'%'"
 
 
 def code_of(failure: BaseException) -> int | None:

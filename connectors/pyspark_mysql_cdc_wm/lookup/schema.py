@@ -134,16 +134,26 @@ def chosen_columns(table: TableColumns, wanted: tuple[str, ...] | None) -> tuple
     return tuple(name for name in table.names if name.lower() in chosen)
 
 
+def unknown_table(connection: MySqlConnection, table: TableName) -> UnknownSplitError:
+    """Return the error for a table that the server does not tell about."""
+    user = connection.settings.username
+    return UnknownSplitError(
+        f"{connection.settings.where}: there is no table {table}, or the user {user!r} may not see it. Check the "
+        f"option tables, or on the server: {grant_select(connection, table)}"
+    )
+
+
+def grant_select(connection: MySqlConnection, table: TableName) -> str:
+    """Return the statement that lets the user read a table."""
+    return f"GRANT SELECT ON {table.quoted} TO '{connection.settings.username}'@'%'"
+
+
 def _described(
     connection: MySqlConnection, table: TableName, charsets: Mapping[int, str], collations: Mapping[str, int]
 ) -> TableColumns:
     rows = connection.rows(_DESCRIBE, *table)
     if not rows:
-        user = connection.settings.username
-        raise UnknownSplitError(
-            f"{connection.settings.where}: there is no table {table}, or the user {user!r} may not see it. Check the "
-            f"option tables, or on the server: GRANT SELECT ON {table.quoted} TO '{user}'@'%'"
-        )
+        raise unknown_table(connection, table)
     columns = tuple(_column(row, collations, table) for row in rows)
     types = tuple(column_type(each, charsets, f"table {table} column {each.name}") for each in columns)
     key = connection.rows(_KEY, *table)

@@ -1,15 +1,20 @@
-"""Whether a server is set up so that its binlog tells everything, and lets us read it: found before a query starts."""
+"""What must hold of a server, its user and the tables before a query can start: the list that ``load()`` goes by."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.log_status import end_statement
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
+from pyspark_mysql_cdc_wm.lookup.advice import advice
+from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
+from pyspark_mysql_cdc_wm.lookup.schema import chosen_columns, grant_select, unknown_table
+from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
+from pyspark_mysql_cdc_wm.options.start import StartMode
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from watermark_source.errors import UnsupportedFormatError
+from watermark_source.checks import Check, Doubt
+from watermark_source.errors import RefusedError, UnsupportedFormatError
 
 
 class _Needed(NamedTuple):
@@ -41,68 +46,154 @@ _SETTINGS = (
         "SET GLOBAL binlog_row_metadata = 'FULL'",
     ),
 )  # fmt: skip
-_ON = {"1": "ON", "0": "OFF"}
 
 
-def check_server(connection: MySqlConnection) -> None:
-    """Check the server's settings and the rights that all tables share.
+def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
+    """Return what is looked at for these options, in an order in which what is needed comes first."""
+    in_tables = tuple(f"table {table}" for table in options.tables)
+    return (
+        Check("server", _server),
+        Check("login", _login, after=("server",)),
+        *(Check(each.setting, partial(_setting, each), after=("login",)) for each in _SETTINGS),
+        Check("server_id", _server_id, after=("login",)),
+        Check("REPLICATION CLIENT", _log_status, after=("log_bin",)),
+        Check("REPLICATION SLAVE", _log_events, after=("log_bin",)),
+        Check("logged databases", _logged, after=("REPLICATION CLIENT",)),
+        *(Check(f"table {table}", partial(_table, table), after=("login",)) for table in options.tables),
+        Check("columns", _columns, after=in_tables),
+        *(_of_snapshot() if isinstance(options.start, StartMode) and options.start.reads_tables else ()),
+        *advice(options),
+    )
 
-    Raises:
-        UnsupportedFormatError: a setting that leaves something out of the binlog.
-        RefusedError: the user may not read the binlog, or not ask where it ends.
-    """
-    names = ", ".join(f"'{each.setting}'" for each in _SETTINGS)
-    found = {
-        str(name): _ON.get(str(value), str(value))
-        for name, value in connection.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
-    }
-    for each in _SETTINGS:
-        # A server without a setting does as all did before there was one.
-        value = found.get(each.setting, each.value)
-        if value.upper() != each.value:
+
+def _of_snapshot() -> Iterable[Check[CheckedServer]]:
+    yield Check("primary key", _key, after=("columns",))
+    yield Check("gtid_mode", _gtids, after=("login",))
+
+
+def _server(server: CheckedServer) -> str:
+    # Who is not let in has reached it.
+    return "answers" if server.refusal is not None else server.product
+
+
+def _login(server: CheckedServer) -> str:
+    if server.refusal is not None:
+        raise server.refusal
+    found = server.connection.one("SELECT CURRENT_USER()")
+    return f"{server.options.client.username}, to the server {found[0] if found else 'nobody'}"
+
+
+def _setting(needed: _Needed, server: CheckedServer) -> str:
+    # A server without a setting does as all did before there was one.
+    value = server.switch(needed.setting)
+    if value is None:
+        return "not there, and not needed"
+    if value.upper() != needed.value:
+        raise UnsupportedFormatError(
+            f"{server.where}: {needed.setting} is {value or 'empty'}, and must be {needed.value or 'empty'}: "
+            f"{needed.why}. On the server: {needed.mends}"
+        )
+    return value or "empty"
+
+
+def _server_id(server: CheckedServer) -> str:
+    value = server.settings.get("server_id", "")
+    if value == "0":
+        raise UnsupportedFormatError(
+            f"{server.where}: server_id is 0, and must be another number: a server without an id sends its binlog to "
+            "nobody. On the server: SET GLOBAL server_id = 1, or any number that none of its replicas has"
+        )
+    return value
+
+
+def _log_status(server: CheckedServer) -> str:
+    file, position, *_ = server.log_status
+    return f"the binlog ends in {file} at position {position}"
+
+
+def _log_events(server: CheckedServer) -> str:
+    server.connection.rows("SHOW BINLOG EVENTS LIMIT 1")
+    return "the binlog may be read"
+
+
+def _logged(server: CheckedServer) -> str:
+    """``binlog_do_db`` and ``binlog_ignore_db`` leave out whole databases, in silence."""
+    only, never = (_names(listed) for listed in server.log_status[2:4])
+    for table in server.options.tables:
+        setting = "binlog_ignore_db" if table.database.lower() in never else "binlog_do_db"
+        if table.database.lower() in never or (only and table.database.lower() not in only):
             raise UnsupportedFormatError(
-                f"{connection.settings.where}: {each.setting} is {value or 'empty'}, and must be "
-                f"{each.value or 'empty'}: {each.why}. On the server: {each.mends}"
+                f"{server.where}: the binlog leaves out the database {table.database} ({setting}), and must have it. "
+                f"Change {setting} in the server's configuration and restart it"
             )
-    connection.rows(end_statement(connection))
-    connection.rows("SHOW BINLOG EVENTS LIMIT 1")
+    return ", ".join(sorted(only)) if only else "all" + (f" but {', '.join(sorted(never))}" if never else "")
 
 
-def check_snapshot(connection: MySqlConnection, table: TableColumns) -> None:
-    """Check that chunks can be cut, and that it can be told what of the binlog is visible.
+def _names(listed: object) -> frozenset[str]:
+    return frozenset(name.strip().lower() for name in str(listed or "").split(",") if name.strip())
 
-    Raises:
-        UnsupportedFormatError: they cannot.
-    """
-    for column in table.key_columns:
+
+def _table(table: TableName, server: CheckedServer) -> str:
+    found = server.connection.one(
+        "SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", *table
+    )
+    if found is None:
+        raise unknown_table(server.connection, table)
+    try:
+        server.connection.rows(f"SELECT 1 FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
+    except RefusedError as refused:
+        raise RefusedError(
+            f"{server.where}: the user {server.options.client.username!r} may not read {table}. On the server: "
+            f"{grant_select(server.connection, table)}"
+        ) from refused
+    kind, engine = found
+    if "VIEW" in str(kind).upper():
+        raise UnsupportedFormatError(
+            f"{server.where}: {table} is a view, and must be a table: the binlog tells nothing of views. Name the "
+            "tables behind it in the option tables"
+        )
+    return f"{engine}, may be read"
+
+
+def _columns(server: CheckedServer) -> str:
+    return ", ".join(chosen_columns(server.table, server.options.columns))
+
+
+def _key(server: CheckedServer) -> str | Doubt:
+    """Chunks are cut by it."""
+    key = server.table.key_columns
+    for column in key:
         if not column.can_be_ordered:
             raise UnsupportedFormatError(
-                f"a snapshot goes by the primary key, here ({', '.join(table.key)}), and the column {column.name} is "
-                f"of the type {column.type.name}: read are whole numbers, decimals of up to 38 digits, dates, times "
-                "of a day (DATETIME, TIMESTAMP), text and bytes. Set startingOffsets to latest or earliest to read "
-                "the binlog alone"
+                f"a snapshot goes by the primary key, here ({', '.join(server.table.key)}), and the column "
+                f"{column.name} is of the type {column.type.name}: read are whole numbers, decimals of up to 38 "
+                "digits, dates, times of a day (DATETIME, TIMESTAMP), text and bytes. Set startingOffsets to latest "
+                "or earliest to read the binlog alone"
             )
-    if connection.is_mariadb:
-        return
-    mode = connection.one("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'")
-    if mode is None or str(mode[1]).upper() != "ON":
+    return ", ".join(server.table.key) if key else Doubt(without_key(server.options.tables))
+
+
+def without_key(tables: Iterable[TableName]) -> str:
+    """Return what less holds of tables without a primary key."""
+    return (
+        f"{' and '.join(map(str, tables))} has no primary key: its snapshot is one chunk, and what is written while "
+        "that is read is delivered twice, as part of the snapshot and as a change"
+    )
+
+
+def _gtids(server: CheckedServer) -> str:
+    """They tell what of the binlog is visible; MariaDB tells by itself."""
+    if server.connection.is_mariadb:
+        return "not needed with MariaDB"
+    mode = server.settings.get("gtid_mode")
+    if mode is None or mode.upper() != "ON":
         raise UnsupportedFormatError(
-            f"{connection.settings.where}: gtid_mode is {'not there' if mode is None else mode[1]}, and must be ON for "
-            "a snapshot, to tell which transactions of the binlog are visible. On the server, one after another: SET "
-            "GLOBAL enforce_gtid_consistency = ON; SET GLOBAL gtid_mode = OFF_PERMISSIVE; SET GLOBAL gtid_mode = "
+            f"{server.where}: gtid_mode is {'not there' if mode is None else mode}, and must be ON for a snapshot, to "
+            "tell which transactions of the binlog are visible. On the server, one after another: SET GLOBAL "
+            "enforce_gtid_consistency = ON; SET GLOBAL gtid_mode = OFF_PERMISSIVE; SET GLOBAL gtid_mode = "
             "ON_PERMISSIVE; SET GLOBAL gtid_mode = ON. Or set startingOffsets to latest or earliest"
         )
-
-
-def check_tables(connection: MySqlConnection, tables: Sequence[TableName]) -> None:
-    """Check that the tables may be read.
-
-    Raises:
-        RefusedError: they may not.
-        UnknownSplitError: one is not there.
-    """
-    for table in tables:
-        connection.rows(f"SELECT 1 FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
+    return mode
 
 
 def server_uuid(connection: MySqlConnection) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
@@ -10,6 +10,7 @@ from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 from watermark_source.planning.state import Bound
+from watermark_source.spark.connector import SnapshotSize
 
 
 class ChunkBounds:
@@ -61,6 +62,23 @@ class ChunkBounds:
             found[log] = (None,) if to_end or not self._key else self._ends(self._tables[log], start, left)
             left -= 0 if to_end else len(found[log])
         return found
+
+    def sizes(self, logs: Set[str]) -> Mapping[str, SnapshotSize]:
+        """Return what the server's statistics say; as they are now, not as of a day ago.
+
+        Raises:
+            SourceError: the server cannot be reached, or refuses.
+        """
+        if not self._connection.is_mariadb:
+            self._connection.rows("SET SESSION information_schema_stats_expiry = 0")
+        return {log: self._size(self._tables[log]) for log in logs}
+
+    def _size(self, table: TableName) -> SnapshotSize:
+        found = self._connection.one(
+            "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", *table
+        )
+        rows = None if found is None or found[0] is None else int(found[0])
+        return SnapshotSize(rows, self._rows if self._key else rows)
 
     def _ends(self, table: TableName, start: Bound, most: int) -> tuple[Bound, ...]:
         ends: list[Bound] = []

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, Q
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
 from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.prometheus import StatusCollector
+from watermark_source.monitor.snapshot import SnapshotProgress
 from watermark_source.monitor.status import GroupStatus, SourceStatus, Status
 
 QUERY = progress_of()["id"]
@@ -45,7 +46,7 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
     """The registry's own exposition, as (name, label values in the order of ``LABELS``) -> value."""
     families = text_string_to_metric_families(generate_latest(registry).decode())
     return {
-        (s.name, *(s.labels[label] for label in LABELS if label in s.labels)): s.value
+        (s.name, *(s.labels[label] for label in (*LABELS, "table") if label in s.labels)): s.value
         for family in families
         for s in family.samples
     }
@@ -124,6 +125,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         group=GroupStatus("checkout", 30_000, NOON + 30_000, 2),
         rows=1_000,
         future_rows=3,
+        snapshots=[SnapshotProgress(log="shop.a", rows=70, chunks=7, expected=100, rate=5, done=False)],
     )
     listener.onQueryProgress(progressed(status, stateOperators=LATE))
     source = ("sales", "orders", "checkout")
@@ -152,6 +154,8 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_records_total", *source): 1_000,
         ("watermark_source_future_records_total", *source): 3,
         ("watermark_source_status_age_seconds", *source): 3,
+        ("watermark_source_snapshot_rows", *source, "shop.a"): 70,
+        ("watermark_source_snapshot_expected_rows", *source, "shop.a"): 100,
         ("watermark_source_late_records_total", "sales"): 4,
     }
 
@@ -159,11 +163,13 @@ def test_the_metrics_of_a_status_are_complete() -> None:
 def test_labels_are_named_as_documented() -> None:
     registry = CollectorRegistry()
     listener = StatusListener(registry)
-    listener.onQueryProgress(progressed(checkout()))
+    snapshot = SnapshotProgress(log="shop.a", rows=70, chunks=7, expected=100, rate=5, done=False)
+    listener.onQueryProgress(progressed(checkout(snapshots=[snapshot])))
     families = text_string_to_metric_families(generate_latest(registry).decode())
     labels = {family.name: set(family.samples[0].labels) for family in families}
     assert labels["watermark_source_late_records"] == {"query"}
     assert labels["watermark_source_watermark_timestamp_seconds"] == {"query", "source", "group"}
+    assert labels["watermark_source_snapshot_rows"] == {"query", "source", "group", "table"}
     assert labels["watermark_source_partition_status"] == set(LABELS)
 
 

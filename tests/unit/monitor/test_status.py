@@ -170,11 +170,11 @@ def test_a_report_of_a_newer_version_is_refused_by_name() -> None:
         ("processingTime", 1, "processingTime = 1; expected true or false"),
         ("group", "checkout", "group = 'checkout'; expected an object"),
         ("group.name", None, "group.name = None; expected a string"),
-        ("counts", {"x": 1}, "counts.x = 1; expected a status letter, one of a, i, p, f, u"),
+        ("counts", {"x": 1}, "counts.x = 1; expected one of a, i, p, f, u"),
         ("splits", {"orders": {"x": {}}}, "splits.orders.x = {}; expected a split's number as key"),
         ("splits", {"orders": {"²": {}}}, "expected a split's number as key"),
         ("splits.orders.3", [], r"splits.orders.3 = \[\]; expected an object"),
-        ("splits.orders.3.status", "z", "splits.orders.3.status = 'z'; expected a status letter"),
+        ("splits.orders.3.status", "z", "splits.orders.3.status = 'z'; expected one of a, i"),
         ("splits.orders.3.why", None, "splits.orders.3.why = None; expected a string"),
     ],
 )

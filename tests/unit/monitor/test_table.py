@@ -7,8 +7,9 @@ import pytest
 from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
 from watermark_source.eventtime.watermark import MAX, MIN
 from watermark_source.moments import watermark_text
+from watermark_source.monitor.numbers import count_text
 from watermark_source.monitor.status import GroupStatus, SourceStatus, Status
-from watermark_source.monitor.table import GAP, Layout, count_text, headline, join_pieces, layout
+from watermark_source.monitor.table import GAP, Layout, headline, join_pieces, layout
 
 
 def cells(table: Layout, title: str) -> list[str]:

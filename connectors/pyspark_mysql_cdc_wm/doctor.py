@@ -1,0 +1,25 @@
+"""What ``python -m watermark_source doctor --mysql`` looks at: the checks of ``load()``, and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+
+from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
+from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
+from pyspark_mysql_cdc_wm.options import mysql_options
+from watermark_source.checks import Finding, examine
+
+OPTIONS = mysql_options.OPTION_TABLE
+ASKED_FOR = "password"
+
+
+def findings(given: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what each check finds.
+
+    Raises:
+        OptionError: options that cannot work, before anything is connected.
+    """
+    parsed = mysql_options.parse(given)
+    with closing(CheckedServer(parsed)) as server:
+        yield from examine(checks_of(parsed), server)

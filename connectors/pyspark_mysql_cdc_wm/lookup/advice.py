@@ -1,0 +1,138 @@
+"""What a query can start without, and its user should know: the connection, the binlog's age, what it lacks."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+
+from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
+from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
+from pyspark_mysql_cdc_wm.options.start import StartAt, StartMode
+from watermark_source.checks import Check, Doubt
+from watermark_source.durations import format_duration
+
+_DAY_SECONDS = 86_400
+_SLOW_BYTES_A_SECOND = 10_000_000
+"""What a snapshot reads at least, over a slow network into a slow sink."""
+_ROOM = 3
+"""The binlog should be kept so many times as long as a slow snapshot takes."""
+_CASCADE = re.compile(r"^ +CONSTRAINT `(.+?)` FOREIGN KEY .* ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL)", re.MULTILINE)
+_LARGEST_SKEW_MILLIS = 1_000
+
+
+def advice(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
+    """Return what the doctor looks at beside the checks of ``load()``."""
+    tables = tuple(f"table {table}" for table in options.tables)
+    yield Check("TLS", _tls, after=("login",), at_load=False)
+    if isinstance(options.start, StartAt):
+        # A query with a checkpoint does not begin there any more.
+        yield Check("startingOffsets", _start, after=("REPLICATION CLIENT",), at_load=False)
+    elif options.start.reads_tables:
+        yield Check("engine", _engine, after=tables, at_load=False)
+    yield Check("binlog kept", _retention, after=("log_bin", *tables), at_load=False)
+    yield Check("foreign keys", _cascades, after=tables, at_load=False)
+    yield Check("clock", _clock, after=("login",), at_load=False)
+
+
+def _tls(server: CheckedServer) -> str | Doubt:
+    shown = {str(name): str(value) for name, value in server.connection.rows("SHOW STATUS LIKE 'Ssl_%'")}
+    cipher, mode = shown.get("Ssl_cipher"), server.options.client.tls.mode
+    if not cipher:
+        return Doubt(
+            f"not used (sslMode {mode.value}): rows can be read on their way. Set sslMode to required, or to "
+            "verify_identity with sslCa; the server offers it with the settings ssl_cert and ssl_key"
+        )
+    verified = "verified" if mode.verifies else "not verified"
+    return f"{shown.get('Ssl_version')} {cipher}; the certificate is {verified} (sslMode {mode.value})"
+
+
+def _start(server: CheckedServer) -> str:
+    BinlogBounds(LogStatus(server.connection), server.options.start).initial_positions(frozenset({BINLOG}))
+    return "is in the binlog"
+
+
+def _engine(server: CheckedServer) -> str | Doubt:
+    """Other engines have no views of one moment."""
+    found = {table: _told(server, "ENGINE", *table) for table in server.options.tables}
+    others = {str(table): str(engine) for table, engine in found.items() if str(engine).upper() != "INNODB"}
+    if others:
+        shown = ", ".join(f"{table} ({engine})" for table, engine in others.items())
+        return Doubt(
+            f"{shown}: only InnoDB shows a table as of one moment, so what is written during the snapshot may be lost "
+            "or doubled. Write nothing meanwhile, or ALTER TABLE … ENGINE = InnoDB"
+        )
+    return "InnoDB"
+
+
+def _told(server: CheckedServer, column: str, database: str, table: str) -> object:
+    found = server.connection.one(
+        f"SELECT {column} FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",  # noqa: S608
+        database,
+        table,
+    )
+    return None if found is None else found[0]
+
+
+def _retention(server: CheckedServer) -> str | Doubt:
+    kept = _kept_seconds(server)
+    reads = isinstance(server.options.start, StartMode) and server.options.start.reads_tables
+    size = sum(int(str(_told(server, "DATA_LENGTH", *t) or 0)) for t in server.options.tables) if reads else 0
+    takes = size // _SLOW_BYTES_A_SECOND
+    snapshot = (
+        f"; a snapshot of {size // 1_000_000} MB takes up to {format_duration(1_000 * takes)}" if takes >= 1 else ""
+    )
+    if kept is None:
+        return f"until somebody purges it{snapshot}"
+    needed = max(_DAY_SECONDS, _ROOM * takes)
+    if kept >= needed:
+        return format_duration(1_000 * kept) + snapshot
+    return Doubt(
+        f"for {format_duration(1_000 * kept)}{snapshot}. A query that stands still for longer cannot go on. On the "
+        f"server: SET GLOBAL binlog_expire_logs_seconds = {max(7 * _DAY_SECONDS, needed)}"
+    )
+
+
+def _kept_seconds(server: CheckedServer) -> int | None:
+    """Return for how long; ``None`` if the server purges nothing by itself."""
+    settings = server.settings
+    if server.switch("binlog_expire_logs_auto_purge") == "OFF":
+        return None
+    seconds = int(settings.get("binlog_expire_logs_seconds", 0))
+    seconds = seconds or round(float(settings.get("expire_logs_days", 0)) * _DAY_SECONDS)
+    return seconds or None
+
+
+def _cascades(server: CheckedServer) -> str | Doubt:
+    """Rows that a foreign key changes are in the binlog from MySQL 9.6 on."""
+    version = server.connection.server_version.split(".")
+    if not server.connection.is_mariadb and (int(version[0]), int(version[1])) >= (9, 6):
+        return "their changes are logged"
+    found = []
+    for table in server.options.tables:
+        # MariaDB's information_schema shows foreign keys only to users who may write.
+        shown = server.connection.one(f"SHOW CREATE TABLE {table.quoted}")
+        found += [f"{table} {name}" for name in _CASCADE.findall(str(shown[1]) if shown else "")]
+    if found:
+        return Doubt(
+            f"{', '.join(found)}: what ON DELETE or ON UPDATE changes in a table is not in the binlog before MySQL "
+            "9.6, so the stream misses it. Make these changes in statements, or with triggers"
+        )
+    return "none that change rows"
+
+
+def _clock(server: CheckedServer) -> str | Doubt:
+    """Lags that are shown compare event times, which are the server's, with this machine's clock."""
+    asked = time.time()
+    told = server.connection.one("SELECT UNIX_TIMESTAMP(NOW(6))")
+    answered = time.time()
+    skew = round(1_000 * (float(told[0] if told else asked) - (asked + answered) / 2))
+    off = max(0, abs(skew) - round(500 * (answered - asked)))
+    if off > _LARGEST_SKEW_MILLIS:
+        return Doubt(
+            f"the server's is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's, and "
+            "lags are shown wrong by as much. Set both by NTP"
+        )
+    return f"{format_duration(abs(skew))} from this machine's"

@@ -1,0 +1,77 @@
+"""A server, its user and the tables of a query, as checks look at them: each thing is asked for once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
+from pyspark_mysql_cdc_wm.lookup.log_status import end_statement
+from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, table_columns
+from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
+from watermark_source.errors import RefusedError, UnsupportedFormatError
+
+_ON = {"1": "ON", "0": "OFF"}
+
+
+class CheckedServer:
+    """What a server says. Every property raises ``SourceError`` where it cannot be reached, or refuses."""
+
+    def __init__(self, options: MySqlOptions) -> None:
+        """Take the options; the first question connects."""
+        self.options = options
+        self.connection = MySqlConnection(options.client)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.connection.close()
+
+    @property
+    def where(self) -> str:
+        """How errors name the server."""
+        return self.connection.settings.where
+
+    @cached_property
+    def refusal(self) -> RefusedError | None:
+        """Why it does not let the user in. Asked once: servers lock users who fail to log in too often."""
+        try:
+            self.connection.rows("SELECT 1")
+        except RefusedError as refused:
+            return refused
+        return None
+
+    @property
+    def product(self) -> str:
+        """What it is, with its version."""
+        version = self.connection.server_version
+        return version if self.connection.is_mariadb else f"MySQL {version}"
+
+    @cached_property
+    def settings(self) -> Mapping[str, str]:
+        """The global settings that checks look at; those that it does not have are left out."""
+        names = (
+            "log_bin", "binlog_format", "binlog_row_image", "binlog_row_value_options", "binlog_row_metadata",
+            "gtid_mode", "server_id", "binlog_expire_logs_seconds", "binlog_expire_logs_auto_purge",
+            "expire_logs_days",
+        )  # fmt: skip
+        listed = ", ".join(f"'{name}'" for name in names)
+        rows = self.connection.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
+        return {str(name): str(value) for name, value in rows}
+
+    def switch(self, name: str) -> str | None:
+        """Return a setting, ``ON`` or ``OFF`` where the server says 1 or 0."""
+        value = self.settings.get(name)
+        return None if value is None else _ON.get(value, value)
+
+    @cached_property
+    def log_status(self) -> Row:
+        """File and position of the binlog's end, and of which databases it tells, if not of all."""
+        status = self.connection.one(end_statement(self.connection))
+        if status is None:
+            raise UnsupportedFormatError(f"{self.where} does not tell where its binlog ends")
+        return status
+
+    @cached_property
+    def table(self) -> TableColumns:
+        """What all tables have in common."""
+        return table_columns(self.connection, self.options.tables)

@@ -1,0 +1,230 @@
+"""``doctor --mysql`` on a real server: the checks of load(), all of them, each with what mends it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pyspark_mysql_cdc_wm import DefaultSource
+from services.mysql import MySql, mysql_service
+from services.mysql_client import run
+from services.mysql_program import Flavour
+from services.ports import free_ports
+from tests.integration.mysql_streams import PASSWORD, RIGHTS, make_user
+from watermark_source.__main__ import main
+from watermark_source.errors import UnsupportedFormatError
+
+pytestmark = pytest.mark.service
+Lines = dict[str, tuple[str, str]]
+"""Verdict and text by the name of the check."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MySql]:
+    """A server whose settings the tests change, and whose binlog leaves a database out."""
+    with mysql_service(config={"binlog_ignore_db": "hidden"}) as own:
+        run(
+            own.host, own.port, "CREATE DATABASE shop", "CREATE DATABASE hidden",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY, name TEXT)",
+            "CREATE TABLE shop.child (id INT PRIMARY KEY, t INT, FOREIGN KEY (t) REFERENCES t (id) ON DELETE CASCADE)",
+            "CREATE TABLE shop.keyless (id INT, name TEXT)",
+            "CREATE TABLE shop.old (id INT PRIMARY KEY, name TEXT) ENGINE = MyISAM",
+            "CREATE TABLE hidden.t (id INT PRIMARY KEY)", "CREATE VIEW shop.v AS SELECT * FROM shop.t",
+        )  # fmt: skip
+        make_user(own, "cdc", *RIGHTS)
+        yield own
+
+
+@pytest.fixture(autouse=True)
+def _password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATERMARK_SOURCE_PASSWORD", PASSWORD)
+
+
+def words(server: MySql, **options: Any) -> list[str]:
+    given = {"hostname": server.host, "port": server.port, "username": "cdc", "tables": "shop.t", **options}
+    return [word for name, value in given.items() for word in (f"--{name}", str(value))]
+
+
+def examined(capsys: pytest.CaptureFixture[str], server: MySql, expected: int, **options: Any) -> Lines:
+    assert main(["doctor", "--mysql", *words(server, **options)]) == expected
+    said = capsys.readouterr()
+    assert PASSWORD not in said.out + said.err
+    *lines, total = said.out.splitlines()
+    assert total.startswith(f"{len(lines)} checks: ")
+    return {line[9:33].strip(): (line[:9].strip(), line[34:]) for line in lines}
+
+
+def not_ok(lines: Lines) -> dict[str, str]:
+    return {name: verdict for name, (verdict, _) in lines.items() if verdict != "ok"}
+
+
+def test_a_server_that_is_set_up_passes_every_check(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
+    lines = examined(capsys, server, 0)
+    assert not not_ok(lines)
+    assert lines["server"][1].startswith("MySQL 8.") or lines["server"][1].startswith("MySQL 9.")
+    assert lines["login"][1] == "cdc, to the server cdc@%"
+    assert lines["binlog_row_image"][1] == "FULL"
+    assert lines["table shop.t"][1] == "InnoDB, may be read"
+    assert lines["columns"][1] == "id, name"
+    assert lines["primary key"][1] == "id"
+    assert lines["binlog kept"][1] == "30 d"
+    assert "not verified" in lines["TLS"][1]
+    assert "primary key" not in examined(capsys, server, 0, startingOffsets="latest")
+
+
+def test_it_is_a_command(server: MySql) -> None:
+    command = [sys.executable, "-m", "watermark_source", "doctor", "--mysql", *words(server)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ok       binlog_format            ROW\n" in done.stdout
+
+
+def test_all_that_is_wrong_is_told_at_once_with_the_statements(
+    capsys: pytest.CaptureFixture[str], server: MySql
+) -> None:
+    run(server.host, server.port, "SET GLOBAL binlog_format = 'MIXED'", "SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    make_user(server, "poor", "SELECT ON shop.t", "REPLICATION CLIENT ON *.*")
+    try:
+        lines = examined(capsys, server, 1, username="poor", tables="shop.t,shop.gone")
+        options = {"hostname": server.host, "port": str(server.port), "username": "poor", "password": PASSWORD}
+        source = DefaultSource({**options, "tables": "shop.t,shop.gone"})
+        with pytest.raises(UnsupportedFormatError) as at_load:
+            source.schema()
+    finally:
+        run(server.host, server.port, "SET GLOBAL binlog_format = 'ROW'", "SET GLOBAL binlog_row_metadata = 'FULL'")
+    assert not_ok(lines) == {
+        "binlog_format": "FAILED", "binlog_row_metadata": "FAILED", "REPLICATION SLAVE": "FAILED",
+        "table shop.gone": "FAILED", "columns": "skipped", "primary key": "skipped", "engine": "skipped",
+        "binlog kept": "skipped", "foreign keys": "skipped",
+    }  # fmt: skip
+    # What load() says is the first of these lines.
+    assert lines["binlog_format"][1] == str(at_load.value)
+    assert "binlog_format is MIXED, and must be ROW" in lines["binlog_format"][1]
+    assert "SET GLOBAL binlog_row_metadata = 'FULL'" in lines["binlog_row_metadata"][1]
+    assert "GRANT REPLICATION SLAVE" in lines["REPLICATION SLAVE"][1]
+    assert "GRANT SELECT ON `shop`.`gone` TO 'poor'@'%'" in lines["table shop.gone"][1]
+    assert lines["columns"][1] == "not looked at without: table shop.gone"
+
+
+def test_the_statements_mend_what_they_are_for(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
+    run(server.host, server.port, "SET GLOBAL binlog_row_image = 'MINIMAL'")
+    make_user(server, "poor", "INSERT ON shop.t")
+    try:
+        failed = [
+            text for verdict, text in examined(capsys, server, 1, username="poor").values() if verdict == "FAILED"
+        ]
+        assert len(failed) == 4
+        run(server.host, server.port, *(text.split("On the server: ")[1].split(";")[0] for text in failed))
+        assert not not_ok(examined(capsys, server, 0, username="poor"))
+    finally:
+        run(server.host, server.port, "SET GLOBAL binlog_row_image = 'FULL'")
+
+
+def test_a_wrong_password_is_tried_once_and_an_unreachable_server_is_named(
+    capsys: pytest.CaptureFixture[str], server: MySql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_user(server, "strict", *RIGHTS)
+    locks = "ALTER USER 'strict'@'%' FAILED_LOGIN_ATTEMPTS 2 PASSWORD_LOCK_TIME 1"
+    run(server.host, server.port, locks)
+    with monkeypatch.context() as patched:
+        patched.setenv("WATERMARK_SOURCE_PASSWORD", "wr0ng-one")
+        lines = examined(capsys, server, 1, username="strict")
+    assert lines["server"] == ("ok", "answers")
+    assert lines["login"][0] == "FAILED"
+    assert "wr0ng-one" not in str(lines)
+    assert set(not_ok(lines).values()) == {"FAILED", "skipped"}
+    # A second failure would have locked it.
+    assert not not_ok(examined(capsys, server, 0, username="strict"))
+    (port,) = free_ports(1)
+    lines = examined(capsys, server, 1, port=port)
+    assert lines["server"][0] == "FAILED"
+    assert f"MySQL at 127.0.0.1:{port} cannot be reached" in lines["server"][1]
+    assert lines["login"] == ("skipped", "not looked at without: server")
+
+
+@pytest.mark.parametrize(
+    ("tables", "check", "verdict", "says"),
+    [
+        ("shop.v", "table shop.v", "FAILED", "shop.v is a view, and must be a table"),
+        ("hidden.t", "logged databases", "FAILED", "leaves out the database hidden (binlog_ignore_db)"),
+        ("shop.keyless", "primary key", "warning", "shop.keyless has no primary key: its snapshot is one chunk"),
+        ("shop.old", "engine", "warning", "shop.old (MyISAM): only InnoDB shows a table as of one moment"),
+    ],
+)
+def test_a_table_of_which_less_can_be_told_is_named(
+    capsys: pytest.CaptureFixture[str], server: MySql, tables: str, check: str, verdict: str, says: str
+) -> None:
+    lines = examined(capsys, server, int(verdict == "FAILED"), tables=tables)
+    assert lines[check][0] == verdict
+    assert says in lines[check][1]
+
+
+def test_a_foreign_key_that_changes_rows_is_named_unless_they_are_logged(
+    capsys: pytest.CaptureFixture[str], server: MySql
+) -> None:
+    verdict, text = examined(capsys, server, 0, tables="shop.child")["foreign keys"]
+    ((version,),) = run(server.host, server.port, "SELECT VERSION()")
+    if tuple(map(int, version.split(".")[:2])) >= (9, 6):
+        assert (verdict, text) == ("ok", "their changes are logged")
+    else:
+        assert verdict == "warning"
+        assert "shop.child" in text
+
+
+def test_a_server_without_an_id_is_refused(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
+    run(server.host, server.port, "SET GLOBAL server_id = 0")
+    try:
+        lines = examined(capsys, server, 1)
+    finally:
+        run(server.host, server.port, "SET GLOBAL server_id = 1")
+    assert "server_id is 0, and must be another number" in lines["server_id"][1]
+
+
+def test_a_binlog_that_is_kept_too_shortly_is_told(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
+    run(server.host, server.port, "SET GLOBAL binlog_expire_logs_seconds = 3600")
+    try:
+        lines = examined(capsys, server, 0)
+    finally:
+        run(server.host, server.port, "SET GLOBAL binlog_expire_logs_seconds = 2592000")
+    assert lines["binlog kept"][0] == "warning"
+    assert lines["binlog kept"][1].startswith("for 1 h. ")
+    assert "SET GLOBAL binlog_expire_logs_seconds = 604800" in lines["binlog kept"][1]
+
+
+def test_a_place_that_the_binlog_has_not_is_told(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
+    ((file, position, *_),) = run(server.host, server.port, status_statement(server))
+    there = f'{{"file":"{file}","position":{position}}}'
+    assert examined(capsys, server, 0, startingOffsets=there)["startingOffsets"] == ("ok", "is in the binlog")
+    lines = examined(capsys, server, 1, startingOffsets='{"file":"binlog.999999","position":4}')
+    assert "begins in file 1" in lines["startingOffsets"][1]
+
+
+def status_statement(server: MySql) -> str:
+    ((version,),) = run(server.host, server.port, "SELECT VERSION()")
+    return "SHOW BINARY LOG STATUS" if tuple(map(int, version.split(".")[:2])) >= (8, 2) else "SHOW MASTER STATUS"
+
+
+def test_without_tls_rows_can_be_read_on_their_way(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
+    # Over TLS first: the server then knows the password, and takes it in the clear.
+    examined(capsys, server, 0)
+    lines = examined(capsys, server, 0, sslMode="disabled")
+    assert lines["TLS"][0] == "warning"
+
+
+def test_mariadb_is_checked_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    with mysql_service(flavour=Flavour.MARIADB) as own:
+        run(
+            own.host, own.port, "CREATE DATABASE shop", "CREATE TABLE shop.parent (id INT PRIMARY KEY)",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY, p INT, CONSTRAINT whole FOREIGN KEY (p) REFERENCES parent (id) "
+            "ON DELETE SET NULL, CONSTRAINT refuses FOREIGN KEY (id) REFERENCES parent (id) ON UPDATE RESTRICT)",
+        )  # fmt: skip
+        make_user(own, "cdc", *RIGHTS)
+        lines = examined(capsys, own, 0)
+        assert "MariaDB" in lines["server"][1]
+        assert lines["gtid_mode"][1] == "not needed with MariaDB"
+        assert not_ok(lines).keys() - {"TLS"} == {"foreign keys"}
+        assert lines["foreign keys"][1].startswith("shop.t whole: what ON DELETE or ON UPDATE changes")

@@ -1,0 +1,100 @@
+"""How far a snapshot is, told in the source's status, in the run that began it and after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_lives import ALL, Life
+from watermark_source.monitor.snapshot import SnapshotProgress
+from watermark_source.monitor.status import SourceStatus
+
+pytestmark = pytest.mark.service
+
+ROWS, CHUNK, CHUNKS = 1_050, 100, 2
+PER_BATCH = CHUNK * CHUNKS
+
+
+@pytest.fixture
+def filled(mysql_database: Database) -> Database:
+    """Two tables with equal columns, the second with ten rows."""
+    for table, rows in (("t", ROWS), ("u", 10)):
+        numbers = ", ".join(f"({i}, 'x', {i})" for i in range(rows))
+        mysql_database.run(
+            f"CREATE TABLE {table} (id INT PRIMARY KEY, name VARCHAR(20), amount INT)",
+            f"INSERT INTO {table} VALUES {numbers}", f"ANALYZE TABLE {table}",
+        )  # fmt: skip
+    return mysql_database
+
+
+@pytest.fixture
+def life(mysql_database: Database) -> Iterator[Callable[..., Life]]:
+    """``life(**options)`` begins one, of both tables unless told otherwise."""
+    name, begun = mysql_database.name, []
+
+    def begin(**options: Any) -> Life:
+        given = {"tables": f"{name}.t,{name}.u", "snapshotChunkRows": CHUNK, "snapshotParallelism": CHUNKS, **options}
+        begun.append(Life(mysql_database, **given))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.reader.stop()
+
+
+def steps(one: Life, start: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], dict[str, SnapshotProgress]]]:
+    """Go from batch to batch as Spark does, with what the status says when a batch is done."""
+    while (end := one.reader.latestOffset(start, ALL)) != start:
+        one.rows(start, end)
+        report = one.reader.reportLatestOffset()
+        assert report is not None
+        yield end, {each.log.split(".")[1]: each for each in SourceStatus.from_json(report).snapshots}
+        start = end
+
+
+@pytest.mark.usefixtures("filled")
+def test_rows_chunks_and_rate_are_told_batch_by_batch(life: Callable[..., Life]) -> None:
+    one = life()
+    seen = [snapshots for _, snapshots in steps(one, one.reader.initialOffset())]
+    first, second = seen[0], seen[1]
+    assert (first["t"].rows, first["t"].chunks, first["t"].rate) == (PER_BATCH, CHUNKS, None)
+    assert first["t"].expected == pytest.approx(ROWS, rel=0.5)
+    assert (first["u"].rows, first["u"].chunks, first["u"].share) == (0, 0, 0)
+    assert second["t"].rows == 2 * PER_BATCH
+    assert second["t"].rate is not None
+    assert second["t"].rate > 0
+    # Five batches of two, the last chunk with the only one of u, then the binlog.
+    assert [each["t"].done for each in seen[:6]] == [False] * 5 + [True]
+    assert seen[5]["t"].rows <= ROWS * 1.5
+    assert seen[5]["u"].done
+    assert all(not each for each in seen[6:])
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_restart_goes_on_from_the_chunks_before(life: Callable[..., Life]) -> None:
+    one = life()
+    before = [end for end, _ in zip((end for end, _ in steps(one, one.reader.initialOffset())), range(3), strict=False)]
+    _, snapshots = next(steps(life(), before[-1]))
+    assert snapshots["t"].rows == 4 * PER_BATCH
+    assert snapshots["t"].rate is None
+
+
+def test_a_table_without_a_key_is_expected_whole(mysql_database: Database, life: Callable[..., Life]) -> None:
+    numbers = ", ".join(f"({i}, 'x', {i})" for i in range(ROWS))
+    mysql_database.run(
+        "CREATE TABLE t (id INT, name VARCHAR(20), amount INT)", f"INSERT INTO t VALUES {numbers}", "ANALYZE TABLE t"
+    )
+    one = life(tables=f"{mysql_database.name}.t")
+    _, snapshots = next(steps(one, one.reader.initialOffset()))
+    assert snapshots["t"].done
+    assert snapshots["t"].rows == snapshots["t"].expected == pytest.approx(ROWS, rel=0.5)
+
+
+def test_without_a_snapshot_there_is_none_to_tell_of(filled: Database, life: Callable[..., Life]) -> None:
+    one = life(startingOffsets="latest")
+    start = one.reader.initialOffset()
+    filled.run("UPDATE t SET amount = amount + 1 WHERE id = 1")
+    assert next(steps(one, start))[1] == {}

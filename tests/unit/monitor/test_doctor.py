@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from watermark_source.__main__ import main
+from watermark_source.checks import Finding, Verdict
+from watermark_source.errors import UsageError
+from watermark_source.monitor import doctor
+from watermark_source.options import Option, OptionTable
+
+
+class Pretended:
+    """A doctor whose source has three options, one of them asked for."""
+
+    OPTIONS = OptionTable(
+        tuple(
+            Option(name=name, parse=str, accepted="", example="", doc="", secret=name != "host")
+            for name in ("host", "password", "sslKeyPassword")
+        )
+    )
+    ASKED_FOR = "password"
+
+    def findings(self, given: Mapping[str, str]) -> Iterator[Finding]:
+        yield Finding("given", Verdict.OK, str(len(given)))
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for option in Pretended.OPTIONS.options:
+        monkeypatch.delenv(doctor.variable_of(option.name), raising=False)
+
+
+def test_options_are_given_by_name_and_value() -> None:
+    words = ["--host", "db1", '--startingOffsets={"a"=1}', "--chunks", "-1"]
+    assert doctor.options_of(words) == {"host": "db1", "startingOffsets": '{"a"=1}', "chunks": "-1"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["db1"], "'db1' is no option"),
+        (["--"], "'--' is no option"),
+        (["--host"], "--host needs a value"),
+        (["--host", "--port", "1"], "--host needs a value"),
+        (["--host", "a", "--host=b"], "--host is there twice"),
+    ],
+)
+def test_other_words_are_refused(words: list[str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        doctor.options_of(words)
+
+
+def test_a_secret_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WATERMARK_SOURCE_PASSWORD", "s3cret")
+    monkeypatch.setenv("WATERMARK_SOURCE_SSL_KEY_PASSWORD", "an0ther")
+    found = doctor.with_secrets({"host": "db1"}, Pretended())
+    assert found == {"host": "db1", "password": "s3cret", "sslKeyPassword": "an0ther"}
+
+
+def test_on_a_terminal_one_is_asked_for_and_elsewhere_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.getpass, "getpass", lambda prompt: f"typed at {prompt[:8]}")
+    for terminal, expected in ((False, {}), (True, {"password": "typed at password"})):
+        monkeypatch.setattr(sys.stdin, "isatty", lambda terminal=terminal: terminal)
+        assert doctor.with_secrets({}, Pretended()) == expected
+
+
+@pytest.mark.parametrize("name", ["password", "PassWord", "sslKeyPassword"])
+def test_a_secret_on_the_command_line_is_refused_and_not_shown(name: str) -> None:
+    with pytest.raises(UsageError) as error:
+        doctor.with_secrets({name: "s3cret"}, Pretended())
+    assert "set the environment variable WATERMARK_SOURCE_" in str(error.value)
+    assert "s3cret" not in str(error.value)
+
+
+def test_each_finding_is_one_line_and_failures_decide() -> None:
+    findings = [
+        Finding("server", Verdict.OK, "MySQL 8.4.3"),
+        Finding("TLS", Verdict.DOUBT, "not used"),
+        Finding("binlog_format", Verdict.FAILED, "MIXED"),
+        Finding("gtid_mode", Verdict.SKIPPED, "not looked at without: login"),
+    ]
+    out = io.StringIO()
+    assert not doctor.report(findings, out)
+    assert out.getvalue().splitlines() == [
+        "ok       server                   MySQL 8.4.3",
+        "warning  TLS                      not used",
+        "FAILED   binlog_format            MIXED",
+        "skipped  gtid_mode                not looked at without: login",
+        "4 checks: 1 ok, 1 with a warning, 1 failed, 1 not looked at",
+    ]
+    assert doctor.report(findings[:2], io.StringIO())
+
+
+def test_the_connectors_are_found_as_spark_finds_them() -> None:
+    assert doctor.flags()["mysql"] == "pyspark_mysql_cdc_wm"
+
+
+def test_a_wrong_option_is_told_before_anything_is_connected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--mysql", "--hostnam", "db1"]) == 2
+    said = capsys.readouterr()
+    assert "the nearest is hostname" in said.err
+    assert not said.out
+    assert main(["doctor", "--mysql", "--hostname", "db1"]) == 2
+    assert "username: is needed" in capsys.readouterr().err
+
+
+def test_the_system_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--hostname", "db1"])
+    assert ended.value.code == 2
+    assert "--mysql" in capsys.readouterr().err
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    for name in [name for name in sys.modules if name.startswith("pyspark_mysql_cdc_wm.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(UsageError, match="needs the package pymysql"):
+        doctor.doctor_of("pyspark_mysql_cdc_wm")

@@ -1,0 +1,128 @@
+"""Doctor: whether a source would start with these options, check by check, one line each."""
+
+from __future__ import annotations
+
+import getpass
+import importlib
+import os
+import pkgutil
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TextIO, cast
+
+from watermark_source.checks import Finding, Verdict
+from watermark_source.errors import UsageError
+from watermark_source.options import OptionTable
+
+_PREFIX = "pyspark_"
+"""Spark looks for formats in packages with such names; so does this."""
+_VARIABLES = "WATERMARK_SOURCE_"
+_WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_NAME_WIDTH = 24
+
+
+class Doctor(Protocol):
+    """The module ``doctor`` of a connector, whose package names its flag in ``DOCTOR_FLAG``."""
+
+    @property
+    def OPTIONS(self) -> OptionTable:  # noqa: N802 - a constant of a module
+        """The source's options."""
+        ...
+
+    @property
+    def ASKED_FOR(self) -> str:  # noqa: N802 - see above
+        """The secret option that a user on a terminal is asked for."""
+        ...
+
+    def findings(self, given: Mapping[str, str]) -> Iterator[Finding]:
+        """Yield what each check finds; raises ``OptionError`` for options that cannot work."""
+        ...
+
+
+def flags() -> dict[str, str]:
+    """Return the packages that have a doctor, by their flags."""
+    names = (found.name for found in pkgutil.iter_modules() if found.name.startswith(_PREFIX))
+    found = {getattr(importlib.import_module(name), "DOCTOR_FLAG", None): name for name in names}
+    return {flag: name for flag, name in sorted(found.items(), key=str) if flag is not None}
+
+
+def doctor_of(package: str) -> Doctor:
+    """Return the doctor of a package.
+
+    Raises:
+        UsageError: something that it needs is not installed.
+    """
+    try:
+        return cast("Doctor", importlib.import_module(f"{package}.doctor"))
+    except ModuleNotFoundError as missing:
+        raise UsageError(
+            f"{package} needs the package {missing.name}, which is not installed; install the project with its extras: "
+            "pip install 'watermark-source[all]'"
+        ) from missing
+
+
+def options_of(words: Sequence[str]) -> dict[str, str]:
+    """Return options given as ``--name value`` or ``--name=value``.
+
+    Raises:
+        UsageError: something else.
+    """
+    given: dict[str, str] = {}
+    left = list(words)
+    while left:
+        name, equals, value = left.pop(0).partition("=")
+        if not name.startswith("--") or name == "--":
+            raise UsageError(f"{name!r} is no option; they are given as for the source: --hostname db1 --port 3306")
+        if not equals:
+            if not left or left[0].startswith("--"):
+                raise UsageError(f"{name} needs a value: {name} …")
+            value = left.pop(0)
+        if name[2:] in given:
+            raise UsageError(f"{name} is there twice")
+        given[name[2:]] = value
+    return given
+
+
+def with_secrets(given: Mapping[str, str], doctor: Doctor) -> dict[str, str]:
+    """Add passwords from environment variables; what is not there a user on a terminal is asked for.
+
+    Raises:
+        UsageError: one is on the command line, where others see it.
+    """
+    whole = dict(given)
+    for option in doctor.OPTIONS.options:
+        if not option.secret:
+            continue
+        variable = variable_of(option.name)
+        if option.name.lower() in {name.lower() for name in given}:
+            raise UsageError(
+                f"--{option.name}: others could see it on the command line; set the environment variable {variable}"
+                + (", or leave it out to be asked" if option.name == doctor.ASKED_FOR else "")
+            )
+        if variable in os.environ:
+            whole[option.name] = os.environ[variable]
+        elif option.name == doctor.ASKED_FOR and sys.stdin.isatty():
+            whole[option.name] = getpass.getpass(f"{option.name} (not shown; empty for none): ")
+    return whole
+
+
+def variable_of(option: str) -> str:
+    """Return the environment variable of a secret option."""
+    return _VARIABLES + _WORD_END.sub("_", option).upper()
+
+
+def report(findings: Iterable[Finding], out: TextIO) -> bool:
+    """Write a line for each as it comes, then how many there were; return whether all that is needed holds."""
+    counts: Counter[Verdict] = Counter()
+    for finding in findings:
+        counts[finding.verdict] += 1
+        out.write(f"{finding.verdict.value:8} {finding.name:{_NAME_WIDTH}} {finding.text}\n")
+        out.flush()
+    shown = {
+        Verdict.OK: "ok", Verdict.DOUBT: "with a warning", Verdict.FAILED: "failed", Verdict.SKIPPED: "not looked at",
+    }  # fmt: skip
+    parts = (f"{counts[verdict]} {text}" for verdict, text in shown.items() if counts[verdict])
+    out.write(f"{counts.total()} checks: {', '.join(parts)}\n")
+    return not counts[Verdict.FAILED]

@@ -1,0 +1,74 @@
+"""How many rows this run has read of each snapshot, and how fast: shown to users, and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.monitor.snapshot import SnapshotProgress
+from watermark_source.planning.snapshot import snapshot_split, unfinished
+from watermark_source.planning.state import Bound, SourceState, SplitState
+from watermark_source.spark.connector import Snapshots, SnapshotSize
+
+
+@dataclass(slots=True)
+class _Count:
+    size: SnapshotSize
+    before: int
+    """Chunks of earlier runs."""
+    rows: int = 0
+    since: Millis | None = None
+
+
+class SnapshotCount:
+    """Of one run of a query."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, _Count] = {}
+
+    def meet(self, lower: Mapping[str, Bound], state: SourceState, snapshots: Snapshots) -> None:
+        """Take in the snapshots that go on; how large they are is asked once."""
+        new = lower.keys() - self._counts.keys()
+        if new:
+            sizes = snapshots.sizes(new)
+            for log in new:
+                begun = state.splits.get(snapshot_split(log))
+                size = sizes.get(log, SnapshotSize(None, None))
+                self._counts[log] = _Count(size, 0 if begun is None else begun.position)
+
+    def add(self, log: str, rows: int) -> None:
+        """Take in what a batch read of a snapshot."""
+        if log in self._counts:
+            self._counts[log].rows += rows
+
+    def progress(self, state: SourceState, now: Millis) -> tuple[SnapshotProgress, ...]:
+        """Return how far each is when the batch that ends in ``state`` is done; nothing once all were before it."""
+        if not state.frontiers:
+            return ()
+        going_on = unfinished(state).keys()
+        found = []
+        for log, count in sorted(self._counts.items()):
+            at = state.splits.get(snapshot_split(log), SplitState(0, 0))
+            if count.since is None and at.position > count.before:
+                count.since = now
+            found.append(_progress(log, count, at, now, done=log not in going_on))
+        return tuple(found)
+
+
+def _progress(log: str, count: _Count, at: SplitState, now: Millis, *, done: bool) -> SnapshotProgress:
+    chunk_rows = count.size.chunk_rows or 0
+    read = count.rows + count.before * chunk_rows
+    rows = read + (at.position - at.observed) * chunk_rows
+    if done and count.size.rows is not None:
+        # The last chunk has fewer.
+        rows = max(read, min(rows, count.size.rows))
+    passed = 0 if count.since is None else now - count.since
+    return SnapshotProgress(
+        log=log,
+        rows=rows,
+        chunks=at.position,
+        expected=None if count.size.rows is None else max(rows, count.size.rows),
+        rate=1_000 * count.rows // passed if count.rows and passed > 0 else None,
+        done=done,
+    )
