@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -22,10 +21,11 @@ _ROW_BY_ROW = -(2**31)
 _AT_LEAST = {_CURSOR: 2.2, _STREAMING: 1.5}
 
 
-def tables(spark: SparkSession, server: MySql, table: str, **options: Any) -> DataFrame:
+def tables(spark: SparkSession, server: MySql, table: str, **options: str) -> DataFrame:
     """Load a stream of a table."""
-    given = {"hostname": server.host, "port": server.port, "username": "root", "tables": f"{DATABASE}.{table}"}
-    return spark.readStream.format(MYSQL).options(**given, **options).load()
+    given = {"hostname": server.host, "port": str(server.port), "username": "root"}
+    named = spark.readStream.format(MYSQL).options(**given, **options)
+    return named.option("tables", f"{DATABASE}.{table}").load()
 
 
 def snapshot(spark: SparkSession, server: MySql, rows: int, rounds: int) -> Iterator[Figure]:
@@ -39,9 +39,9 @@ def snapshot(spark: SparkSession, server: MySql, rows: int, rounds: int) -> Iter
     count = 0
     for turn in range(rounds + 1):
         for reader, read in readers.items():
-            taken = read()
+            wall = read()
             if turn:
-                seconds[reader].append(taken)
+                seconds[reader].append(wall)
         run = run_to_end(tables(spark, server, TABLE, startingOffsets="snapshot"))
         if run.rows < rows:
             raise RuntimeError(f"{run.rows} rows of {rows} read")

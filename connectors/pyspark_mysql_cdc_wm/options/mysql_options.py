@@ -152,8 +152,8 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
     Option(
         name="snapshotChunkRows",
         parse=positive_integer,
-        default=250_000,
-        default_text="250 000",
+        default=500_000,
+        default_text="500 000",
         accepted="must be a whole number of at least 1",
         example="20000",
         doc="About so many rows of a table are one task's while its snapshot is read.",

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.records.column import ColumnType, TableMap
+from pyspark_mysql_cdc_wm.records.column_types import column_width
 from pyspark_mysql_cdc_wm.records.memory import Values
-from pyspark_mysql_cdc_wm.records.row_columns import RowColumn, column_width, row_column
+from pyspark_mysql_cdc_wm.records.row_columns import RowColumn, row_column
 from pyspark_mysql_cdc_wm.records.rows import RowLocator, exhausted, new_cursor
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
