@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,21 +13,23 @@ from pyspark.sql.types import StructField, StructType
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, chosen_columns, table_columns
+from pyspark_mysql_cdc_wm.lookup.schema import described
 from pyspark_mysql_cdc_wm.lookup.server_checks import check_server, check_snapshot, check_tables, server_uuid
+from pyspark_mysql_cdc_wm.lookup.stream_layout import stream_layout
+from pyspark_mysql_cdc_wm.lookup.table_list import TableList, on_server, tables_of
 from pyspark_mysql_cdc_wm.options import mysql_options as options
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartMode
+from pyspark_mysql_cdc_wm.options.tables import Selection
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
 from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
-from pyspark_mysql_cdc_wm.records.change_columns import CHANGE_COLUMNS, Layout
-from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds
+from pyspark_mysql_cdc_wm.records.change_columns import CHANGE_COLUMNS
+from pyspark_mysql_cdc_wm.records.row_layout import Layout
+from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Connector, RangeReader
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class MySqlSource:
     """``SourceDefinition`` of connector.py."""
 
     options: MySqlOptions
-    table: TableColumns
+    tables: Selection
     layout: Layout
 
     @classmethod
@@ -50,12 +51,12 @@ class MySqlSource:
         parsed = options.parse(given)
         with closing(MySqlConnection(parsed.client)) as connection:
             check_server(connection)
-            table = table_columns(connection, parsed.tables)
-            check_tables(connection, parsed.tables)
-            if isinstance(parsed.start, StartMode) and parsed.start.reads_tables:
-                check_snapshot(connection, table)
-        names = chosen_columns(table, parsed.columns)
-        return cls(parsed, table, Layout(names, tuple(table.type_of(name) for name in names), table.key))
+            selection = on_server(connection, parsed.tables)
+            tables = described(connection, tables_of(connection, selection), parsed.choice)
+            check_tables(connection, tables)
+            if parsed.reads_tables:
+                check_snapshot(connection, tables)
+        return cls(parsed, selection, stream_layout(tables, parsed.choice, as_json=parsed.as_json))
 
     @property
     def name(self) -> str:
@@ -86,7 +87,7 @@ class MySqlSource:
     @property
     def observing_reader(self) -> RangeReader:
         """The executor side without columns, for event times alone."""
-        return self._reader(Layout((), (), ()))
+        return self._reader(Layout((), ()))
 
     def open(self) -> Connector:
         """Return the driver side, connected."""
@@ -103,22 +104,15 @@ class MySqlSource:
             system=server_uuid(connection),
         )
 
-    def _snapshots(self, connection: MySqlConnection) -> ChunkBounds | None:
-        start = self.options.start
-        if not isinstance(start, StartMode) or not start.reads_tables:
-            return None
-        if not self.table.key:
-            _log.warning(
-                "%s has no primary key: its snapshot is one chunk, and what is written while that is read is delivered "
-                "twice, as part of the snapshot and as a change", " and ".join(map(str, self.options.tables)),
-            )  # fmt: skip
+    def _snapshots(self, connection: MySqlConnection) -> ChunkBounds:
         return ChunkBounds(
             connection,
-            self.options.tables,
-            self.table.key_columns,
-            rows=self.options.chunk_rows,
-            chunks=self.options.chunks,
-            nothing_follows=start is StartMode.SNAPSHOT,
+            TableList(connection, self.tables),
+            self.layout,
+            self.options.choice,
+            ChunkSize(self.options.chunk_rows, self.options.chunks),
+            come_first=self.options.reads_tables,
+            nothing_follows=self.options.start is StartMode.SNAPSHOT,
         )
 
     def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
@@ -128,7 +122,7 @@ class MySqlSource:
     def _reader(self, layout: Layout) -> MySqlRangeReader:
         client = self.options.client.patient
         return MySqlRangeReader(
-            BinlogRows(client, frozenset(self.options.tables), layout, self.options.fail_on_data_loss),
-            SnapshotRows(client, self.table, layout),
+            BinlogRows(client, self.tables, layout, self.options.fail_on_data_loss),
+            SnapshotRows(client, self.options.choice, layout),
             BINLOG,
         )

@@ -17,7 +17,7 @@ from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.minimum_rows import waits_for_more
 from watermark_source.planning.observation import Observation, PlanPolicy
-from watermark_source.planning.snapshot import finished, snapshot_split, unfinished
+from watermark_source.planning.snapshot import completed, finished, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
 from watermark_source.planning.status import TRANSITIONS, SplitEvent, changed_status, next_since, rest_event, unanswered
@@ -69,7 +69,9 @@ def plan(
             "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
             "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
         )
-    done = finished(state)
+    begun = {**unfinished(state), **dict.fromkeys(observation.found)}
+    begun = {log: lower for log, lower in begun.items() if log not in observation.dropped}
+    done = finished(state) | set(map(snapshot_split, observation.dropped))
     folded = {s: _fold(t, s, observation, policy) for s, t in state.splits.items() if s not in done}
     splits, losses = check_loss(folded, observation)
     if policy.fail_on_data_loss:
@@ -82,12 +84,15 @@ def plan(
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget)
 
     # A snapshot that waits for its turn is not quiet: there are rows in its table.
-    silent = observation.unknown | {snapshot_split(log) for log in unfinished(state)} - allowed.keys()
+    snapshots = set(map(snapshot_split, begun))
+    silent = observation.unknown | snapshots - allowed.keys()
     planned = {
         s: unanswered(t) if s in silent else _advance(t, allowed.get(s), ends.get(s), observation, policy)
         for s, t in splits.items()
     }
-    watermark = _combined(state, planned, observation, policy)
+    # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
+    counting = planned if state.watermark is None else {s: t for s, t in planned.items() if s not in snapshots}
+    watermark = _combined(state, counting, observation, policy)
     has_rows = any(t.position > t.observed for t in planned.values())
     tick = policy.use_processing_time and _tick_is_due(state, observation, policy, has_rows=has_rows)
     moved = tick if policy.use_processing_time else watermark != state.watermark
@@ -101,7 +106,8 @@ def plan(
             use_processing_time=policy.use_processing_time,
             limit=None if limit is None else limit.watermark,
             future_cap=future_cap(observation, policy),
-            frontiers={log: _frontier(log, planned, observation, lower) for log, lower in unfinished(state).items()},
+            frontiers={log: _frontier(log, planned, observation, lower) for log, lower in sorted(begun.items())},
+            complete=completed(state) - observation.dropped,
             run=state.run + announce,
         ),
         is_batch=is_batch,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
@@ -68,20 +68,30 @@ def check_server(connection: MySqlConnection) -> None:
     connection.rows("SHOW BINLOG EVENTS LIMIT 1")
 
 
-def check_snapshot(connection: MySqlConnection, table: TableColumns) -> None:
+def check_key(name: TableName, table: TableColumns) -> None:
+    """Check that a table can be cut into chunks.
+
+    Raises:
+        UnsupportedFormatError: it cannot.
+    """
+    for column in table.key_columns:
+        if not column.can_be_ordered:
+            raise UnsupportedFormatError(
+                f"table {name}: a snapshot goes by the primary key, here ({', '.join(table.key)}), and the column "
+                f"{column.name} is of the type {column.type.name}: read are whole numbers, decimals of up to 38 "
+                "digits, dates, times of a day (DATETIME, TIMESTAMP), text and bytes. Set startingOffsets to latest "
+                "or earliest to read the binlog alone"
+            )
+
+
+def check_snapshot(connection: MySqlConnection, tables: Mapping[TableName, TableColumns]) -> None:
     """Check that chunks can be cut, and that it can be told what of the binlog is visible.
 
     Raises:
         UnsupportedFormatError: they cannot.
     """
-    for column in table.key_columns:
-        if not column.can_be_ordered:
-            raise UnsupportedFormatError(
-                f"a snapshot goes by the primary key, here ({', '.join(table.key)}), and the column {column.name} is "
-                f"of the type {column.type.name}: read are whole numbers, decimals of up to 38 digits, dates, times "
-                "of a day (DATETIME, TIMESTAMP), text and bytes. Set startingOffsets to latest or earliest to read "
-                "the binlog alone"
-            )
+    for name, table in tables.items():
+        check_key(name, table)
     if connection.is_mariadb:
         return
     mode = connection.one("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'")
@@ -94,7 +104,7 @@ def check_snapshot(connection: MySqlConnection, table: TableColumns) -> None:
         )
 
 
-def check_tables(connection: MySqlConnection, tables: Sequence[TableName]) -> None:
+def check_tables(connection: MySqlConnection, tables: Iterable[TableName]) -> None:
     """Check that the tables may be read.
 
     Raises:

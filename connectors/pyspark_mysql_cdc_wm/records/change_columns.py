@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.row_layout import Layout
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_BEFORE
-from watermark_source.errors import UnsupportedFormatError
 from watermark_source.spark.arrow import column, repeated
 
 MOMENT = pa.timestamp("us", tz="UTC")
@@ -31,21 +31,6 @@ _TYPES = column(("insert", "update_preimage", "update_postimage", "delete"), pa.
 Mask = npt.NDArray[np.bool_]
 
 
-class Layout(NamedTuple):
-    """Which columns of a table are delivered, and by which it is known that a row is the same as before."""
-
-    names: tuple[str, ...]
-    types: tuple[pa.DataType, ...]
-    """Of the names."""
-    key: tuple[str, ...]
-    """Of the primary key; empty without one."""
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """The columns to decode."""
-        return tuple(dict.fromkeys((*self.names, *self.key)))
-
-
 class ChangedRows(NamedTuple):
     """Rows to deliver: all columns before the engine's own, and when each was committed."""
 
@@ -55,23 +40,14 @@ class ChangedRows(NamedTuple):
 
 
 def table_columns_of(changes: Changes, layout: Layout) -> tuple[pa.Array, ...]:
-    """Return the table's own columns to deliver.
+    """Return the stream's columns that come of the table's own.
 
     Raises:
         UnsupportedFormatError: the table had other columns then.
     """
     where = f"table {changes.table.database}.{changes.table.table}"
-    found = dict(zip(changes.names, changes.columns, strict=True))
-    for name, kind in zip(layout.names, layout.types, strict=True):
-        was = found[name].type if name in found else None
-        if was != kind:
-            told = "is not in it" if was is None else f"is {was}"
-            raise UnsupportedFormatError(
-                f"{where} was altered: at this place of the binlog the column {name} {told}, and the stream has it as "
-                f"{kind}. Name the columns that did not change in the option columns, or begin a new query after the "
-                "change"
-            )
-    return tuple(found[name] for name in layout.names)
+    columns = {str(column.name): column for column in changes.table.columns}
+    return layout.columns(where, columns, dict(zip(changes.names, changes.columns, strict=True)))
 
 
 def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> ChangedRows:
@@ -80,7 +56,7 @@ def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> 
     An update that changes the primary key is two things: the old row is deleted, another is inserted. An update of
     which only one image is kept is that one's half.
     """
-    kinds = change_types(changes, layout.key, kept)
+    kinds = change_types(changes, kept)
     columns = table_columns_of(changes, layout)
     version, number, committed = changes.versions, changes.numbers, changes.committed
     if kept is not None:
@@ -101,7 +77,7 @@ def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> 
     return ChangedRows(rows, (*columns, *own), when)
 
 
-def change_types(changes: Changes, key: Sequence[str], kept: Mask | None) -> npt.NDArray[np.int64]:
+def change_types(changes: Changes, kept: Mask | None) -> npt.NDArray[np.int64]:
     """Return what each image is delivered as: ``INSERT``, ``UPDATE_BEFORE``, ``UPDATE_AFTER`` or ``DELETE``."""
     kinds = changes.images.kinds.astype(np.int64)
     before = np.flatnonzero(kinds == UPDATE_BEFORE)
@@ -109,7 +85,7 @@ def change_types(changes: Changes, key: Sequence[str], kept: Mask | None) -> npt
         return kinds
     # Both images of an update lie side by side.
     halves = np.zeros(before.size, np.bool_) if kept is None else kept[before] != kept[before + 1]
-    for name in key:
+    for name in changes.key:
         values = changes.column(name)
         same = pc.equal(values.take(integers(before, pa.int64())), values.take(integers(before + 1, pa.int64())))
         halves |= ~np.asarray(same.fill_null(True).to_numpy(zero_copy_only=False), np.bool_)

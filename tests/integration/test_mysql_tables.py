@@ -1,0 +1,213 @@
+"""Which tables a stream is of: patterns, and tables that come, go or are chosen later, exactly as on the server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from pyspark_mysql_cdc_wm.lookup import table_list
+from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import MySqlStreams
+from tests.integration.mysql_writers import writers
+
+pytestmark = pytest.mark.service
+
+_TABLE = "CREATE TABLE {} (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
+Tables = dict[str, dict[int, tuple[Any, ...]]]
+
+
+@pytest.fixture
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.1)
+
+
+def fill(database: Database, table: str, rows: int, *, declared: str = _TABLE) -> None:
+    values = ", ".join(f"({2 * i}, 'n{i}', {i})" for i in range(rows))
+    database.run(declared.format(table), f"INSERT INTO {table} VALUES {values}")
+
+
+def applied(rows: Iterable[Mapping[str, Any]], tables: Tables) -> None:
+    """Make tables what they are after some changes, each of which must fit."""
+    for row in sorted(rows, key=lambda row: (row["_commit_version"], row["_table"], row["_change_number"])):
+        table = tables.setdefault(row["_table"], {})
+        kind, values = row["_change_type"], (row["id"], row["name"], row["amount"])
+        if kind in ("insert", "update_postimage"):
+            assert kind != "insert" or row["id"] not in table, row
+            table[row["id"]] = values
+        else:
+            assert table[row["id"]] == values, (row, table[row["id"]])
+            if kind == "delete":
+                del table[row["id"]]
+
+
+def on_server(database: Database, *names: str) -> Tables:
+    return {name: {row[0]: row for row in database.run(f"SELECT id, name, amount FROM {name}")} for name in names}
+
+
+def batch(life: Life, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Read a batch twice, which gives the same rows."""
+
+    def key(row: dict[str, Any]) -> tuple[Any, ...]:
+        return row["_commit_version"], row["_table"], row["_change_number"], row["id"]
+
+    once = sorted(life.rows(start, end), key=key)
+    assert once == sorted(life.rows(start, end), key=key)
+    return once
+
+
+def test_tables_that_come_later_are_read_whole_while_the_binlog_goes_on(
+    mysql_database: Database, looks_often: None
+) -> None:
+    database = mysql_database
+    fill(database, "t", 300)
+    # One that comes by another name is there in whole at once.
+    fill(database, "hidden", 2_000)
+    life = Life(database, tables=f"{database.name}.t,{database.name}.new_*", snapshotChunkRows=100)
+    tables: Tables = {}
+    watermarks: list[int] = []
+    held = 0
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    with ExitStack() as running:
+        running.enter_context(writers(database, "t", count=2, keys=600))
+        for turn in range(1_000):
+            start, end = end, life.reader.latestOffset(end, ALL)
+            applied(batch(life, start, end), tables)
+            if "wm" in end:
+                watermarks.append(end["wm"])
+            held += "wm" in end and "snapshot" in end
+            if turn == 6:
+                database.run("RENAME TABLE hidden TO new_renamed", _TABLE.format("new_created"))
+                running.enter_context(writers(database, "new_renamed", count=1, keys=4_000))
+                running.enter_context(writers(database, "new_created", count=1, keys=500))
+                # It ends before anybody has found it.
+                fill(database, "new_short", 5)
+                database.run("DROP TABLE new_short")
+            complete = {name.partition(".")[2] for name in end.get("complete", ())}
+            if {"new_renamed", "new_created"} <= complete and turn > 20:
+                break
+    for _ in range(2):
+        start, end = end, life.reader.latestOffset(end, ALL)
+        applied(batch(life, start, end), tables)
+    life.reader.stop()
+    names = ("t", "new_renamed", "new_created")
+    assert {name: tables[name] for name in names} == on_server(database, *names)
+    assert held > 2
+    assert watermarks == sorted(watermarks)
+    # It does not wait for the new ones.
+    assert len(set(watermarks)) > held
+
+
+def test_a_table_chosen_later_gets_its_snapshot_in_the_next_life_of_the_query(
+    mysql_database: Database, looks_often: None
+) -> None:
+    database = mysql_database
+    for name in ("t", "u"):
+        fill(database, name, 50)
+    tables: Tables = {}
+    end: Mapping[str, Any] | None = None
+    for chosen in ("t", "t,u", "t", "t,u"):
+        life = Life(database, tables=",".join(f"{database.name}.{name}" for name in chosen.split(",")))
+        end = life.reader.initialOffset() if end is None else end
+        # The position moves on between the lives.
+        database.run("UPDATE t SET amount = amount + 1", "UPDATE u SET amount = amount + 1")
+        while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+            if chosen == "t" and "u" in tables:
+                # What it told of u is of no use when u is chosen again.
+                del tables["u"]
+            applied(batch(life, start, end), tables)
+        life.reader.stop()
+        assert tables == on_server(database, *chosen.split(","))
+
+
+def test_tables_that_are_dropped_end_nothing(
+    mysql_database: Database, looks_often: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = mysql_database
+    for name in ("a", "b", "c", "t"):
+        fill(database, name, 60)
+    life = Life(database, tables=f"{database.name}.*", snapshotChunkRows=20, snapshotParallelism=2)
+    tables: Tables = {}
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    # While its first chunks are planned and not yet read, between two of its batches, and before its turn.
+    start, end = end, life.reader.latestOffset(end, ALL)
+    database.run("DROP TABLE a")
+    with caplog.at_level(logging.WARNING):
+        assert batch(life, start, end) == []
+        assert "a was dropped before" in caplog.text
+        start, end = end, life.reader.latestOffset(end, ALL)
+        applied(batch(life, start, end), tables)
+        database.run("DROP TABLE c")
+        time.sleep(0.2)
+        for _ in range(30):
+            start, end = end, life.reader.latestOffset(end, ALL)
+            applied(batch(life, start, end), tables)
+            if start == end:
+                break
+            time.sleep(0.05)
+        assert "gone before the snapshot was read to its end" in caplog.text
+        assert {name: tables.get(name) for name in ("b", "t")} == on_server(database, "b", "t")
+        # After its snapshot; and one of the same name is another table, whose rows are told from its beginning.
+        database.run("DROP TABLE b", _TABLE.format("b"), "INSERT INTO b VALUES (1001, 'new', 1)")
+        start, end = end, life.reader.latestOffset(end, ALL)
+        assert [(row["_table"], row["id"]) for row in batch(life, start, end)] == [("b", 1001)]
+        assert ".b was dropped; of the rows that were delivered of it no deletion comes" in caplog.text
+    life.reader.stop()
+
+
+def test_a_table_made_anew_while_a_chunk_of_it_waits_is_told_of_once(
+    mysql_database: Database, looks_often: None
+) -> None:
+    database = mysql_database
+    fill(database, "t", 10)
+    life = Life(database)
+    tables: Tables = {}
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    start, end = end, life.reader.latestOffset(end, ALL)
+    database.run("DROP TABLE t", _TABLE.format("t"), "INSERT INTO t VALUES (4, 'new', 1), (5, 'new', 1)")
+    applied(batch(life, start, end), tables)
+    start, end = end, life.reader.latestOffset(end, ALL)
+    applied(batch(life, start, end), tables)
+    life.reader.stop()
+    assert tables == on_server(database, "t")
+
+
+@pytest.mark.timeout(600)
+def test_a_query_finds_new_tables_and_goes_on_after_restarts(mysql_streams: MySqlStreams) -> None:
+    database = mysql_streams.database
+    fill(database, "t", 400)
+    fill(database, "hidden", 400)
+    frame = mysql_streams.source("t,new_*", snapshotChunkRows=50, snapshotParallelism=2)
+
+    def wait(name: str) -> None:
+        until = time.monotonic() + 240
+        while not any(f"{database.name}.{name}" in o.get("complete", ()) for o in mysql_streams.offsets("all")):
+            assert query.exception() is None, query.exception()
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+    with writers(database, "t", count=1, keys=800, pause=0.01):
+        query = mysql_streams.start_file(frame, "all")
+        wait("t")
+        database.run("RENAME TABLE hidden TO new_one")
+        with writers(database, "new_one", count=1, keys=800, pause=0.01):
+            while not any("new_one" in str(o.get("snapshot")) for o in mysql_streams.offsets("all")):
+                assert query.exception() is None, query.exception()
+                time.sleep(0.05)
+            # In the middle of its snapshot.
+            query.stop()
+            query = mysql_streams.start_file(frame, "all")
+            wait("new_one")
+            query.stop()
+    mysql_streams.run(frame, "all")
+    columns = ("_commit_version", "_change_number", "_change_type", "_table", "id", "name", "amount")
+    tables: Tables = {}
+    applied((row.asDict() for row in mysql_streams.changes("all", columns)), tables)
+    assert tables == on_server(database, "t", "new_one")
+    watermarks = [offset["wm"] for offset in mysql_streams.offsets("all") if "wm" in offset]
+    assert watermarks == sorted(watermarks)
