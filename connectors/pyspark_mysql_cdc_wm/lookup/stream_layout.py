@@ -21,17 +21,12 @@ def stream_layout(tables: Mapping[TableName, TableColumns], choice: ColumnChoice
     """
     _check_names("columns", choice.only or (), tables, everywhere=not as_json)
     _check_names("excludeColumns", choice.without, tables, everywhere=False)
-    for name, table in tables.items():
-        if not any(map(choice.has, table.names)) and not as_json:
-            raise OptionError(
-                "excludeColumns", ",".join(choice.without), f"no column of {name} is left of {', '.join(table.names)}"
-            )
-    if as_json:
-        return Layout.of_json(choice)
-    (first, columns), *others = tables.items()
+    first, columns = next(iter(tables.items()))
     names = tuple(filter(choice.has, columns.names))
     layout = Layout(names, tuple(columns.type_by_name[name] for name in names))
-    for name, each in others:
+    if as_json:
+        layout = Layout.of_json(choice)
+    for name, each in tables.items():
         check_fits(layout, choice, name, each, shown=str(first))
     return layout
 
@@ -43,7 +38,11 @@ def check_fits(
 
     Raises:
         SchemaError: they are not.
+        OptionError: none of them is left.
     """
+    if not any(map(choice.has, table.names)) and not (layout.choice is not None and table.key):
+        option, given = ("columns", choice.only) if choice.only is not None else ("excludeColumns", choice.without)
+        raise OptionError(option, ",".join(given), f"no column of {name} is left of {', '.join(table.names)}")
     if layout.choice is not None:
         return
     its = {each: table.type_by_name[each] for each in table.names if choice.has(each)}

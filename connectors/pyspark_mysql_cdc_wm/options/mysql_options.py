@@ -129,7 +129,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         example="shop.orders,sales.*",
         doc=r"What to read. Names (`shop.orders`), names with asterisks (`shop.*`, `shop.order_*`), and regular "
         r"expressions for the whole of a name (`shop\.(orders|lines)_\d+`), told apart by having one of "
-        r"`\ ^ ? + [ ] ( ) { } \|`; a name with special characters goes in backquotes. Tables that are created later "
+        r"`\ ^ ? + [ ] ( ) { } |`; a name with special characters goes in backquotes. Tables that are created later "
         "are read too. Those of the system never are. See `rowFormat` for tables with different columns.",
     ),
     Option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -17,12 +17,12 @@ from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.records.change_columns import MOMENT, Mask, changed_rows
+from pyspark_mysql_cdc_wm.records.change_columns import MOMENT, ChangedRows, Mask, changed_rows
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.row_layout import Layout
-from pyspark_mysql_cdc_wm.records.statements import refuse_statements
-from watermark_source.errors import DataLossError
+from pyspark_mysql_cdc_wm.records.statements import look_at_statements
+from watermark_source.errors import DataLossError, UnsupportedFormatError
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector import ReadBatch
 
@@ -79,11 +79,12 @@ class BinlogRows:
             start = wanted.start
             if not self.fail_on_data_loss:
                 start = self._still_there(connection, wanted)
+        altered: dict[tuple[str, str], str] = {}
         try:
             for block in dumped(self.client, base, start, wanted.end):
-                self._look_at_statements(block, part)
+                altered |= self._altered(block, part)
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
-                    rows = changed_rows(changes, self.layout, part.keeps(changes))
+                    rows = self._rows(changes, part, altered)
                     if rows.rows:
                         yield ReadBatch(wanted.split, rows.rows, rows.columns, rows.committed)
         except DataLossError:
@@ -102,13 +103,25 @@ class BinlogRows:
         name = TableName(database, table)
         return self.tables.matches(name) and part.has(name)
 
-    def _look_at_statements(self, block: PlacedBlock, part: Part) -> None:
+    def _rows(self, changes: Changes, part: Part, altered: Mapping[tuple[str, str], str]) -> ChangedRows:
+        try:
+            return changed_rows(changes, self.layout, part.keeps(changes))
+        except UnsupportedFormatError as problem:
+            by = altered.get((changes.table.database, changes.table.table))
+            if by is None:
+                raise
+            raise UnsupportedFormatError(f"{problem}. It was altered by {by}") from problem
+
+    def _altered(self, block: PlacedBlock, part: Part) -> Mapping[tuple[str, str], str]:
+        """Return by which statements tables that are read were altered in a block."""
         concerns = partial(self._is_read, part)
-        for database, table in sorted(refuse_statements(block.memory, block.events, block.file, concerns)):
+        told = look_at_statements(block.memory, block.events, block.file, concerns)
+        for database, table in sorted(told.dropped):
             _log.warning(
                 "binlog %s: the table %s.%s was dropped; of the rows that were delivered of it no deletion comes",
                 block.file, database, table,
             )  # fmt: skip
+        return told.altered
 
     def _still_there(self, connection: MySqlConnection, wanted: SplitRange) -> int:
         earliest = LogStatus(connection).earliest().number

@@ -22,7 +22,7 @@ from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.row_layout import Layout
-from pyspark_mysql_cdc_wm.records.statements import WHOLE_DATABASE, refuse_statements
+from pyspark_mysql_cdc_wm.records.statements import look_at_statements
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
@@ -59,16 +59,15 @@ class SnapshotRows:
             closing(ConsistentView(self.client, batch_rows=self.batch_rows)) as view,
         ):
             columns = described(connection, (table,), self.choice).get(table)
-            # After the view was opened: it sees nothing that is not in the binlog before here.
-            undone = None if columns is None else self._changes_since(connection, table, columns, keys, place)
-            if columns is None or undone is None:
+            if columns is None:
                 _log.warning("table %s was dropped before %s of it was read: no row of it is left", table, keys)
                 return
+            # After the view was opened: it sees nothing that is not in the binlog before here.
+            undone = self._changes_since(connection, table, columns, keys, place)
             try:
                 yield from self._still_as_they_were(split, table, columns, undone, view, place)
             except UnknownSplitError as gone:
                 _log.warning("table %s was dropped before %s of it was read: %s", table, keys, gone)
-                return
         for rows in undone.rows:
             yield from self._batch(split, table, rows, len(rows[0]) if rows else 0, place)
 
@@ -82,7 +81,7 @@ class SnapshotRows:
         place: int,
     ) -> Iterator[ReadBatch]:
         by_name, types = columns.by_name, columns.type_by_name
-        needed = self.layout.needed(columns.names, columns.key)
+        needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
         asked = [by_name[name] for name in needed]
         for found in view.rows(table, asked, [types[name] for name in needed], columns.key_columns, undone.keys):
             values = dict(zip(needed, found, strict=True))
@@ -96,8 +95,8 @@ class SnapshotRows:
 
     def _changes_since(
         self, connection: MySqlConnection, table: TableName, columns: TableColumns, keys: KeyRange, place: int
-    ) -> RollBack | None:
-        """Return what was changed after a place, ``None`` if the table was dropped, or made anew."""
+    ) -> RollBack:
+        """Return what was changed after a place. All rows of a table that was dropped and made anew were."""
         status = LogStatus(connection)
         end = status.end().number
         undone = RollBack(self.layout, columns.key, KeyOrder(columns.key_columns, connection), keys)
@@ -108,13 +107,9 @@ class SnapshotRows:
                     return None
                 return self.layout.needed((str(column.name) for column in found.columns), columns.key)
 
-            def concerns(database: str, name: str) -> bool:
-                return (database, name) == table or (database == table.database and name == WHOLE_DATABASE)
-
             decoder = ChangeDecoder(charsets_of(connection), wanted, batch_rows=self.batch_rows)
             for block in dumped(self.client, status.base(), place, end):
-                if refuse_statements(block.memory, block.events, block.file, concerns):
-                    return None
+                look_at_statements(block.memory, block.events, block.file, lambda *name: name == table)
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                     undone.add(changes)
         return undone

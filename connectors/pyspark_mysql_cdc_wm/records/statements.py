@@ -27,13 +27,12 @@ _WHOLE = re.compile(
     r"|ALTER\s+TABLE\b.*\b((TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(PARTITION|TABLESPACE)|RENAME\s+(TO|AS|`))",
     re.IGNORECASE | re.DOTALL,
 )
-_DROP = re.compile(r"DROP\s+(?:TABLE|(DATABASE|SCHEMA))\b", re.IGNORECASE)
+_DROP = re.compile(r"DROP\s+TABLE\b", re.IGNORECASE)
+_ALTER = re.compile(r"ALTER\s+TABLE\b", re.IGNORECASE)
 _NAMES = re.compile(r"`((?:[^`]|``)+)`|([\w$]+)")
 
-WHOLE_DATABASE = ""
-"""In place of a table's name, where its database was dropped."""
 Concerns = Callable[[str, str], bool]
-"""Whether a table, of a database, is one that is read; of a whole database, whether one in it may be."""
+"""Whether a table, of a database, is one that is read."""
 
 
 class Statement(NamedTuple):
@@ -62,8 +61,16 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
         )
 
 
-def refuse_statements(memory: Bytes, events: Longs, file: str, concerns: Concerns) -> set[tuple[str, str]]:
-    """Refuse statements that changed rows of a table, or all of it, without logging rows; return tables dropped.
+class Definitions(NamedTuple):
+    """What statements did to the tables that are read."""
+
+    dropped: set[tuple[str, str]]
+    altered: dict[tuple[str, str], str]
+    """The last statement that altered each, and its place."""
+
+
+def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concerns) -> Definitions:
+    """Refuse statements that changed rows of a table, or all of it, without logging rows; tell of other definitions.
 
     A table is taken to be meant where its name is in the statement, and its database is there or is the session's.
 
@@ -71,21 +78,22 @@ def refuse_statements(memory: Bytes, events: Longs, file: str, concerns: Concern
         UnsupportedFormatError: there is one.
     """
     dropped: set[tuple[str, str]] = set()
+    altered: dict[tuple[str, str], str] = {}
     for found in statements(memory, events):
         comment = _COMMENT.match(found.text)
         text = found.text[comment.end() if comment else 0 :]
-        logged, whole, drop = _ROWS.match(text), _WHOLE.match(text), _DROP.match(text)
-        if not logged and not whole and not drop:
+        logged, whole, drop, alters = (each.match(text) for each in (_ROWS, _WHOLE, _DROP, _ALTER))
+        if not (logged or whole or drop or alters):
             continue
         names = {quoted.replace("``", "`") or plain for quoted, plain in _NAMES.findall(text)}
-        if drop and drop[1]:
-            dropped |= {(name, WHOLE_DATABASE) for name in names if concerns(name, WHOLE_DATABASE)}
-            continue
         for database, table in _meant(names, found.database, concerns):
             if drop:
                 dropped.add((database, table))
                 continue
             where = f"binlog {file} position {found.position}: {shortened(text)}"
+            if alters and not whole:
+                altered[database, table] = where
+                continue
             if logged:
                 raise UnsupportedFormatError(
                     f"{where}: a statement was logged, not the rows of {database}.{table} it changed. Some session has "
@@ -94,7 +102,7 @@ def refuse_statements(memory: Bytes, events: Longs, file: str, concerns: Concern
             raise UnsupportedFormatError(
                 f"{where}: it changed {database}.{table} as a whole, and no row of that was logged. Begin a new query"
             )
-    return dropped
+    return Definitions(dropped, altered)
 
 
 def _meant(names: Set[str], session: str, concerns: Concerns) -> list[tuple[str, str]]:

@@ -115,8 +115,8 @@ class ChunkBounds:
         check_tables(self._connection, found)
         if unkeyed := [str(name) for name, table in found.items() if not table.key]:
             _log.warning(
-                "without a primary key: %s. The snapshot of each is one chunk, and what is written while that is read "
-                "is delivered twice, as part of the snapshot and as a change", listed(unkeyed),
+                "tables without a primary key: %s. The snapshot of each is one chunk, and what is written while that "
+                "is read is delivered twice, as part of the snapshot and as a change", listed(unkeyed),
             )  # fmt: skip
         self._described.update(found)
 
