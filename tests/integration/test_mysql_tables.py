@@ -162,6 +162,17 @@ def test_tables_that_are_dropped_end_nothing(
     life.reader.stop()
 
 
+def test_a_table_dropped_since_the_tables_were_listed_is_left_out(mysql_database: Database) -> None:
+    for name in ("t", "u"):
+        fill(mysql_database, name, 10)
+    life = Life(mysql_database, tables=f"{mysql_database.name}.*")
+    start = life.reader.initialOffset()
+    mysql_database.run("DROP TABLE t")
+    end = life.reader.latestOffset(start, ALL)
+    life.reader.stop()
+    assert end["snapshot"] == {f"{mysql_database.name}.t": [], f"{mysql_database.name}.u": [None]}
+
+
 def test_a_table_dropped_between_a_look_at_it_and_its_rows_ends_nothing(
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
