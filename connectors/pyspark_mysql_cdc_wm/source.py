@@ -20,8 +20,8 @@ from pyspark_mysql_cdc_wm.lookup.table_list import TableList, on_server, tables_
 from pyspark_mysql_cdc_wm.options import mysql_options as options
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartMode
-from pyspark_mysql_cdc_wm.options.tables import Selection
-from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows, Known
 from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
 from pyspark_mysql_cdc_wm.records.change_columns import CHANGE_COLUMNS
@@ -39,6 +39,8 @@ class MySqlSource:
     options: MySqlOptions
     tables: Selection
     layout: Layout
+    known: frozenset[TableName]
+    """The tables there are now, if they must have the stream's columns."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> MySqlSource:
@@ -56,7 +58,8 @@ class MySqlSource:
             check_tables(connection, tables)
             if parsed.reads_tables:
                 check_snapshot(connection, tables)
-        return cls(parsed, selection, stream_layout(tables, parsed.choice, as_json=parsed.as_json))
+        layout = stream_layout(tables, parsed.choice, as_json=parsed.as_json)
+        return cls(parsed, selection, layout, frozenset() if parsed.as_json else frozenset(tables))
 
     @property
     def name(self) -> str:
@@ -82,12 +85,12 @@ class MySqlSource:
     @property
     def range_reader(self) -> RangeReader:
         """The executor side."""
-        return self._reader(self.layout)
+        return self._reader(self.layout, Known(self.known, self.options.choice, self.layout))
 
     @property
     def observing_reader(self) -> RangeReader:
         """The executor side without columns, for event times alone."""
-        return self._reader(Layout((), ()))
+        return self._reader(Layout((), ()), None)
 
     def open(self) -> Connector:
         """Return the driver side, connected."""
@@ -119,10 +122,10 @@ class MySqlSource:
         """Return ``None``: Spark has no source of its own for this."""
         return None
 
-    def _reader(self, layout: Layout) -> MySqlRangeReader:
+    def _reader(self, layout: Layout, known: Known | None) -> MySqlRangeReader:
         client = self.options.client.patient
         return MySqlRangeReader(
-            BinlogRows(client, self.tables, layout, self.options.fail_on_data_loss),
+            BinlogRows(client, self.tables, layout, known, self.options.fail_on_data_loss),
             SnapshotRows(client, self.options.choice, layout),
             BINLOG,
         )

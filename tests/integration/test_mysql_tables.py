@@ -17,6 +17,7 @@ from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_writers import writers
+from watermark_source.errors import SchemaError
 
 pytestmark = pytest.mark.service
 
@@ -160,6 +161,46 @@ def test_tables_that_are_dropped_end_nothing(
         assert [(row["_table"], row["id"]) for row in batch(life, start, end)] == [("b", 1001)]
         assert ".b was dropped; of the rows that were delivered of it no deletion comes" in caplog.text
     life.reader.stop()
+
+
+def test_a_binlog_read_alone_tells_of_new_tables_from_their_first_row_and_takes_only_those_that_fit(
+    mysql_database: Database,
+) -> None:
+    database = mysql_database
+    fill(database, "t", 3)
+    life = Life(database, tables=f"{database.name}.*", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    fill(database, "u", 2)
+    end = life.reader.latestOffset(start, ALL)
+    assert [(row["_table"], row["id"]) for row in batch(life, start, end)] == [("u", 0), ("u", 2)]
+    database.run("CREATE TABLE v (id INT PRIMARY KEY, more INT)", "INSERT INTO v VALUES (1, 1)")
+    start, end = end, life.reader.latestOffset(end, ALL)
+    with pytest.raises(SchemaError, match=r"\.v, which came after the query began, has the columns id, more"):
+        life.rows(start, end)
+    life.reader.stop()
+
+
+def test_a_restart_looks_again_at_a_table_that_came_in_whole(mysql_database: Database) -> None:
+    database = mysql_database
+    fill(database, "t", 3)
+    fill(database, "hidden", 3)
+    chosen = f"{database.name}.t,{database.name}.new_*"
+    life = Life(database, tables=chosen)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    tables: Tables = {}
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        applied(batch(life, start, end), tables)
+    database.run("UPDATE t SET amount = -1", "RENAME TABLE hidden TO new_one")
+    start, end = end, life.reader.latestOffset(end, ALL)
+    applied(batch(life, start, end), tables)
+    life.reader.stop()
+    # Nobody has told this process what the last batch saw.
+    again = Life(database, tables=chosen)
+    while (start := end) != (end := again.reader.latestOffset(end, ALL)):
+        applied(batch(again, start, end), tables)
+    again.reader.stop()
+    assert tables == on_server(database, "t", "new_one")
+    assert end["wm"] > 0
 
 
 def test_a_table_dropped_since_the_tables_were_listed_is_left_out(mysql_database: Database) -> None:

@@ -20,9 +20,10 @@ from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.change_columns import MOMENT, ChangedRows, Mask, changed_rows
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.row_layout import Layout
 from pyspark_mysql_cdc_wm.records.statements import look_at_statements
-from watermark_source.errors import DataLossError, UnsupportedFormatError
+from watermark_source.errors import DataLossError, SchemaError, UnsupportedFormatError
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector import ReadBatch
 
@@ -56,12 +57,38 @@ _EVERYTHING = Everything()
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """The tables whose columns were found to fit the stream when the query began."""
+
+    tables: frozenset[TableName]
+    choice: ColumnChoice
+    layout: Layout
+
+    def check(self, table: TableMap) -> None:
+        """Check that a table which came later, and has no snapshot, has the stream's columns.
+
+        Raises:
+            SchemaError: it has others.
+        """
+        name = TableName(table.database, table.table)
+        names = {str(column.name) for column in table.columns if self.choice.has(str(column.name))}
+        if self.layout.choice is None and name not in self.tables and names != set(self.layout.names):
+            raise SchemaError(
+                f"the table {name}, which came after the query began, has the columns {', '.join(sorted(names))}, and "
+                f"the stream {', '.join(self.layout.names)}. Set rowFormat to json, which takes any, choose columns "
+                "they share by the option columns, or leave the table out of the option tables"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class BinlogRows:
     """Reads ranges of the binlog."""
 
     client: ClientSettings
     tables: Selection
     layout: Layout
+    known: Known | None
+    """``None`` to look at event times again, and at nothing that was checked when the rows were read."""
     fail_on_data_loss: bool
     batch_rows: int = 10_000
 
@@ -82,7 +109,8 @@ class BinlogRows:
         altered: dict[tuple[str, str], str] = {}
         try:
             for block in dumped(self.client, base, start, wanted.end):
-                altered |= self._altered(block, part)
+                if self.known is not None:
+                    altered |= self._altered(block, part)
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                     rows = self._rows(changes, part, altered)
                     if rows.rows:
@@ -97,6 +125,8 @@ class BinlogRows:
         """Return the columns of a table to decode, ``None`` if nobody reads it."""
         if not self._is_read(part, table.database, table.table):
             return None
+        if self.known is not None and part is _EVERYTHING:
+            self.known.check(table)
         return self.layout.needed((str(column.name) for column in table.columns), key_names(table))
 
     def _is_read(self, part: Part, database: str, table: str) -> bool:
