@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,19 +14,18 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, chosen_columns
-from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of, server_uuid, without_key
+from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of, server_uuid
+from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.options import mysql_options as options
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartMode
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
-from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds
+from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize
 from watermark_source.checks import require
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Connector, RangeReader
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +33,10 @@ class MySqlSource:
     """``SourceDefinition`` of connector.py."""
 
     options: MySqlOptions
-    table: TableColumns
+    tables: Selection
     layout: Layout
+    known: frozenset[TableName]
+    """The tables there are now, if they must have the stream's columns."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> MySqlSource:
@@ -49,9 +49,8 @@ class MySqlSource:
         parsed = options.parse(given)
         with closing(CheckedServer(parsed)) as server:
             require(checks_of(parsed), server)
-            table = server.table
-        names = chosen_columns(table, parsed.columns)
-        return cls(parsed, table, Layout(names, tuple(table.type_of(name) for name in names), table.key))
+            known = frozenset() if parsed.as_json else frozenset(server.tables)
+            return cls(parsed, server.selection, server.layout, known)
 
     @property
     def name(self) -> str:
@@ -77,12 +76,12 @@ class MySqlSource:
     @property
     def range_reader(self) -> RangeReader:
         """The executor side."""
-        return self._reader(self.layout)
+        return self._reader(self.layout, knows=True)
 
     @property
     def observing_reader(self) -> RangeReader:
         """The executor side without columns, for event times alone."""
-        return self._reader(Layout((), (), ()))
+        return self._reader(Layout((), ()), knows=False)
 
     def open(self) -> Connector:
         """Return the driver side, connected."""
@@ -98,34 +97,31 @@ class MySqlSource:
             system=server_uuid(connection),
         )
 
-    def _snapshots(self, connection: MySqlConnection) -> ChunkBounds | None:
-        start = self.options.start
-        if not isinstance(start, StartMode) or not start.reads_tables:
-            return None
-        if not self.table.key:
-            _log.warning("%s", without_key(self.options.tables))
+    def _snapshots(self, connection: MySqlConnection) -> ChunkBounds:
         return ChunkBounds(
             connection,
-            self.options.tables,
-            self.table.key_columns,
-            rows=self.options.chunk_rows,
-            chunks=self.options.chunks,
-            nothing_follows=start is StartMode.SNAPSHOT,
+            TableList(connection, self.tables),
+            self.layout,
+            self.options.choice,
+            ChunkSize(self.options.chunk_rows, self.options.chunks),
+            come_first=self.options.reads_tables,
+            nothing_follows=self.options.start is StartMode.SNAPSHOT,
         )
 
     def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
         """Return ``None``: Spark has no source of its own for this."""
         return None
 
-    def _reader(self, layout: Layout) -> RangeReader:
+    def _reader(self, layout: Layout, *, knows: bool) -> RangeReader:
         # Brings the compiler with it: half a second of a core, which only the processes of tasks need.
-        from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows, Known  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows  # noqa: PLC0415
 
+        known = Known(self.known, self.options.choice, layout) if knows else None
         client = self.options.client.patient
         return MySqlRangeReader(
-            BinlogRows(client, frozenset(self.options.tables), layout, self.options.fail_on_data_loss),
-            SnapshotRows(client, self.table, layout),
+            BinlogRows(client, self.tables, layout, known, self.options.fail_on_data_loss),
+            SnapshotRows(client, self.options.choice, layout),
             BINLOG,
         )

@@ -95,6 +95,7 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("dec_10_0", "DECIMAL(10,0)", ("0", "-9999999999", "12"), shown=_decimal),
     Sample("dec_14_4", "DECIMAL(14,4)", ("1234567890.1234", "-1234567890.1234", "-0.0001"), shown=_decimal),
     Sample("dec_2_2", "DECIMAL(2,2)", ("0.01", "-0.99"), shown=_decimal),
+    Sample("dec_10_8", "DECIMAL(10,8)", ("0.00000001", "-0.00000120"), shown=_decimal),
     Sample("dec_u", "DECIMAL(9,9) UNSIGNED", ("0.123456789",), shown=_decimal),
     Sample("dec_19_9", "DECIMAL(19,9)", ("-9999999999.999999999", "1.000000001"), shown=_decimal),
     Sample("dec_38_10", "DECIMAL(38,10)", ("9999999999999999999999999999.9999999999", "-1"), shown=_decimal),

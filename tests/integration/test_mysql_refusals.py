@@ -129,13 +129,66 @@ def test_a_table_that_can_be_seen_and_not_read_is_refused(server: MySql) -> None
 
 def test_a_missing_table_and_a_missing_column_are_named(server: MySql) -> None:
     assert "there is no table shop.gone" in refused(UnknownSplitError, given(server, tables="shop.gone"))
+    said = refused(UnknownSplitError, given(server, tables="shop.othr"))
+    assert "The tables it may see: shop.other, " in said
     said = refused(OptionError, given(server, columns="id,nick"))
     assert "there is no column nick; the columns are id, name" in said
 
 
+def test_what_matches_nothing_is_told_with_what_there_is(server: MySql) -> None:
+    said = refused(UnknownSplitError, given(server, tables=r"shop\.orders_\d+"))
+    assert r"there is no table like shop\.orders_\d+" in said
+    assert "shop.other" in said
+    assert "mysql." not in refused(UnknownSplitError, given(server, tables="nowhere.*"))
+    # Of several, each that is named must be there; a pattern may find its first table later.
+    refused(UnknownSplitError, given(server, tables="shop.t,shop.gone"))
+    assert DefaultSource(given(server, tables="shop.t,shop.later_*")).schema().fieldNames()[:2] == ["id", "name"]
+
+
+def test_a_view_is_refused_and_matches_no_pattern(server: MySql) -> None:
+    run(server.host, server.port, "CREATE VIEW shop.v AS SELECT id FROM shop.t")
+    try:
+        assert "shop.v is no table but a view" in refused(UnknownSplitError, given(server, tables="shop.v"))
+        schema = DefaultSource(given(server, tables="shop.t,shop.v*")).schema()
+    finally:
+        run(server.host, server.port, "DROP VIEW shop.v")
+    assert schema.fieldNames()[:2] == ["id", "name"]
+
+
+def test_columns_can_be_left_out_and_what_cannot_be_is_told(server: MySql) -> None:
+    def names(**options: Any) -> list[str]:
+        return DefaultSource(given(server, **options)).schema().fieldNames()
+
+    assert names(excludeColumns="NAME")[:2] == ["id", "_change_type"]
+    assert "there is no column nam; the columns are id, name; the nearest is name" in refused(
+        OptionError, given(server, excludeColumns="nam")
+    )
+    assert "no column of shop.t is left" in refused(OptionError, given(server, excludeColumns="id,name"))
+    assert "columns says which to deliver" in refused(OptionError, given(server, excludeColumns="id", columns="id"))
+    # Tables that differ only in what is left out are one stream.
+    assert names(tables="shop.t,shop.other", excludeColumns="name")[:2] == ["id", "_change_type"]
+    assert names(tables="shop.t,shop.other", columns="id")[:2] == ["id", "_change_type"]
+
+
+def test_a_type_that_is_not_read_can_be_left_out(server: MySql) -> None:
+    run(server.host, server.port, "CREATE TABLE shop.odd (id INT PRIMARY KEY, name TEXT CHARACTER SET big5)")
+    said = refused(UnsupportedFormatError, given(server, tables="shop.odd"))
+    assert "column name: text in the character set big5" in said
+    schema = DefaultSource(given(server, tables="shop.odd", excludeColumns="name")).schema()
+    assert schema.fieldNames()[:2] == ["id", "_change_type"]
+
+
+def test_rows_as_json_take_tables_with_any_columns(server: MySql) -> None:
+    settings = given(server, tables="shop.t,shop.other", rowFormat="json")
+    assert DefaultSource(settings).schema().fieldNames()[:2] == ["_row", "_change_type"]
+    assert DefaultSource({**settings, "columns": "name"}).schema().fieldNames()[0] == "_row"
+    assert "there is no column nick" in refused(OptionError, {**settings, "columns": "name,nick"})
+
+
 def test_tables_with_different_columns_are_refused(server: MySql) -> None:
     said = refused(SchemaError, given(server, tables="shop.t,shop.other"))
-    assert "shop.t and shop.other have different columns" in said
+    assert "shop.other and shop.t have different columns" in said
+    assert "Set rowFormat to json" in said
 
 
 @pytest.mark.parametrize(("table", "key", "kind"), [("two", "(a, kind)", "ENUM"), ("long_key", "(id)", "NEWDECIMAL")])

@@ -32,6 +32,10 @@ class Observation:
     end is earlier."""
     chunks: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
     """Of snapshots that go on: where the chunks end that come next, all of which are in ``ends``."""
+    found: Set[str] = frozenset()
+    """Logs that are new and whose snapshot begins."""
+    dropped: Set[str] = frozenset()
+    """Logs to forget: those that are gone while their snapshot is under way, and those that are chosen no more."""
     added: Mapping[Split, int] = field(default_factory=dict)
     """Start position of the splits that are new."""
     highest: Mapping[Split, Millis | None] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 Layout of version 1, keys sorted, integers only, absent keys for absent values::
 
     {"cap": 1700000600000,              event times later than this were not observed
+     "complete": ["shop.users"],        snapshots that were read to their end
      "limit": 1700000010000,            alignment limit of the batch
      "name": "orders",                  the source's own name
      "pt": true,                        processing-time watermark
@@ -35,7 +36,7 @@ from watermark_source.planning.state import Bound, SourceState, SplitState, Spli
 
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
-_KNOWN = _REQUIRED | {"cap", "limit", "pt", "since", "snapshot", "system", "wm"}
+_KNOWN = _REQUIRED | {"cap", "complete", "limit", "pt", "since", "snapshot", "system", "wm"}
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None)
 _FIELDS = 2 + len(_ABSENT)
 _STATUS = {status.value: status for status in SplitStatus}
@@ -62,6 +63,7 @@ class OffsetCodec:
         ordered = sorted(state.frontiers.items())
         offset: dict[str, Any] = {
             "cap": state.future_cap,
+            "complete": sorted(state.complete) or None,
             "limit": state.limit,
             "name": self.name,
             "pt": True if state.use_processing_time else None,
@@ -95,6 +97,7 @@ class OffsetCodec:
             limit=_millis(offset, "limit"),
             future_cap=_millis(offset, "cap"),
             frontiers=_decode_frontiers(offset.get("snapshot", {}), offset["splits"]),
+            complete=_decode_complete(offset.get("complete", []), offset.get("snapshot", {})),
             run=_integer(offset["run"], '"run"', minimum=0),
         )
 
@@ -160,6 +163,12 @@ def _decode_frontiers(frontiers: object, splits: object) -> dict[str, tuple[Boun
             raise _broken(f"the snapshot of {_shown(log)} is {_shown(bounds)}", "a list of keys")
         decoded[log] = tuple(_decode_bound(log, bound) for bound in bounds)
     return decoded
+
+
+def _decode_complete(logs: object, frontiers: Mapping[str, Any]) -> frozenset[str]:
+    if not isinstance(logs, list) or not all(isinstance(log, str) and log not in frontiers for log in logs):
+        raise _broken(f'"complete" is {_shown(logs)}', "a list of logs whose snapshot is not under way")
+    return frozenset(logs)
 
 
 def _decode_bound(log: str, bound: object) -> Bound:

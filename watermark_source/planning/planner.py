@@ -17,7 +17,7 @@ from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.minimum_rows import waits_for_more
 from watermark_source.planning.observation import Observation, PlanPolicy
-from watermark_source.planning.snapshot import finished, snapshot_split, unfinished
+from watermark_source.planning.snapshot import completed, finished, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
 from watermark_source.planning.status import TRANSITIONS, SplitEvent, changed_status, next_since, rest_event, unanswered
@@ -71,7 +71,9 @@ def plan(
         )
     # That flag never goes back, though a table that is found later has a snapshot too.
     on_clock = state.use_processing_time or (policy.use_processing_time and not unfinished(state))
-    done = finished(state)
+    begun = {**unfinished(state), **dict.fromkeys(observation.found)}
+    begun = {log: lower for log, lower in begun.items() if log not in observation.dropped}
+    done = finished(state) | set(map(snapshot_split, observation.dropped))
     folded = {s: _fold(t, s, observation, policy) for s, t in state.splits.items() if s not in done}
     splits, losses = check_loss(folded, observation)
     if policy.fail_on_data_loss:
@@ -85,12 +87,15 @@ def plan(
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget)
 
     # A snapshot that waits for its turn is not quiet: there are rows in its table.
-    silent = observation.unknown | {snapshot_split(log) for log in unfinished(state)} - allowed.keys()
+    snapshots = set(map(snapshot_split, begun))
+    silent = observation.unknown | snapshots - allowed.keys()
     planned = {
         s: unanswered(t) if s in silent else _advance(t, allowed.get(s), ends.get(s), observation, policy)
         for s, t in splits.items()
     }
-    watermark = _clock(state, observation) if on_clock else _combined(state, planned)
+    # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
+    counting = planned if state.watermark is None else {s: t for s, t in planned.items() if s not in snapshots}
+    watermark = _clock(state, observation) if on_clock else _combined(state, counting)
     has_rows = any(t.position > t.observed for t in planned.values())
     moved = _tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
     says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
@@ -103,7 +108,8 @@ def plan(
             use_processing_time=on_clock,
             limit=None if limit is None else limit.watermark,
             future_cap=future_cap(observation, policy),
-            frontiers={log: _frontier(log, planned, observation, lower) for log, lower in unfinished(state).items()},
+            frontiers={log: _frontier(log, planned, observation, lower) for log, lower in sorted(begun.items())},
+            complete=completed(state) - observation.dropped,
             run=state.run + announce,
         ),
         is_batch=is_batch,

@@ -3,11 +3,14 @@
 All of a batch is one point in time: the place to which the batch reads that log. The rows of the batch's chunks are
 as of there, and before it the log is told only of keys that batches before have read. So after each batch the stream
 has said exactly what the tables held at that place, up to the frontier. Nothing but the frontier has to be kept.
+
+A log that is found later begins in the same way, with a frontier before its first key; of a log that nobody has found
+yet, nothing is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,8 +31,9 @@ class SnapshotBatch:
     """What the tasks of a batch have to know while a snapshot is under way; it follows from the batch's two offsets."""
 
     copied: Mapping[str, Bound]
-    """By log, up to which key batches before have read it; ``None``: not begun. Logs that are read to their end are
-    left out."""
+    """By log, up to which key batches before have read it; ``None``: not begun."""
+    complete: Set[str]
+    """Logs that batches before have read to their end. Of logs that are in neither, nothing is told."""
     chunks: Mapping[SplitRange, Chunk]
     """What the batch reads of snapshots."""
     positions: Mapping[Split, int]
@@ -53,20 +57,31 @@ def finished(state: SourceState) -> frozenset[Split]:
     return frozenset(snapshot_split(log) for log in state.frontiers.keys() - unfinished(state).keys())
 
 
+def completed(state: SourceState) -> frozenset[str]:
+    """Return the logs that have been read to their end, with the last planned batch."""
+    return state.complete | {split.log for split in finished(state)}
+
+
 def snapshot_batch(before: SourceState, after: SourceState) -> SnapshotBatch | None:
-    """Return what tasks have to know of the batch between two states, ``None`` if no snapshot is under way."""
-    if not before.frontiers and not after.frontiers:
+    """Return what tasks have to know of the batch between two states, ``None`` if its source takes no snapshots."""
+    if not any((before.frontiers, after.frontiers, before.complete, after.complete)):
         return None
-    lower = unfinished(before)
+    lower, complete = unfinished(before), completed(before)
     chunks: dict[SplitRange, Chunk] = {}
     for log, bounds in after.frontiers.items():
         split = snapshot_split(log)
-        start = before.splits[split].position if split in before.splits else 0
+        start = _start(before, split)
         chunks.update(_chunks(SplitRange(split, start, after.splits[split].position), lower.get(log), bounds))
-    # A log of which ``before`` says nothing was not begun either.
-    begun_since = dict.fromkeys(after.frontiers.keys() - before.frontiers.keys())
+    # Batches that are done again as one may have been the last of a snapshot, or all of it.
+    for log in after.complete - complete:
+        start = _start(before, snapshot_split(log))
+        chunks[SplitRange(snapshot_split(log), start, start + 1)] = Chunk(lower.get(log), None)
     positions = {s: t.position for s, t in after.splits.items() if s.log not in after.frontiers}
-    return SnapshotBatch({**begun_since, **lower}, chunks, positions)
+    return SnapshotBatch(lower, complete, chunks, positions)
+
+
+def _start(before: SourceState, split: Split) -> int:
+    return before.splits[split].position if split in before.splits else 0
 
 
 def _chunks(whole: SplitRange, lower: Bound, bounds: tuple[Bound, ...]) -> dict[SplitRange, Chunk]:

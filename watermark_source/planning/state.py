@@ -56,5 +56,8 @@ class SourceState:
     frontiers: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
     """Logs whose snapshot is under way: where each chunk ends that was planned for them last. Empty before the first;
     a snapshot ends with the chunk that has no limit, and is gone from here one plan later."""
+    complete: frozenset[str] = frozenset()
+    """Logs whose snapshot was read to its end. Of a source that takes snapshots, nothing is told of logs that are
+    neither here nor in ``frontiers``: their snapshot is still to come."""
     run: int = 0
     """Counts the processes that planned for this checkpoint, so that each one's first batch carries the watermark."""

@@ -100,18 +100,32 @@ class Snapshots(Protocol):
     """What is read of tables before, and beside, the log of their changes; see planning/snapshot.py."""
 
     @property
+    def come_first(self) -> bool:
+        """Whether a new query begins with them; one that did not, takes none later."""
+        ...
+
+    @property
     def nothing_follows(self) -> bool:
         """Whether the stream ends with them: the log is read only for as long as they are."""
         ...
 
-    def logs(self) -> Sequence[str]:
-        """Return what a new query takes a snapshot of."""
+    def logs(self) -> Set[str]:
+        """Return what there is to take a snapshot of.
+
+        Cheap to call often: the system is asked at first and then now and again. All of it was there before any
+        position that is asked for after this returns.
+        """
+        ...
+
+    def is_wanted(self, log: str) -> bool:
+        """Return whether the user's selection has a log, be it there or not."""
         ...
 
     def next_chunks(self, lower: Mapping[str, Bound], *, to_end: bool) -> Mapping[str, tuple[Bound, ...]]:
         """Return where the chunks end that come next in each log, from a key on; the last chunk of a log has no limit.
 
-        All that is before the ends which were asked for last must be there to be read when this returns.
+        Logs that are gone are left out, and those whose turn has not come. All that is before the ends which were asked
+        for last must be there to be read when this returns.
 
         Args:
             lower: the logs to go on with, and where.

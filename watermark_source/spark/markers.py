@@ -73,13 +73,13 @@ def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ..
 
 def _of_snapshots(before: SourceState, after: SourceState) -> list[Marker]:
     """Return what there is to say about snapshots that have come to their end."""
-    read = sorted(before.frontiers.keys() - after.frontiers.keys())
+    read = sorted(after.complete - before.complete)
     on_clock = after.use_processing_time
     found = [
         Marker("status", *snapshot_split(log), None, "finished", on_clock, "its snapshot is read to its end")
         for log in read
     ]
-    if read and not after.frontiers:
+    if before.frontiers and not after.frontiers:
         found.append(Marker("status", None, None, None, "active", on_clock, SNAPSHOT_COMPLETE))
     return found
 

@@ -35,6 +35,7 @@ from watermark_source.spark.packs import Pack, pack
 from watermark_source.spark.polling import Pace
 from watermark_source.spark.reading import observe
 from watermark_source.spark.reports import ReportBook, ReportServer
+from watermark_source.spark.snapshot_chunks import with_chunks
 from watermark_source.spark.snapshot_count import SnapshotCount
 from watermark_source.spark.status import Seen, source_status
 from watermark_source.spark.termination import before_termination
@@ -85,6 +86,8 @@ class SourceRunner:
         self._state = SourceState()
         self._frozen: Observation | None = None
         """The logs as a run of ``Trigger.AvailableNow`` found them: what comes while it reads is not part of it."""
+        self._listed_first: Set[str] | None = None
+        """What there was to take snapshots of, before those ends were asked for."""
         self._announced = False
         self._newest_mattered = False
         """Then they probably do again, and planning twice would cost more."""
@@ -112,14 +115,14 @@ class SourceRunner:
     def initial_offset(self) -> dict[str, Any]:
         """Return where a new query starts. Spark asks more than once; the answer stays the same in this process."""
         if self._initial is None:
+            snapshots = self._connector.snapshots
+            tables = self._listed(snapshots) if snapshots is not None and snapshots.come_first else frozenset()
             splits = self._connector.discovery.discover()
             starts = self._connector.starts.initial_positions(splits)
             if self._frozen is not None:
                 # Rows and splits may have come since the ends were fixed; the run reads none of them.
                 ends = {s: max(start, self._frozen.ends.get(s, start)) for s, start in starts.items()}
                 self._frozen = replace(self._frozen, ends=ends)
-            snapshots = self._connector.snapshots
-            tables = () if snapshots is None else snapshots.logs()
             positions = {**starts, **{snapshot_split(log): 0 for log in tables}}
             self._initial = self._encode(
                 SourceState(
@@ -131,6 +134,8 @@ class SourceRunner:
 
     def freeze(self) -> None:
         """Fix the ends of this run (``Trigger.AvailableNow``)."""
+        if self._connector.snapshots is not None:
+            self._listed_first = self._listed(self._connector.snapshots)
         splits = self._connector.discovery.discover()
         now, asked_at = self._clock.now(), self._clock.elapsed()
         bounds = self._connector.bounds
@@ -259,9 +264,7 @@ class SourceRunner:
         with asynchronous progress tracking Spark leaves offsets out of its log and does several batches again as one.
         """
         first = {s: t.position for s, t in before.splits.items()}
-        added = after.splits.keys() - first.keys()
-        if added:
-            first.update(self._connector.starts.added_positions(added))
+        first.update(self._added(after.splits.keys() - first.keys(), after.frontiers.keys()))
         # Only to a lower one: a log that was created anew begins before the position its predecessor had.
         longer = {
             s: replace(t, observed=first[s]) for s, t in after.splits.items() if first.get(s, t.observed) < t.observed
@@ -269,6 +272,8 @@ class SourceRunner:
         return replace(after, splits={**after.splits, **longer}) if longer else after
 
     def _observe(self, state: SourceState, limit: ReadLimit) -> Observation:
+        snapshots = self._connector.snapshots if state.frontiers or state.complete else None
+        listed_before = frozenset() if snapshots is None else self._listed(snapshots)
         logs = self._frozen
         if logs is None:
             logs = self._logs(state)
@@ -276,8 +281,10 @@ class SourceRunner:
                 behind = _behind(state, logs.ends)
                 # Without alignment they only tell how far away the end of a long backlog may be.
                 logs = self._dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
-        if self._connector.snapshots is not None:
-            logs = self._with_chunks(logs, state, self._connector.snapshots, limit)
+        if snapshots is not None:
+            to_end, first = isinstance(limit, ReadAllAvailable), not self._announced
+            logs = with_chunks(logs, state, snapshots, listed_before, to_end=to_end, first=first)
+            self._copied.meet((unfinished(state).keys() | logs.found) - logs.dropped, state, snapshots)
         added = logs.ends.keys() - state.splits.keys()
         if added and state.watermark is not None and not self._policy.use_processing_time:
             _log.warning(
@@ -288,7 +295,7 @@ class SourceRunner:
             logs,
             now=self._clock.now(),
             earliest=self._earliest(state, logs.ends, limit),
-            added=self._connector.starts.added_positions(added) if added else {},
+            added=self._added(added, logs.found),
             highest=self._last_ranges(state, logs.ends.keys() | logs.unknown),
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             since_rows=None if self._rows_at is None else Millis(logs.asked_at - self._rows_at),
@@ -296,19 +303,19 @@ class SourceRunner:
             one_batch=isinstance(limit, ReadAllAvailable),
         )
 
-    def _with_chunks(
-        self, logs: Observation, state: SourceState, snapshots: Snapshots, limit: ReadLimit
-    ) -> Observation:
-        """Add what comes next of snapshots; after the last one, perhaps, nothing at all."""
-        lower = unfinished(state)
-        if not lower:
-            stays = {s: t.position for s, t in state.splits.items() if s in logs.ends}
-            return replace(logs, ends=stays, reached={}) if snapshots.nothing_follows else logs
-        self._copied.meet(lower, state, snapshots)
-        chunks = snapshots.next_chunks(lower, to_end=isinstance(limit, ReadAllAvailable))
-        splits = {snapshot_split(log): len(chunks.get(log, ())) for log in lower}
-        ends = {s: state.splits[s].position + count for s, count in splits.items()}
-        return replace(logs, ends={**logs.ends, **ends}, chunks=chunks)
+    def _listed(self, snapshots: Snapshots) -> Set[str]:
+        """Return what there was to take snapshots of before the ends were asked for that are planned with.
+
+        Not later: what came in whole after those ends, by another name before, is not in the log behind them.
+        """
+        return snapshots.logs() if self._listed_first is None else self._listed_first
+
+    def _added(self, splits: Set[Split], snapshots: Set[str]) -> Mapping[Split, int]:
+        """Return where splits begin that are new."""
+        begun = {split for split in map(snapshot_split, snapshots) if split in splits}
+        others = splits - begun
+        positions = self._connector.starts.added_positions(others) if others else {}
+        return {**positions, **dict.fromkeys(begun, 0)}
 
     def _logs(self, state: SourceState) -> Observation:
         """Ask which splits there are, and where they end."""

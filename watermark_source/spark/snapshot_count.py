@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Set
 from dataclasses import dataclass
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.monitor.snapshot import SnapshotProgress
 from watermark_source.planning.snapshot import snapshot_split, unfinished
-from watermark_source.planning.state import Bound, SourceState, SplitState
+from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector import Snapshots, SnapshotSize
 
 
@@ -27,9 +27,9 @@ class SnapshotCount:
     def __init__(self) -> None:
         self._counts: dict[str, _Count] = {}
 
-    def meet(self, lower: Mapping[str, Bound], state: SourceState, snapshots: Snapshots) -> None:
+    def meet(self, logs: Set[str], state: SourceState, snapshots: Snapshots) -> None:
         """Take in the snapshots that go on; how large they are is asked once."""
-        new = lower.keys() - self._counts.keys()
+        new = logs - self._counts.keys()
         if new:
             sizes = snapshots.sizes(new)
             for log in new:

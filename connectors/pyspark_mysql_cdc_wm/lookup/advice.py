@@ -10,7 +10,7 @@ from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
-from pyspark_mysql_cdc_wm.options.start import StartAt, StartMode
+from pyspark_mysql_cdc_wm.options.start import StartAt
 from watermark_source.checks import Check, Doubt
 from watermark_source.durations import format_duration
 
@@ -25,15 +25,14 @@ _LARGEST_SKEW_MILLIS = 1_000
 
 def advice(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
     """Return what the doctor looks at beside the checks of ``load()``."""
-    tables = tuple(f"table {table}" for table in options.tables)
     yield Check("TLS", _tls, after=("login",), at_load=False)
     if isinstance(options.start, StartAt):
         # A query with a checkpoint does not begin there any more.
         yield Check("startingOffsets", _start, after=("REPLICATION CLIENT",), at_load=False)
-    elif options.start.reads_tables:
-        yield Check("engine", _engine, after=tables, at_load=False)
-    yield Check("binlog kept", _retention, after=("log_bin", *tables), at_load=False)
-    yield Check("foreign keys", _cascades, after=tables, at_load=False)
+    elif options.reads_tables:
+        yield Check("engine", _engine, after=("tables",), at_load=False)
+    yield Check("binlog kept", _retention, after=("log_bin", "tables"), at_load=False)
+    yield Check("foreign keys", _cascades, after=("tables",), at_load=False)
     yield Check("clock", _clock, after=("login",), at_load=False)
 
 
@@ -56,7 +55,7 @@ def _start(server: CheckedServer) -> str:
 
 def _engine(server: CheckedServer) -> str | Doubt:
     """Other engines have no views of one moment."""
-    found = {table: _told(server, "ENGINE", *table) for table in server.options.tables}
+    found = {table: _told(server, "ENGINE", *table) for table in server.table_names}
     others = {str(table): str(engine) for table, engine in found.items() if str(engine).upper() != "INNODB"}
     if others:
         shown = ", ".join(f"{table} ({engine})" for table, engine in others.items())
@@ -78,8 +77,8 @@ def _told(server: CheckedServer, column: str, database: str, table: str) -> obje
 
 def _retention(server: CheckedServer) -> str | Doubt:
     kept = _kept_seconds(server)
-    reads = isinstance(server.options.start, StartMode) and server.options.start.reads_tables
-    size = sum(int(str(_told(server, "DATA_LENGTH", *t) or 0)) for t in server.options.tables) if reads else 0
+    read = server.table_names if server.options.reads_tables else ()
+    size = sum(int(str(_told(server, "DATA_LENGTH", *table) or 0)) for table in read)
     takes = size // _SLOW_BYTES_A_SECOND
     snapshot = (
         f"; a snapshot of {size // 1_000_000} MB takes up to {format_duration(1_000 * takes)}" if takes >= 1 else ""
@@ -111,7 +110,7 @@ def _cascades(server: CheckedServer) -> str | Doubt:
     if not server.connection.is_mariadb and (int(version[0]), int(version[1])) >= (9, 6):
         return "their changes are logged"
     found = []
-    for table in server.options.tables:
+    for table in server.table_names:
         # MariaDB's information_schema shows foreign keys only to users who may write.
         shown = server.connection.one(f"SHOW CREATE TABLE {table.quoted}")
         found += [f"{table} {name}" for name in _CASCADE.findall(str(shown[1]) if shown else "")]

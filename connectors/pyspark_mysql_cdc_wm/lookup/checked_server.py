@@ -7,8 +7,12 @@ from functools import cached_property
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.log_status import end_statement
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, table_columns
+from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
+from pyspark_mysql_cdc_wm.lookup.stream_layout import stream_layout
+from pyspark_mysql_cdc_wm.lookup.table_list import on_server, tables_of
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.records.layout import Layout
 from watermark_source.errors import RefusedError, UnsupportedFormatError
 
 _ON = {"1": "ON", "0": "OFF"}
@@ -72,6 +76,21 @@ class CheckedServer:
         return status
 
     @cached_property
-    def table(self) -> TableColumns:
-        """What all tables have in common."""
-        return table_columns(self.connection, self.options.tables)
+    def selection(self) -> Selection:
+        """Which tables are read, by names as the server takes them."""
+        return on_server(self.connection, self.options.tables)
+
+    @cached_property
+    def table_names(self) -> tuple[TableName, ...]:
+        """Those there are now; raises as ``tables_of``."""
+        return tables_of(self.connection, self.selection)
+
+    @cached_property
+    def tables(self) -> Mapping[TableName, TableColumns]:
+        """What they are made of; raises as ``described``."""
+        return described(self.connection, self.table_names, self.options.choice)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What the stream is made of; raises as ``stream_layout``."""
+        return stream_layout(self.tables, self.options.choice, as_json=self.options.as_json)

@@ -1,20 +1,21 @@
-"""The columns of tables as the server describes them now, and the schema of the stream they make."""
+"""The columns of tables as the server describes them now."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.client.charsets import charsets_of
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.client.charsets import charsets_of, collations_of
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.column_types import column_type
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
-from watermark_source.errors import OptionError, SchemaError, UnknownSplitError, UnsupportedFormatError
+from watermark_source.errors import UnsupportedFormatError
 
 _TYPES: Mapping[str, ColumnType] = {
     "tinyint": ColumnType.TINY,
@@ -55,117 +56,99 @@ _SHAPES = frozenset(
     }
 )  # fmt: skip
 _DESCRIBE = """
-SELECT COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION,
-       CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA
-FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION
+SELECT TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE,
+       DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA
+FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({}) ORDER BY TABLE_NAME, ORDINAL_POSITION
 """
-_KEY = """
-SELECT COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
-WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX
+_KEYS = """
+SELECT TABLE_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
+WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({}) AND INDEX_NAME = 'PRIMARY' ORDER BY TABLE_NAME, SEQ_IN_INDEX
 """
+_TABLES_A_QUESTION = 500
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """What all tables of a stream have in common."""
+    """A table as the server describes it now: the columns that are delivered or in its primary key."""
 
+    names: tuple[str, ...]
+    """Of all columns, in the table's order, whether or not they are described."""
     columns: tuple[Column, ...]
-    """All of them, in the tables' order; each has a name."""
+    """In the table's order; each has a name."""
     types: tuple[pa.DataType, ...]
     key_columns: tuple[KeyColumn, ...]
     """Those of the primary key, in its order; empty without one."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the columns."""
-        return tuple(str(column.name) for column in self.columns)
 
     @property
     def key(self) -> tuple[str, ...]:
         """Names of the columns of the primary key."""
         return tuple(column.name for column in self.key_columns)
 
-    def type_of(self, name: str) -> pa.DataType:
-        """Return a column's type."""
-        return self.types[self.names.index(name)]
+    @property
+    def by_name(self) -> Mapping[str, Column]:
+        """The columns."""
+        return {str(column.name): column for column in self.columns}
 
-    def column(self, name: str) -> Column:
-        """Return a column."""
-        return self.columns[self.names.index(name)]
+    @property
+    def type_by_name(self) -> Mapping[str, pa.DataType]:
+        """The columns' types."""
+        return dict(zip(self.by_name, self.types, strict=True))
 
 
-def table_columns(connection: MySqlConnection, tables: Sequence[TableName]) -> TableColumns:
-    """Ask the server about tables, which must have equal columns.
+def described(
+    connection: MySqlConnection, tables: Iterable[TableName], choice: ColumnChoice
+) -> dict[TableName, TableColumns]:
+    """Ask the server about tables; those that are not there are left out.
 
     Raises:
-        UnknownSplitError: a table that is not there, or that the user may not see.
-        SchemaError: tables with different columns.
-        UnsupportedFormatError: a column of a type or character set that is not read.
+        UnsupportedFormatError: a chosen column of a type or character set that is not read.
+        SourceError: the server cannot be reached, or refuses.
     """
+    by_database: dict[str, list[str]] = {}
+    for database, table in sorted(tables):
+        by_database.setdefault(database, []).append(table)
     charsets = charsets_of(connection)
-    collations = _collations(connection)
-    found = {table: _described(connection, table, charsets, collations) for table in tables}
-    first, *others = found
-    for other in others:
-        if found[other] != found[first]:
-            raise SchemaError(
-                f"the tables {first} and {other} have different columns or keys, and a stream has one schema: "
-                f"{_shown(found[first])} and {_shown(found[other])}. Read them as two streams, or choose columns they "
-                "share with two sources"
-            )
-    return found[first]
+    collations = {name: number for number, name in collations_of(connection).items()}
+    found: dict[TableName, TableColumns] = {}
+    for database, names in by_database.items():
+        for first in range(0, len(names), _TABLES_A_QUESTION):
+            some = names[first : first + _TABLES_A_QUESTION]
+            marks = ", ".join(["%s"] * len(some))
+            keys = _by_table(connection.rows(_KEYS.format(marks), database, *some))
+            for table, rows in _by_table(connection.rows(_DESCRIBE.format(marks), database, *some)).items():
+                name = TableName(database, table)
+                found[name] = _described(name, rows, keys.get(table, ()), choice, charsets, collations)
+    return found
 
 
-def chosen_columns(table: TableColumns, wanted: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the names to deliver, in the table's order.
-
-    Raises:
-        OptionError: a column that is not there.
-    """
-    if wanted is None:
-        return table.names
-    spelling = {name.lower(): name for name in table.names}
-    for name in wanted:
-        if name.lower() not in spelling:
-            raise OptionError(
-                "columns", ",".join(wanted), f"there is no column {name}; the columns are {', '.join(table.names)}"
-            )
-    chosen = {name.lower() for name in wanted}
-    return tuple(name for name in table.names if name.lower() in chosen)
+def _by_table(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return rows without their first column, which names the table, by table."""
+    found: dict[str, list[Row]] = {}
+    for table, *row in rows:
+        found.setdefault(str(table), []).append(tuple(row))
+    return found
 
 
-def unknown_table(connection: MySqlConnection, table: TableName) -> UnknownSplitError:
-    """Return the error for a table that the server does not tell about."""
-    user = connection.settings.username
-    return UnknownSplitError(
-        f"{connection.settings.where}: there is no table {table}, or the user {user!r} may not see it. Check the "
-        f"option tables, or on the server: {grant_select(connection, table)}"
-    )
-
-
-def grant_select(connection: MySqlConnection, table: TableName) -> str:
-    """Return the statement that lets the user read a table."""
-    return f"GRANT SELECT ON {table.quoted} TO '{connection.settings.username}'@'%'"
-
-
-def _described(
-    connection: MySqlConnection, table: TableName, charsets: Mapping[int, str], collations: Mapping[str, int]
+def _described(  # noqa: PLR0917 - what was asked of the server
+    table: TableName,
+    rows: Sequence[Row],
+    key: Sequence[Row],
+    choice: ColumnChoice,
+    charsets: Mapping[int, str],
+    collations: Mapping[str, int],
 ) -> TableColumns:
-    rows = connection.rows(_DESCRIBE, *table)
-    if not rows:
-        raise unknown_table(connection, table)
-    columns = tuple(_column(row, collations, table) for row in rows)
-    types = tuple(column_type(each, charsets, f"table {table} column {each.name}") for each in columns)
-    key = connection.rows(_KEY, *table)
     # A prefix of a column orders no rows.
-    whole = all(part is None for _, part in key)
-    collated = {str(row[0]): (collations[row[8]], str(row[8])) for row in rows if row[8] is not None}
-    described = {str(column.name): (column.type, kind) for column, kind in zip(columns, types, strict=True)}
-    names = [str(name) for name, _ in key] if whole else []
+    names = [str(name) for name, _ in key] if all(part is None for _, part in key) else []
+    needed = [row for row in rows if choice.has(str(row[0])) or row[0] in names]
+    columns = tuple(_column(row, collations, table) for row in needed)
+    types = tuple(column_type(each, charsets, f"table {table} column {each.name}") for each in columns)
+    collated = {str(row[0]): (collations[row[8]], str(row[8])) for row in needed if row[8] is not None}
+    kinds = {str(column.name): (column.type, kind) for column, kind in zip(columns, types, strict=True)}
     return TableColumns(
+        tuple(str(row[0]) for row in rows),
         columns,
         types,
-        tuple(key_column(name, *described[name], collated.get(name), charsets) for name in names),
+        tuple(key_column(name, *kinds[name], collated.get(name), charsets) for name in names),
     )
 
 
@@ -174,7 +157,7 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName)
     found = ColumnType.GEOMETRY if kind in _SHAPES else _TYPES.get(kind)
     if found is None:
         raise UnsupportedFormatError(
-            f"table {table} column {name}: the type {declared} is not read; name the others in the option columns"
+            f"table {table} column {name}: the type {declared} is not read; leave it out by the option excludeColumns"
         )
     column = Column(
         found, name=name, nullable=nullable == "YES", visible="INVISIBLE" not in str(extra).upper(), size=1,
@@ -196,17 +179,3 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName)
     elif collation is not None:
         column = replace(column, collation=collations[collation])
     return column
-
-
-def _collations(connection: MySqlConnection) -> dict[str, int]:
-    statement = "SELECT COLLATION_NAME, ID FROM information_schema.COLLATIONS WHERE ID IS NOT NULL"
-    if connection.is_mariadb:
-        statement = (
-            "SELECT FULL_COLLATION_NAME, ID FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY "
-            "WHERE ID IS NOT NULL"
-        )
-    return {str(name): int(number) for name, number in connection.rows(statement)}
-
-
-def _shown(table: TableColumns) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in zip(table.names, table.types, strict=True))

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.advice import advice
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
-from pyspark_mysql_cdc_wm.lookup.schema import chosen_columns, grant_select, unknown_table
+from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
+from pyspark_mysql_cdc_wm.lookup.table_list import grant_select
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
-from pyspark_mysql_cdc_wm.options.start import StartMode
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from watermark_source.checks import Check, Doubt
-from watermark_source.errors import RefusedError, UnsupportedFormatError
+from watermark_source.errors import RefusedError, UnsupportedFormatError, listed
 
 
 class _Needed(NamedTuple):
@@ -50,7 +50,6 @@ _SETTINGS = (
 
 def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
     """Return what is looked at for these options, in an order in which what is needed comes first."""
-    in_tables = tuple(f"table {table}" for table in options.tables)
     return (
         Check("server", _server),
         Check("login", _login, after=("server",)),
@@ -58,16 +57,17 @@ def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
         Check("server_id", _server_id, after=("login",)),
         Check("REPLICATION CLIENT", _log_status, after=("log_bin",)),
         Check("REPLICATION SLAVE", _log_events, after=("log_bin",)),
-        Check("logged databases", _logged, after=("REPLICATION CLIENT",)),
-        *(Check(f"table {table}", partial(_table, table), after=("login",)) for table in options.tables),
-        Check("columns", _columns, after=in_tables),
-        *(_of_snapshot() if isinstance(options.start, StartMode) and options.start.reads_tables else ()),
+        Check("tables", _tables, after=("login",)),
+        Check("logged databases", _logged, after=("REPLICATION CLIENT", "tables")),
+        Check("SELECT", _readable, after=("tables",)),
+        Check("columns", _columns, after=("SELECT",)),
+        *(_of_snapshot() if options.reads_tables else ()),
         *advice(options),
     )
 
 
 def _of_snapshot() -> Iterable[Check[CheckedServer]]:
-    yield Check("primary key", _key, after=("columns",))
+    yield Check("primary key", _keys, after=("columns",))
     yield Check("gtid_mode", _gtids, after=("login",))
 
 
@@ -119,7 +119,7 @@ def _log_events(server: CheckedServer) -> str:
 def _logged(server: CheckedServer) -> str:
     """``binlog_do_db`` and ``binlog_ignore_db`` leave out whole databases, in silence."""
     only, never = (_names(listed) for listed in server.log_status[2:4])
-    for table in server.options.tables:
+    for table in server.table_names:
         setting = "binlog_ignore_db" if table.database.lower() in never else "binlog_do_db"
         if table.database.lower() in never or (only and table.database.lower() not in only):
             raise UnsupportedFormatError(
@@ -133,51 +133,72 @@ def _names(listed: object) -> frozenset[str]:
     return frozenset(name.strip().lower() for name in str(listed or "").split(",") if name.strip())
 
 
-def _table(table: TableName, server: CheckedServer) -> str:
-    found = server.connection.one(
-        "SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", *table
-    )
-    if found is None:
-        raise unknown_table(server.connection, table)
+def _tables(server: CheckedServer) -> str:
+    return listed([str(name) for name in server.table_names])
+
+
+def _readable(server: CheckedServer) -> str:
+    check_tables(server.connection, server.table_names)
+    return "may be read"
+
+
+def check_tables(connection: MySqlConnection, tables: Iterable[TableName]) -> None:
+    """Check that tables may be read.
+
+    Raises:
+        RefusedError: they may not.
+        UnknownSplitError: one is not there.
+    """
+    for table in tables:
+        _check_table(connection, table)
+
+
+def _check_table(connection: MySqlConnection, table: TableName) -> None:
     try:
-        server.connection.rows(f"SELECT 1 FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
+        connection.rows(f"SELECT 1 FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
     except RefusedError as refused:
+        settings = connection.settings
         raise RefusedError(
-            f"{server.where}: the user {server.options.client.username!r} may not read {table}. On the server: "
-            f"{grant_select(server.connection, table)}"
+            f"{settings.where}: the user {settings.username!r} may not read {table}. On the server: "
+            f"{grant_select(settings.username, table)}"
         ) from refused
-    kind, engine = found
-    if "VIEW" in str(kind).upper():
-        raise UnsupportedFormatError(
-            f"{server.where}: {table} is a view, and must be a table: the binlog tells nothing of views. Name the "
-            "tables behind it in the option tables"
-        )
-    return f"{engine}, may be read"
 
 
 def _columns(server: CheckedServer) -> str:
-    return ", ".join(chosen_columns(server.table, server.options.columns))
+    return ", ".join(server.layout.names)
 
 
-def _key(server: CheckedServer) -> str | Doubt:
-    """Chunks are cut by it."""
-    key = server.table.key_columns
-    for column in key:
+def _keys(server: CheckedServer) -> str | Doubt:
+    """Chunks are cut by them."""
+    for name, table in server.tables.items():
+        check_key(name, table)
+    unkeyed = [name for name, table in server.tables.items() if not table.key]
+    if unkeyed:
+        return Doubt(without_key(unkeyed))
+    return listed(sorted({f"({', '.join(table.key)})" for table in server.tables.values()}))
+
+
+def check_key(name: TableName, table: TableColumns) -> None:
+    """Check that a table can be cut into chunks.
+
+    Raises:
+        UnsupportedFormatError: it cannot.
+    """
+    for column in table.key_columns:
         if not column.can_be_ordered:
             raise UnsupportedFormatError(
-                f"a snapshot goes by the primary key, here ({', '.join(server.table.key)}), and the column "
+                f"table {name}: a snapshot goes by the primary key, here ({', '.join(table.key)}), and the column "
                 f"{column.name} is of the type {column.type.name}: read are whole numbers, decimals of up to 38 "
                 "digits, dates, times of a day (DATETIME, TIMESTAMP), text and bytes. Set startingOffsets to latest "
                 "or earliest to read the binlog alone"
             )
-    return ", ".join(server.table.key) if key else Doubt(without_key(server.options.tables))
 
 
 def without_key(tables: Iterable[TableName]) -> str:
     """Return what less holds of tables without a primary key."""
     return (
-        f"{' and '.join(map(str, tables))} has no primary key: its snapshot is one chunk, and what is written while "
-        "that is read is delivered twice, as part of the snapshot and as a change"
+        f"tables without a primary key: {listed([str(table) for table in tables])}. The snapshot of each is one chunk, "
+        "and what is written while that is read is delivered twice, as part of the snapshot and as a change"
     )
 
 

@@ -1,1 +1,1 @@
-"""What to read, and where to begin; options before anything is connected. Imports ``binlog``, ``client``."""
+"""What to read, and where to begin: options before connecting. Imports ``binlog``, ``client``, ``records``."""

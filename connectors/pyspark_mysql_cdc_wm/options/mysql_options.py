@@ -9,7 +9,8 @@ from typing import Any, Final
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode, parse_start
-from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
+from pyspark_mysql_cdc_wm.options.tables import Selection, parse_tables
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from watermark_source.errors import OptionError
 from watermark_source.options import Option, OptionTable, boolean, host_name, integer, non_empty, positive_integer, word
 from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
@@ -125,9 +126,12 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         name="tables",
         parse=parse_tables,
         default_text="needed",
-        accepted="must be a comma list of database.table",
-        example="shop.orders",
-        doc="What to read. Several tables must have equal columns. Patterns are not built yet.",
+        accepted="must be a comma list of tables, names with asterisks, or regular expressions",
+        example="shop.orders,sales.*",
+        doc=r"What to read. Names (`shop.orders`), names with asterisks (`shop.*`, `shop.order_*`), and regular "
+        r"expressions for the whole of a name (`shop\.(orders|lines)_\d+`), told apart by having one of "
+        r"`\ ^ ? + [ ] ( ) { } |`; a name with special characters goes in backquotes. Tables that are created later "
+        "are read too. Those of the system never are. See `rowFormat` for tables with different columns.",
     ),
     Option(
         name="startingOffsets",
@@ -148,6 +152,24 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         accepted="must be a comma list of columns of the tables",
         example="id,amount",
         doc="Which of the tables' columns to deliver, in the tables' order.",
+    ),
+    Option(
+        name="excludeColumns",
+        parse=_columns,
+        default=(),
+        default_text="none",
+        accepted="must be a comma list of columns of the tables",
+        example="photo,password_hash",
+        doc="Which of the tables' columns to leave out; not together with `columns`.",
+    ),
+    Option(
+        name="rowFormat",
+        parse=word(("columns", "json")),
+        default="columns",
+        accepted="must be columns or json",
+        example="json",
+        doc="`columns`: the tables' columns are the stream's, and must be the same ones. `json`: each row is one text, "
+        "the column `_row`, of any table's columns by name.",
     ),
     Option(
         name="snapshotChunkRows",
@@ -204,7 +226,6 @@ NOT_BUILT: Mapping[str, str] = {
     "snapshotChunkColumn": "chunks go by the primary key",
     "heartbeatInterval": "dumps end with their batch and need none",
     "maxRowsPerTrigger": "a batch reads the binlog to its end",
-    "rowFormat": "read tables with different columns as several streams",
     "eventTimeColumn": "event time is when the transaction was committed",
     "snapshotConsistency": "each batch of a snapshot is one point in time",
 }
@@ -223,13 +244,19 @@ class MySqlOptions:
     """The options after parsing."""
 
     client: ClientSettings
-    tables: tuple[TableName, ...]
+    tables: Selection
     start: Start
-    columns: tuple[str, ...] | None
+    choice: ColumnChoice
+    as_json: bool
     chunk_rows: int
     chunks: int
     fail_on_data_loss: bool
     engine: EngineOptions
+
+    @property
+    def reads_tables(self) -> bool:
+        """Whether a new query begins with what the tables hold."""
+        return isinstance(self.start, StartMode) and self.start.reads_tables
 
 
 def parse(given: Mapping[str, str]) -> MySqlOptions:
@@ -250,6 +277,11 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
     for name, why in NO_MEANING.items():
         if values[name] is not None:
             raise OptionError(name, given_text(given, name), f"has no meaning here: {why}", example="leave it out")
+    if values["columns"] is not None and values["excludeColumns"]:
+        raise OptionError(
+            "excludeColumns", given_text(given, "excludeColumns"), "columns says which to deliver, so there are no "
+            "others to leave out", example="leave one of the two out",
+        )  # fmt: skip
     return _of(values, given)
 
 
@@ -276,7 +308,8 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         client=ClientSettings(values["hostname"], values["port"], values["username"], values["password"], _tls(values)),
         tables=values["tables"],
         start=values["startingOffsets"],
-        columns=values["columns"],
+        choice=ColumnChoice(values["columns"], values["excludeColumns"]),
+        as_json=values["rowFormat"] == "json",
         chunk_rows=values["snapshotChunkRows"],
         chunks=values["snapshotParallelism"],
         fail_on_data_loss=values["failOnDataLoss"],

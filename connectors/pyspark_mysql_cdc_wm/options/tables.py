@@ -1,10 +1,23 @@
-"""Which tables a query reads."""
+"""Which tables a query reads: names, names with asterisks, and regular expressions.
+
+An entry of the list is a regular expression if it has one of ``\\ ^ ? + [ ] ( ) { } |``. It must then match the whole
+of ``database.table``, whose dot it writes as ``\\.``, as in Debezium and Flink CDC. In all others an asterisk stands
+for any characters of a database's name or of a table's, and a part in backquotes for itself.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-_PATTERN = frozenset("*?[]()+|\\^$%")
+SYSTEM_DATABASES = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
+_EXPRESSION = frozenset("\\^?+[](){}|")
+_PART = r"`(?:[^`]|``)+`|[^`.]+"
+_TWO_PARTS = re.compile(rf"({_PART})\.({_PART})")
+_BETWEEN = "\0"
+"""Between database and table where no part of a name can be taken for it."""
 
 
 class TableName(NamedTuple):
@@ -14,7 +27,15 @@ class TableName(NamedTuple):
     table: str
 
     def __str__(self) -> str:
-        return f"{self.database}.{self.table}"
+        return ".".join(quoted(part) if {".", "`"} & set(part) else part for part in self)
+
+    @classmethod
+    def of(cls, text: str) -> TableName:
+        """Return the table whose text this is; raises ``ValueError``."""
+        parts = _TWO_PARTS.fullmatch(text)
+        if parts is None:
+            raise ValueError(f"{text} is not database.table; the dot in a regular expression for both is written \\.")
+        return cls(*(part[1:-1].replace("``", "`") if part.startswith("`") else part for part in parts.groups()))
 
     @property
     def quoted(self) -> str:
@@ -27,19 +48,94 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def parse_tables(text: str) -> tuple[TableName, ...]:
-    """Parse a comma list of ``database.table``; raises ``ValueError``."""
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    if not names:
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the list."""
+
+    text: str
+    expression: str
+    separator: str
+    """Between database and table in what the expression must match."""
+    database: str | None = None
+    """The only database it can be in; ``None`` if it may be in several."""
+    name: TableName | None = None
+    """The only table it can be; ``None`` if it may be several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The tables a query reads, those included that there are not yet; never those of the system."""
+
+    entries: tuple[Entry, ...]
+    ignores_case: bool = False
+    """As the server does with names of tables (``lower_case_table_names``)."""
+
+    def matches(self, name: TableName) -> bool:
+        """Return whether a table is read."""
+        return name.database.lower() not in SYSTEM_DATABASES and any(self.has(entry, name) for entry in self.entries)
+
+    def has(self, entry: Entry, name: TableName) -> bool:
+        """Return whether a table is one that an entry means."""
+        flags = re.DOTALL | (re.IGNORECASE if self.ignores_case else 0)
+        return re.fullmatch(entry.expression, entry.separator.join(name), flags) is not None
+
+    @property
+    def databases(self) -> Sequence[str] | None:
+        """The only databases they can be in; ``None`` if they may be in any."""
+        found = {entry.database for entry in self.entries}
+        return None if None in found or self.ignores_case else sorted(name for name in found if name is not None)
+
+    def __str__(self) -> str:
+        return ", ".join(entry.text for entry in self.entries)
+
+
+def parse_tables(text: str) -> Selection:
+    """Parse a comma list of entries; a comma in brackets or backquotes divides nothing. Raises ``ValueError``."""
+    texts = [part.strip() for part in _divided(text) if part.strip()]
+    if not texts:
         raise ValueError("names no table")
-    found = []
-    for name in names:
-        if _PATTERN & set(name):
-            raise ValueError(f"{name}: patterns are not built yet; name each table")
-        database, dot, table = name.partition(".")
-        if not (database and dot and table) or "." in table:
-            raise ValueError(f"{name} is not database.table")
-        found.append(TableName(database, table))
-    if len(set(found)) != len(found):
+    if len(set(texts)) != len(texts):
         raise ValueError("one is there twice")
-    return tuple(found)
+    return Selection(tuple(map(_entry, texts)))
+
+
+def _divided(text: str) -> Iterator[str]:
+    depth, quotes, begin, skipped = 0, False, 0, False
+    for at, char in enumerate(text):
+        if skipped:
+            skipped = False
+        elif char == "`":
+            quotes = not quotes
+        elif quotes:
+            continue
+        elif char == "\\":
+            skipped = True
+        elif char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        elif char == "," and depth <= 0:
+            yield text[begin:at]
+            begin = at + 1
+    yield text[begin:]
+
+
+def _entry(text: str) -> Entry:
+    if "`" not in text and _EXPRESSION & set(text):
+        try:
+            re.compile(text)
+        except re.error as problem:
+            raise ValueError(f"{text} is no regular expression: {problem}") from None
+        return Entry(text, text, ".")
+    if "%" in text and "`" not in text:
+        raise ValueError(f"{text}: % stands for nothing here, write *")
+    name = TableName.of(text)
+    if name.database.lower() in SYSTEM_DATABASES:
+        raise ValueError(f"{text}: tables of the system are not read")
+    parts = _TWO_PARTS.fullmatch(text)
+    patterns = ["*" in part and not part.startswith("`") for part in (parts.groups() if parts else ())]
+    expression = _BETWEEN.join(
+        f"[^{_BETWEEN}]*".join(map(re.escape, part.split("*"))) if wild else re.escape(part)
+        for part, wild in zip(name, patterns, strict=True)
+    )
+    return Entry(text, expression, _BETWEEN, None if patterns[0] else name.database, None if any(patterns) else name)

@@ -3,35 +3,81 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.log_dump import dumped
+from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.records.change_columns import changed_rows
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.records.change_columns import ChangedRows, changed_rows
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
-from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout, Mask
-from pyspark_mysql_cdc_wm.records.statements import refuse_statements
-from watermark_source.errors import DataLossError
+from pyspark_mysql_cdc_wm.records.statements import look_at_statements
+from watermark_source.errors import DataLossError, SchemaError, UnsupportedFormatError
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector import ReadBatch
 
 _log = logging.getLogger(__name__)
 
-Keeps = Callable[[Changes], Mask | None]
-"""Which images to deliver; ``None`` is all."""
+
+class Part(Protocol):
+    """What of the binlog is delivered, of the tables that are read at all."""
+
+    def has(self, table: TableName) -> bool:
+        """Return whether anything of a table is."""
+        ...
+
+    def keeps(self, changes: Changes) -> Mask | None:
+        """Return which of a table's images are; ``None`` is all."""
+        ...
 
 
-def keep_all(_: Changes) -> None:
-    """Deliver everything."""
+class Everything:
+    """``Part`` that is all."""
+
+    def has(self, table: TableName) -> bool:
+        """Return that it is."""
+        return True
+
+    def keeps(self, changes: Changes) -> None:
+        """Return that all are."""
+
+
+_EVERYTHING = Everything()
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The tables whose columns were found to fit the stream when the query began."""
+
+    tables: frozenset[TableName]
+    choice: ColumnChoice
+    layout: Layout
+
+    def check(self, table: TableMap) -> None:
+        """Check that a table which came later, and has no snapshot, has the stream's columns.
+
+        Raises:
+            SchemaError: it has others.
+        """
+        name = TableName(table.database, table.table)
+        names = {str(column.name) for column in table.columns if self.choice.has(str(column.name))}
+        if self.layout.choice is None and name not in self.tables and names != set(self.layout.names):
+            raise SchemaError(
+                f"the table {name}, which came after the query began, has the columns {', '.join(sorted(names))}, and "
+                f"the stream {', '.join(self.layout.names)}. Set rowFormat to json, which takes any, choose columns "
+                "they share by the option columns, or leave the table out of the option tables"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +85,14 @@ class BinlogRows:
     """Reads ranges of the binlog."""
 
     client: ClientSettings
-    tables: frozenset[TableName]
+    tables: Selection
     layout: Layout
+    known: Known | None
+    """``None`` to look at event times again, and at nothing that was checked when the rows were read."""
     fail_on_data_loss: bool
     batch_rows: int = 10_000
 
-    def read(self, wanted: SplitRange, keeps: Keeps = keep_all) -> Iterator[ReadBatch]:
+    def read(self, wanted: SplitRange, part: Part = _EVERYTHING) -> Iterator[ReadBatch]:
         """Yield the rows of a range; the last batch has none, and tells how far the log's time has come.
 
         Raises:
@@ -54,15 +102,17 @@ class BinlogRows:
         with closing(MySqlConnection(self.client)) as connection:
             base = LogStatus(connection).base()
             charsets = charsets_of(connection)
-            decoder = ChangeDecoder(charsets, self.needed, batch_rows=self.batch_rows)
+            decoder = ChangeDecoder(charsets, partial(self._needed, part), batch_rows=self.batch_rows)
             start = wanted.start
             if not self.fail_on_data_loss:
                 start = self._still_there(connection, wanted)
+        altered: dict[tuple[str, str], str] = {}
         try:
             for block in dumped(self.client, base, start, wanted.end):
-                refuse_statements(block.memory, block.events, block.file, self.tables)
+                if self.known is not None:
+                    altered |= self._altered(block, part)
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
-                    rows = changed_rows(changes, self.layout, keeps(changes))
+                    rows = self._rows(changes, part, altered)
                     if rows.rows:
                         yield ReadBatch(wanted.split, rows.rows, rows.columns, rows.committed)
         except DataLossError:
@@ -71,9 +121,37 @@ class BinlogRows:
             _log.warning("failOnDataLoss is false: the rest of %s was purged while it was read", wanted)
         yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
 
-    def needed(self, table: TableMap) -> Collection[str] | None:
+    def _needed(self, part: Part, table: TableMap) -> Collection[str] | None:
         """Return the columns of a table to decode, ``None`` if nobody reads it."""
-        return self.layout.needed if TableName(table.database, table.table) in self.tables else None
+        if not self._is_read(part, table.database, table.table):
+            return None
+        if self.known is not None and part is _EVERYTHING:
+            self.known.check(table)
+        return self.layout.needed((str(column.name) for column in table.columns), key_names(table))
+
+    def _is_read(self, part: Part, database: str, table: str) -> bool:
+        name = TableName(database, table)
+        return self.tables.matches(name) and part.has(name)
+
+    def _rows(self, changes: Changes, part: Part, altered: Mapping[tuple[str, str], str]) -> ChangedRows:
+        try:
+            return changed_rows(changes, self.layout, part.keeps(changes))
+        except UnsupportedFormatError as problem:
+            by = altered.get((changes.table.database, changes.table.table))
+            if by is None:
+                raise
+            raise UnsupportedFormatError(f"{problem}. It was altered by {by}") from problem
+
+    def _altered(self, block: PlacedBlock, part: Part) -> Mapping[tuple[str, str], str]:
+        """Return by which statements tables that are read were altered in a block."""
+        concerns = partial(self._is_read, part)
+        told = look_at_statements(block.memory, block.events, block.file, concerns)
+        for database, table in sorted(told.dropped):
+            _log.warning(
+                "binlog %s: the table %s.%s was dropped; of the rows that were delivered of it no deletion comes",
+                block.file, database, table,
+            )  # fmt: skip
+        return told.altered
 
     def _still_there(self, connection: MySqlConnection, wanted: SplitRange) -> int:
         earliest = LogStatus(connection).earliest().number

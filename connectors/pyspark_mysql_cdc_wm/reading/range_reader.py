@@ -6,19 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-import numpy as np
-
+from pyspark_mysql_cdc_wm.client.charsets import charsets_of, collations_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows, Keeps
+from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.key_column import logged_key
 from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from watermark_source.errors import InternalError
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.state import Bound
 from watermark_source.spark.connector import ReadBatch
 
 
@@ -50,29 +49,40 @@ class MySqlRangeReader:
             chunk = batch.chunks.get(wanted)
             if chunk is not None:
                 keys = KeyRange(chunk.lower, chunk.upper)
-                yield from self.snapshot.read(wanted.split, _table(wanted.split.log), keys, place)
+                yield from self.snapshot.read(wanted.split, TableName.of(wanted.split.log), keys, place)
             elif wanted.split == self.binlog_split:
                 with closing(MySqlConnection(self.binlog.client)) as connection:
-                    order = KeyOrder(self.snapshot.columns.key_columns, connection)
-                    yield from self.binlog.read(wanted, _copied(batch.copied, self.binlog.layout.key, order))
+                    yield from self.binlog.read(wanted, _Copied(batch, connection))
             else:
                 raise InternalError(f"{wanted} is no chunk of its batch")
 
 
-def _copied(copied: Mapping[str, Bound], key: Sequence[str], order: KeyOrder) -> Keeps:
-    """Return what tells which images are of rows that batches before have delivered."""
+class _Copied:
+    """``Part`` of the binlog that is of rows which batches before have delivered."""
 
-    def keeps(changes: Changes) -> Mask | None:
-        log = f"{changes.table.database}.{changes.table.table}"
-        if log not in copied:
+    def __init__(self, batch: SnapshotBatch, connection: MySqlConnection) -> None:
+        self._batch = batch
+        self._connection = connection
+        self._charsets: Mapping[int, str] = {}
+        self._collations: Mapping[int, str] = {}
+
+    def has(self, table: TableName) -> bool:
+        """Return whether batches before have read any of a table."""
+        return str(table) in self._batch.complete or self._batch.copied.get(str(table)) is not None
+
+    def keeps(self, changes: Changes) -> Mask | None:
+        """Return which images are of keys below the frontier.
+
+        Raises:
+            SourceError: the server cannot be reached, or refuses.
+            OffsetError: the table's primary key was altered since.
+        """
+        log = str(TableName(changes.table.database, changes.table.table))
+        if log in self._batch.complete:
             return None
-        if copied[log] is None:
-            return np.zeros(len(changes.versions), np.bool_)
-        return order.within([changes.column(name) for name in key], KeyRange(None, copied[log]))
-
-    return keeps
-
-
-def _table(log: str) -> TableName:
-    database, _, table = log.partition(".")
-    return TableName(database, table)
+        if not self._collations:
+            self._charsets, self._collations = charsets_of(self._connection), collations_of(self._connection)
+        types = {name: values.type for name, values in zip(changes.names, changes.columns, strict=True)}
+        key = logged_key(changes.table, types, self._charsets, self._collations)
+        order = KeyOrder(key, self._connection)
+        return order.within([changes.column(column.name) for column in key], KeyRange(None, self._batch.copied[log]))

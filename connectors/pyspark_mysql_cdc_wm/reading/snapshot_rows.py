@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,19 +15,24 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.log_dump import dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
+from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, Layout
-from pyspark_mysql_cdc_wm.records.statements import refuse_statements
+from pyspark_mysql_cdc_wm.records.statements import look_at_statements
+from pyspark_mysql_cdc_wm.records.stream_columns import stream_columns
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
+from watermark_source.errors import UnknownSplitError
 from watermark_source.planning.split import Split
 from watermark_source.spark.arrow import repeated
 from watermark_source.spark.connector import ReadBatch
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class SnapshotRows:
     """Reads chunks of tables: ranges of their primary keys, or all rows of tables without one."""
 
     client: ClientSettings
-    columns: TableColumns
+    choice: ColumnChoice
     layout: Layout
     batch_rows: int = 10_000
 
@@ -42,43 +48,69 @@ class SnapshotRows:
         """Yield the rows of a range of keys as the table held them at a place of the binlog.
 
         What was committed up to there must be visible by now. A table without a primary key is as the SELECT sees it:
-        nothing tells its rows apart, so changes since that place cannot be undone.
+        nothing tells its rows apart, so changes since that place cannot be undone. Of a table that was dropped since,
+        nothing is left to yield.
 
         Raises:
             SourceError: the server, the way to it, or the bytes it sent.
             DataLossError: the binlog from that place on was purged.
         """
-        needed = self.layout.needed
-        delivered = len(self.layout.names)
         with (
             closing(MySqlConnection(self.client)) as connection,
             closing(ConsistentView(self.client, batch_rows=self.batch_rows)) as view,
         ):
+            columns = described(connection, (table,), self.choice).get(table)
+            if columns is None:
+                _log.warning("table %s was dropped before %s of it was read: no row of it is left", table, keys)
+                return
             # After the view was opened: it sees nothing that is not in the binlog before here.
-            undone = self._changes_since(connection, table, keys, place)
-            columns = [self.columns.column(name) for name in needed]
-            types = [self.columns.type_of(name) for name in needed]
-            for found in view.rows(table, columns, types, self.columns.key_columns, keys):
-                kept = undone.untouched([found[needed.index(name)] for name in self.layout.key])
-                rows = found[:delivered]
-                if kept is not None:
-                    rows = tuple(each.take(integers(kept, pa.int64())) for each in rows)
-                yield from self._batch(split, table, rows, len(found[0]) if kept is None else len(kept), place)
+            undone = self._changes_since(connection, table, columns, keys, place)
+            try:
+                yield from self._still_as_they_were(split, table, columns, undone, view, place)
+            except UnknownSplitError as gone:
+                _log.warning("table %s was dropped before %s of it was read: %s", table, keys, gone)
         for rows in undone.rows:
             yield from self._batch(split, table, rows, len(rows[0]) if rows else 0, place)
 
-    def _changes_since(self, connection: MySqlConnection, table: TableName, keys: KeyRange, place: int) -> RollBack:
+    def _still_as_they_were(  # noqa: PLR0917 - a chunk and its parts
+        self,
+        split: Split,
+        table: TableName,
+        columns: TableColumns,
+        undone: RollBack,
+        view: ConsistentView,
+        place: int,
+    ) -> Iterator[ReadBatch]:
+        by_name, types = columns.by_name, columns.type_by_name
+        needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
+        asked = [by_name[name] for name in needed]
+        for found in view.rows(table, asked, [types[name] for name in needed], columns.key_columns, undone.keys):
+            values = dict(zip(needed, found, strict=True))
+            kept = undone.untouched([values[name] for name in columns.key])
+            rows = len(found[0])
+            if kept is not None:
+                taken = integers(kept, pa.int64())
+                values, rows = {name: each.take(taken) for name, each in values.items()}, len(kept)
+            made = stream_columns(self.layout, f"table {table}", by_name, values) if rows else ()
+            yield from self._batch(split, table, made, rows, place)
+
+    def _changes_since(
+        self, connection: MySqlConnection, table: TableName, columns: TableColumns, keys: KeyRange, place: int
+    ) -> RollBack:
+        """Return what was changed after a place. All rows of a table that was dropped and made anew were."""
         status = LogStatus(connection)
         end = status.end().number
-        undone = RollBack(self.layout, KeyOrder(self.columns.key_columns, connection), keys)
-        if end > place and self.layout.key:
+        undone = RollBack(self.layout, columns.key, KeyOrder(columns.key_columns, connection), keys)
+        if end > place and columns.key:
 
             def wanted(found: TableMap) -> Collection[str] | None:
-                return self.layout.needed if (found.database, found.table) == table else None
+                if (found.database, found.table) != table:
+                    return None
+                return self.layout.needed((str(column.name) for column in found.columns), columns.key)
 
             decoder = ChangeDecoder(charsets_of(connection), wanted, batch_rows=self.batch_rows)
             for block in dumped(self.client, status.base(), place, end):
-                refuse_statements(block.memory, block.events, block.file, (table,))
+                look_at_statements(block.memory, block.events, block.file, lambda *name: name == table)
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                     undone.add(changes)
         return undone

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout, Mask
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_BEFORE
-from watermark_source.errors import UnsupportedFormatError
+from pyspark_mysql_cdc_wm.records.stream_columns import stream_columns
 from watermark_source.spark.arrow import column, repeated
 
 _TYPES = column(("insert", "update_preimage", "update_postimage", "delete"), pa.string())
@@ -29,23 +28,14 @@ class ChangedRows(NamedTuple):
 
 
 def table_columns_of(changes: Changes, layout: Layout) -> tuple[pa.Array, ...]:
-    """Return the table's own columns to deliver.
+    """Return the stream's columns that come of the table's own.
 
     Raises:
         UnsupportedFormatError: the table had other columns then.
     """
     where = f"table {changes.table.database}.{changes.table.table}"
-    found = dict(zip(changes.names, changes.columns, strict=True))
-    for name, kind in zip(layout.names, layout.types, strict=True):
-        was = found[name].type if name in found else None
-        if was != kind:
-            told = "is not in it" if was is None else f"is {was}"
-            raise UnsupportedFormatError(
-                f"{where} was altered: at this place of the binlog the column {name} {told}, and the stream has it as "
-                f"{kind}. Name the columns that did not change in the option columns, or begin a new query after the "
-                "change"
-            )
-    return tuple(found[name] for name in layout.names)
+    columns = {str(column.name): column for column in changes.table.columns}
+    return stream_columns(layout, where, columns, dict(zip(changes.names, changes.columns, strict=True)))
 
 
 def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> ChangedRows:
@@ -54,7 +44,7 @@ def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> 
     An update that changes the primary key is two things: the old row is deleted, another is inserted. An update of
     which only one image is kept is that one's half.
     """
-    kinds = change_types(changes, layout.key, kept)
+    kinds = change_types(changes, kept)
     columns = table_columns_of(changes, layout)
     version, number, committed = changes.versions, changes.numbers, changes.committed
     if kept is not None:
@@ -75,7 +65,7 @@ def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> 
     return ChangedRows(rows, (*columns, *own), when)
 
 
-def change_types(changes: Changes, key: Sequence[str], kept: Mask | None) -> npt.NDArray[np.int64]:
+def change_types(changes: Changes, kept: Mask | None) -> npt.NDArray[np.int64]:
     """Return what each image is delivered as: ``INSERT``, ``UPDATE_BEFORE``, ``UPDATE_AFTER`` or ``DELETE``."""
     kinds = changes.images.kinds.astype(np.int64)
     before = np.flatnonzero(kinds == UPDATE_BEFORE)
@@ -83,7 +73,7 @@ def change_types(changes: Changes, key: Sequence[str], kept: Mask | None) -> npt
         return kinds
     # Both images of an update lie side by side.
     halves = np.zeros(before.size, np.bool_) if kept is None else kept[before] != kept[before + 1]
-    for name in key:
+    for name in changes.key:
         values = changes.column(name)
         same = pc.equal(values.take(integers(before, pa.int64())), values.take(integers(before + 1, pa.int64())))
         halves |= ~np.asarray(same.fill_null(True).to_numpy(zero_copy_only=False), np.bool_)

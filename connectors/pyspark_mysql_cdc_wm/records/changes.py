@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
-from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
 from pyspark_mysql_cdc_wm.records.routing import Router, Routes
 from watermark_source.errors import UnsupportedFormatError
@@ -34,6 +34,11 @@ class Changes(NamedTuple):
     """The place after the event that begins the transaction of each image, as the number of a ``LogPosition``."""
     numbers: Longs
     """A running number of each image among those of its table in its transaction, from 0."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the columns of the table's primary key, empty without one."""
+        return key_names(self.table)
 
     @property
     def columns(self) -> tuple[pa.Array, ...]:

@@ -84,3 +84,10 @@ class TableMap:
     columns: tuple[Column, ...]
     primary_key: tuple[KeyPart, ...] | None = None
     """``None`` where the server does not log it; empty where the table has none is told as ``None`` too."""
+
+
+def key_names(table: TableMap) -> tuple[str, ...]:
+    """Return the columns of a table's primary key, none if it has none: a prefix of a column tells no rows apart."""
+    parts = table.primary_key or ()
+    whole = all(part.prefix is None for part in parts)
+    return tuple(str(table.columns[part.column].name) for part in parts) if whole else ()

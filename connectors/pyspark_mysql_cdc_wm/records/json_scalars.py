@@ -76,7 +76,32 @@ def put_string(data: Word, at: Word, size: Word, out: Word, end: Word) -> Word:
 
 
 @inlined
-def _put_number(out: Word, end: Word, value: Word, least: Word) -> Word:
+def text_size(data: Word, at: Word, size: Word) -> Word:
+    """Return how many bytes ``put_string`` writes."""
+    total = size + 2
+    for i in range(size):
+        byte = byte_at(data, at + i)
+        if byte < 0x20 or byte == 0x22 or byte == 0x5C:  # noqa: PLR1714 - compiled
+            total += 1 if _ESCAPES[byte] else 5
+    return total
+
+
+@inlined
+def put_sextets(data: Word, at: Word, left: Word, out: Word, end: Word) -> Word:
+    """Write the next three bytes, or the one or two that are left, as four letters of base64."""
+    three = byte_at(data, at) << 16
+    if left > 1:
+        three |= byte_at(data, at + 1) << 8
+    if left > 2:
+        three |= byte_at(data, at + 2)
+    out[end], out[end + 1] = _BASE64[three >> 18], _BASE64[three >> 12 & 63]
+    out[end + 2] = _BASE64[three >> 6 & 63] if left > 1 else ord("=")
+    out[end + 3] = _BASE64[three & 63] if left > 2 else ord("=")
+    return end + 4
+
+
+@inlined
+def put_number(out: Word, end: Word, value: Word, least: Word) -> Word:
     """Write a number without a sign (``uint64``) with at least so many digits."""
     count = np.int64(1)
     rest = value // np.uint64(10)
@@ -94,19 +119,19 @@ def _put_number(out: Word, end: Word, value: Word, least: Word) -> Word:
 def _put_signed(out: Word, end: Word, value: Word) -> Word:
     if value < 0:
         out[end] = ord("-")
-        return _put_number(out, end + 1, np.uint64(-value), np.int64(1))
-    return _put_number(out, end, np.uint64(value), np.int64(1))
+        return put_number(out, end + 1, np.uint64(-value), np.int64(1))
+    return put_number(out, end, np.uint64(value), np.int64(1))
 
 
 @inlined
 def _put_clock(out: Word, end: Word, clock: Word, micros: Word) -> Word:
-    end = _put_number(out, end, np.uint64(clock >> 12), np.int64(2))
+    end = put_number(out, end, np.uint64(clock >> 12), np.int64(2))
     out[end] = ord(":")
-    end = _put_number(out, end + 1, np.uint64(clock >> 6 & 63), np.int64(2))
+    end = put_number(out, end + 1, np.uint64(clock >> 6 & 63), np.int64(2))
     out[end] = ord(":")
-    end = _put_number(out, end + 1, np.uint64(clock & 63), np.int64(2))
+    end = put_number(out, end + 1, np.uint64(clock & 63), np.int64(2))
     out[end] = ord(".")
-    return _put_number(out, end + 1, np.uint64(micros), np.int64(6))
+    return put_number(out, end + 1, np.uint64(micros), np.int64(6))
 
 
 @inlined
@@ -124,11 +149,11 @@ def _put_temporal(out: Word, end: Word, kind: Word, packed: Word) -> Word:
         end = _put_clock(out, end, whole & 0x3FFFFF, micros)
     else:
         months = whole >> 22
-        end = _put_number(out, end, np.uint64(months // 13), np.int64(4))
+        end = put_number(out, end, np.uint64(months // 13), np.int64(4))
         out[end] = ord("-")
-        end = _put_number(out, end + 1, np.uint64(months % 13), np.int64(2))
+        end = put_number(out, end + 1, np.uint64(months % 13), np.int64(2))
         out[end] = ord("-")
-        end = _put_number(out, end + 1, np.uint64(whole >> 17 & 31), np.int64(2))
+        end = put_number(out, end + 1, np.uint64(whole >> 17 & 31), np.int64(2))
         if kind != _DATE:
             out[end] = ord(" ")
             end = _put_clock(out, end + 1, whole & 0x1FFFF, micros)
@@ -148,7 +173,7 @@ def _put_base64(  # noqa: PLR0917 - compiled
     for byte in _TYPE_WORDS:
         out[end] = byte
         end += 1
-    end = _put_number(out, end, np.uint64(kind), np.int64(1))
+    end = put_number(out, end, np.uint64(kind), np.int64(1))
     out[end] = ord(":")
     end += 1
     for i in range(0, size, 3):
@@ -156,16 +181,7 @@ def _put_base64(  # noqa: PLR0917 - compiled
             # The server's encoder breaks lines.
             out[end], out[end + 1] = ord("\\"), ord("n")
             end += 2
-        left = size - i
-        three = byte_at(data, at + i) << 16
-        if left > 1:
-            three |= byte_at(data, at + i + 1) << 8
-        if left > 2:
-            three |= byte_at(data, at + i + 2)
-        out[end], out[end + 1] = _BASE64[three >> 18], _BASE64[three >> 12 & 63]
-        out[end + 2] = _BASE64[three >> 6 & 63] if left > 1 else ord("=")
-        out[end + 3] = _BASE64[three & 63] if left > 2 else ord("=")
-        end += 4
+        end = put_sextets(data, at + i, size - i, out, end)
     out[end] = ord('"')
     return end + 1
 
@@ -251,4 +267,4 @@ def put_scalar(  # noqa: PLR0911, PLR0917 - compiled code has no exceptions
     if kind == _INT16 or kind == _INT32 or kind == _INT64:  # noqa: PLR1714, SIM109 - compiled
         shift = 64 - 8 * width
         return _put_signed(out, end, (value << shift) >> shift), reals
-    return _put_number(out, end, np.uint64(value), np.int64(1)), reals
+    return put_number(out, end, np.uint64(value), np.int64(1)), reals

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, ColumnType
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, ColumnType, TableMap, key_names
 from watermark_source.errors import OffsetError
 
 _WHOLE_NUMBERS = frozenset(
@@ -122,6 +122,20 @@ def key_column(
         return KeyColumn(name, kind, arrow)
     number, collated = collation
     return KeyColumn(name, kind, arrow, charsets[number], collated)
+
+
+def logged_key(
+    table: TableMap, types: Mapping[str, pa.DataType], charsets: Mapping[int, str], collations: Mapping[int, str]
+) -> tuple[KeyColumn, ...]:
+    """Return the columns of a table's primary key as the binlog describes it; ``collations`` has names by number."""
+    columns = {str(column.name): column for column in table.columns}
+
+    def described(name: str) -> KeyColumn:
+        number = columns[name].collation
+        collated = None if number is None or number not in collations else (number, collations[number])
+        return key_column(name, columns[name].type, types[name], collated, charsets)
+
+    return tuple(described(name) for name in key_names(table))
 
 
 def text_literal(text: str) -> str:

@@ -1,13 +1,15 @@
-"""The columns of a stream: which of a table's are delivered, and what follows them."""
+"""Which columns of a table a stream delivers, and as what: as columns of its own, or the whole row as one JSON text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 
 MOMENT = pa.timestamp("us", tz="UTC")
 CHANGE_COLUMNS: Mapping[str, pa.DataType] = {
@@ -19,20 +21,29 @@ CHANGE_COLUMNS: Mapping[str, pa.DataType] = {
     "_table": pa.string(),
 }
 """What follows a table's own columns."""
+ROW_COLUMN = "_row"
 
 Mask = npt.NDArray[np.bool_]
 
 
-class Layout(NamedTuple):
-    """Which columns of a table are delivered, and by which it is known that a row is the same as before."""
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The stream's columns that come of tables' own."""
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
-    """Of the names."""
-    key: tuple[str, ...]
-    """Of the primary key; empty without one."""
+    choice: ColumnChoice | None = None
+    """Which columns are in the JSON text that is the only column; ``None`` where tables' columns are the stream's."""
 
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """The columns to decode."""
-        return tuple(dict.fromkeys((*self.names, *self.key)))
+    @classmethod
+    def of_json(cls, choice: ColumnChoice) -> Layout:
+        """Return the layout of whole rows."""
+        return cls((ROW_COLUMN,), (pa.string(),), choice)
+
+    def delivered(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return which of a table's columns, by their names in its order, are delivered."""
+        return self.names if self.choice is None else tuple(name for name in names if self.choice.has(name))
+
+    def needed(self, names: Iterable[str], key: Sequence[str]) -> tuple[str, ...]:
+        """Return which of a table's columns must be read, those of its primary key included."""
+        return tuple(dict.fromkeys((*self.delivered(names), *key)))

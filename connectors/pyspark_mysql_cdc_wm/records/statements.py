@@ -1,9 +1,12 @@
-"""Statements in the binlog that change rows and log none: found, and refused, so that nothing is missed in silence."""
+"""Statements in the binlog that change rows and log none: found, and refused, so that nothing is missed in silence.
+
+But for those that drop a table: what it held is gone, and nobody can tell of it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +23,16 @@ _QUERY = int(EventType.QUERY)
 _COMMENT = re.compile(r"\s*(/\*.*?\*/\s*)*", re.DOTALL)
 _ROWS = re.compile(r"(INSERT|UPDATE|DELETE|REPLACE|LOAD|CALL|WITH)\b", re.IGNORECASE)
 _WHOLE = re.compile(
-    r"TRUNCATE\b|DROP\s+(TABLE|DATABASE|SCHEMA)\b|RENAME\s+TABLE\b"
+    r"TRUNCATE\b|RENAME\s+TABLE\b"
     r"|ALTER\s+TABLE\b.*\b((TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(PARTITION|TABLESPACE)|RENAME\s+(TO|AS|`))",
     re.IGNORECASE | re.DOTALL,
 )
+_DROP = re.compile(r"DROP\s+TABLE\b", re.IGNORECASE)
+_ALTER = re.compile(r"ALTER\s+TABLE\b", re.IGNORECASE)
+_NAMES = re.compile(r"`((?:[^`]|``)+)`|([\w$]+)")
+
+Concerns = Callable[[str, str], bool]
+"""Whether a table, of a database, is one that is read."""
 
 
 class Statement(NamedTuple):
@@ -52,24 +61,39 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
         )
 
 
-def refuse_statements(memory: Bytes, events: Longs, file: str, tables: Iterable[tuple[str, str]]) -> None:
-    """Refuse statements that changed rows of a table, or all of it, without logging rows.
+class Definitions(NamedTuple):
+    """What statements did to the tables that are read."""
+
+    dropped: set[tuple[str, str]]
+    altered: dict[tuple[str, str], str]
+    """The last statement that altered each, and its place."""
+
+
+def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concerns) -> Definitions:
+    """Refuse statements that changed rows of a table, or all of it, without logging rows; tell of other definitions.
 
     A table is taken to be meant where its name is in the statement, and its database is there or is the session's.
 
     Raises:
         UnsupportedFormatError: there is one.
     """
+    dropped: set[tuple[str, str]] = set()
+    altered: dict[tuple[str, str], str] = {}
     for found in statements(memory, events):
         comment = _COMMENT.match(found.text)
         text = found.text[comment.end() if comment else 0 :]
-        logged, whole = _ROWS.match(text), _WHOLE.match(text)
-        if not logged and not whole:
+        logged, whole, drop, alters = (each.match(text) for each in (_ROWS, _WHOLE, _DROP, _ALTER))
+        if not (logged or whole or drop or alters):
             continue
-        for database, table in tables:
-            if not _concerns(found, text, database, table):
+        names = {quoted.replace("``", "`") or plain for quoted, plain in _NAMES.findall(text)}
+        for database, table in _meant(names, found.database, concerns):
+            if drop:
+                dropped.add((database, table))
                 continue
             where = f"binlog {file} position {found.position}: {shortened(text)}"
+            if alters and not whole:
+                altered[database, table] = where
+                continue
             if logged:
                 raise UnsupportedFormatError(
                     f"{where}: a statement was logged, not the rows of {database}.{table} it changed. Some session has "
@@ -78,13 +102,9 @@ def refuse_statements(memory: Bytes, events: Longs, file: str, tables: Iterable[
             raise UnsupportedFormatError(
                 f"{where}: it changed {database}.{table} as a whole, and no row of that was logged. Begin a new query"
             )
+    return Definitions(dropped, altered)
 
 
-def _concerns(found: Statement, text: str, database: str, table: str) -> bool:
-    drops_all = re.match(r"DROP\s+(DATABASE|SCHEMA)\b", text, re.IGNORECASE) is not None
-    named = _named(text, database)
-    return named if drops_all else _named(text, table) and (found.database == database or named)
-
-
-def _named(text: str, name: str) -> bool:
-    return re.search(rf"(?<![\w$]){re.escape(name)}(?![\w$])", text, re.IGNORECASE) is not None
+def _meant(names: Set[str], session: str, concerns: Concerns) -> list[tuple[str, str]]:
+    """Return the tables that are read among all that a statement with these names in it may mean."""
+    return sorted((d, t) for d in {*names, session} for t in names if concerns(d, t))

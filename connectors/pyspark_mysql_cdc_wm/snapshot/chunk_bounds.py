@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+import logging
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
+from pyspark_mysql_cdc_wm.lookup.server_checks import check_key, check_tables, without_key
+from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
+from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
+from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
+from watermark_source.errors import UnknownSplitError
 from watermark_source.planning.state import Bound
 from watermark_source.spark.connector import SnapshotSize
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSize:
+    """How tables are cut."""
+
+    rows: int
+    """About so many are a chunk."""
+    chunks: int
+    """So many are in a batch."""
 
 
 class ChunkBounds:
@@ -19,47 +40,69 @@ class ChunkBounds:
     def __init__(
         self,
         connection: MySqlConnection,
-        tables: Sequence[TableName],
-        key: Sequence[KeyColumn],
+        tables: TableList,
+        layout: Layout,
+        choice: ColumnChoice,
+        size: ChunkSize,
         *,
-        rows: int,
-        chunks: int,
+        come_first: bool,
         nothing_follows: bool,
     ) -> None:
-        """Cut ``tables`` by ``key`` into chunks of about so many rows, so many chunks at a time.
-
-        Tables without a key are one chunk each.
-        """
+        """Cut ``tables`` by their primary keys. Those without one are one chunk each."""
         self._connection = connection
-        self._tables = {str(table): table for table in tables}
-        self._key = tuple(key)
-        self._rows = rows
-        self._chunks = chunks
+        self._tables = tables
+        self._layout = layout
+        self._choice = choice
+        self._cut = size
+        self._come_first = come_first
         self._nothing_follows = nothing_follows
+        self._described: dict[TableName, TableColumns] = {}
+
+    @property
+    def come_first(self) -> bool:
+        """Whether a new query begins with what tables hold."""
+        return self._come_first
 
     @property
     def nothing_follows(self) -> bool:
         """Whether the stream is the snapshot alone."""
         return self._nothing_follows
 
-    def logs(self) -> Sequence[str]:
-        """Return the tables' names."""
-        return sorted(self._tables)
+    def logs(self) -> Set[str]:
+        """Return the tables' names.
+
+        Raises:
+            SourceError: the server cannot be reached, or refuses.
+        """
+        return frozenset(map(str, self._tables.now()))
+
+    def is_wanted(self, log: str) -> bool:
+        """Return whether a table is one of those the user chose."""
+        return self._tables.selection.matches(TableName.of(log))
 
     def next_chunks(self, lower: Mapping[str, Bound], *, to_end: bool) -> Mapping[str, tuple[Bound, ...]]:
         """Return where the next chunks end, one table after another.
 
         Raises:
             ResponseTimeoutError: a transaction that is in the binlog does not become visible.
+            UserError, UnsupportedFormatError: a table was found that cannot be a part of the stream.
             SourceError: the server cannot be reached, or refuses.
         """
         wait_until_visible(self._connection)
+        tables = {log: TableName.of(log) for log in sorted(lower)}
+        self._describe(name for name in tables.values() if name not in self._described)
         found: dict[str, tuple[Bound, ...]] = {}
-        left = self._chunks
-        for log, start in sorted(lower.items()):
+        left = self._cut.chunks
+        for log, name in tables.items():
             if not left:
                 break
-            found[log] = (None,) if to_end or not self._key else self._ends(self._tables[log], start, left)
+            try:
+                found[log] = self._ends(name, lower[log], left, to_end=to_end)
+            except UnknownSplitError:
+                # It was dropped since it was listed.
+                self._described.pop(name, None)
+                self._tables.forget()
+                continue
             left -= 0 if to_end else len(found[log])
         return found
 
@@ -71,29 +114,47 @@ class ChunkBounds:
         """
         if not self._connection.is_mariadb:
             self._connection.rows("SET SESSION information_schema_stats_expiry = 0")
-        return {log: self._size(self._tables[log]) for log in logs}
+        return {log: self._size(TableName.of(log)) for log in logs}
 
-    def _size(self, table: TableName) -> SnapshotSize:
+    def _size(self, name: TableName) -> SnapshotSize:
         found = self._connection.one(
-            "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", *table
+            "SELECT TABLE_ROWS FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", *name
         )
         rows = None if found is None or found[0] is None else int(found[0])
-        return SnapshotSize(rows, self._rows if self._key else rows)
+        table = self._described.get(name)
+        return SnapshotSize(rows, rows if table is not None and not table.key else self._cut.rows)
 
-    def _ends(self, table: TableName, start: Bound, most: int) -> tuple[Bound, ...]:
+    def _describe(self, tables: Iterable[TableName]) -> None:
+        """Look at tables that are new here."""
+        new = sorted(tables)
+        found = described(self._connection, new, self._choice) if new else {}
+        for name, table in found.items():
+            check_fits(self._layout, self._choice, name, table)
+            check_key(name, table)
+        check_tables(self._connection, found)
+        if unkeyed := [name for name, table in found.items() if not table.key]:
+            _log.warning("%s", without_key(unkeyed))
+        self._described.update(found)
+
+    def _ends(self, name: TableName, start: Bound, most: int, *, to_end: bool) -> tuple[Bound, ...]:
+        if name not in self._described:
+            raise UnknownSplitError(f"there is no table {name}")
+        key = self._described[name].key_columns
+        if to_end or not key:
+            return (None,)
         ends: list[Bound] = []
         while len(ends) < most and (not ends or ends[-1] is not None):
-            start = self._key_after(table, start)
+            start = self._key_after(name, key, start)
             ends.append(start)
         return tuple(ends)
 
-    def _key_after(self, table: TableName, start: Bound) -> Bound:
+    def _key_after(self, name: TableName, key: Sequence[KeyColumn], start: Bound) -> Bound:
         """Return the key that so many rows of a table are below, from a key on; ``None`` if it has no more."""
-        asked = ", ".join(column.asked(quoted(column.name)) for column in self._key)
+        asked = ", ".join(column.asked(quoted(column.name)) for column in key)
         found = self._connection.one(
-            f"SELECT {asked} FROM {table.quoted}{condition(self._key, KeyRange(start, None))} "  # noqa: S608 - quoted
-            f"LIMIT 1 OFFSET {self._rows}"
+            f"SELECT {asked} FROM {name.quoted}{condition(key, KeyRange(start, None))} "  # noqa: S608 - quoted
+            f"LIMIT 1 OFFSET {self._cut.rows}"
         )
         if found is None:
             return None
-        return tuple(column.bound_value(answer) for column, answer in zip(self._key, found, strict=True))
+        return tuple(column.bound_value(answer) for column, answer in zip(key, found, strict=True))

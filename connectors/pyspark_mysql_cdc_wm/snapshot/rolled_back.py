@@ -21,6 +21,7 @@ from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.records.rows import DELETE, UPDATE_BEFORE
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
+from watermark_source.errors import UnsupportedFormatError
 
 _ROW = "row"
 
@@ -28,18 +29,29 @@ _ROW = "row"
 class RollBack:
     """Collects the changes of a range of keys after a place, then undoes them. Memory grows with the keys changed."""
 
-    def __init__(self, layout: Layout, order: KeyOrder, keys: KeyRange) -> None:
+    def __init__(self, layout: Layout, key: Sequence[str], order: KeyOrder, keys: KeyRange) -> None:
         self._layout = layout
+        self._key = tuple(key)
         self._order = order
-        self._keys = keys
+        self.keys = keys
+        """The range."""
         self._changed: pa.Table | None = None
         self.rows: list[tuple[pa.Array, ...]] = []
-        """The table's columns of rows that were there and have been changed since."""
+        """The stream's columns of rows that were there and have been changed since."""
 
     def add(self, changes: Changes) -> None:
-        """Take the next changes in, in the order of the binlog."""
-        parts = [changes.column(name) for name in self._layout.key]
-        inside = np.flatnonzero(self._order.within(parts, self._keys))
+        """Take the next changes in, in the order of the binlog.
+
+        Raises:
+            UnsupportedFormatError: the table had another primary key, or other columns, then.
+        """
+        if changes.key != self._key:
+            raise UnsupportedFormatError(
+                f"table {changes.table.database}.{changes.table.table} was altered while its snapshot was read: its "
+                f"primary key was ({', '.join(changes.key)}) and is ({', '.join(self._key)}). Begin a new query"
+            )
+        parts = [changes.column(name) for name in self._key]
+        inside = np.flatnonzero(self._order.within(parts, self.keys))
         touched = _numbered([part.take(integers(inside, pa.int64())) for part in parts], inside)
         names = touched.column_names[:-1]
         firsts = touched.group_by(names, use_threads=False).aggregate([(_ROW, "min")])

@@ -63,7 +63,10 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
     ("option", "text", "says"),
     [
         ("tables", "orders", "not database.table"),
-        ("tables", "shop.*", "patterns are not built yet"),
+        ("tables", "shop.orders.*", r"in a regular expression for both is written \."),
+        ("tables", "mysql.user", "tables of the system are not read"),
+        ("tables", r"shop\.(orders", "no regular expression"),
+        ("tables", "shop.%", "% stands for nothing here, write *"),
         ("tables", "shop.a, shop.a", "twice"),
         ("startingOffsets", "soon", "must be initial, snapshot, earliest, latest"),
         ("startingOffsets", '{"gtid":"a:1"}', "GTIDs is not built yet"),

@@ -108,10 +108,15 @@ def test_tasks_are_told_chunks_place_and_frontier() -> None:
 
 def test_after_the_last_chunk_every_key_counts_as_read() -> None:
     last = planned(planned(NEW, 200, (None,)).state, 300, None).state
-    assert snapshot_batch(last, last) is None
-    batch = snapshot_batch(planned(NEW, 200, (None,)).state, last)
-    assert batch is not None
-    assert (batch.copied, batch.chunks) == ({}, {})
+    for before in (planned(NEW, 200, (None,)).state, last):
+        batch = snapshot_batch(before, last)
+        assert batch is not None
+        assert (batch.copied, batch.complete, batch.chunks) == ({}, {"shop.orders"}, {})
+
+
+def test_a_source_without_snapshots_tells_its_tasks_nothing_of_them() -> None:
+    state = SourceState(splits={LOG: SplitState(1, 1)})
+    assert snapshot_batch(state, planned(state, 2, None).state) is None
 
 
 def test_batches_done_again_as_one_read_every_key() -> None:
@@ -120,8 +125,90 @@ def test_batches_done_again_as_one_read_every_key() -> None:
     batch = snapshot_batch(NEW, second)
     assert batch is not None
     assert batch.chunks == {SplitRange(TABLE, 0, 3): Chunk(None, (30,)), SplitRange(TABLE, 3, 4): Chunk((30,), None)}
+    third = planned(second, 400, None).state
+    for before, start, lower in ((NEW, 0, None), (first, 2, (20,))):
+        batch = snapshot_batch(before, third)
+        assert batch is not None
+        assert batch.chunks == {SplitRange(TABLE, start, start + 1): Chunk(lower, None)}
+        assert batch.positions == {LOG: 400}
     with pytest.raises(InternalError):
         snapshot_batch(planned(first, 300, ((30,),)).state, second)
+
+
+def running(watermark: int = 5_000) -> SourceState:
+    """A source whose first snapshot is complete, and that has a watermark."""
+    state = SourceState(
+        splits={LOG: SplitState(300, 200, Millis(watermark))}, watermark=Millis(watermark),
+        complete=frozenset({"shop.orders"}),
+    )  # fmt: skip
+    assert CODEC.decode(CODEC.encode(state)) == state
+    return state
+
+
+def found_later(state: SourceState, end: int, chunks: tuple[Bound, ...], highest: int, **seen: Any) -> Plan:
+    position = state.splits[OTHER].position if OTHER in state.splits else 0
+    ends = {LOG: end, OTHER: position + len(chunks)} if "dropped" not in seen else {LOG: end}
+    times = {r.split: None if r.split == OTHER else Millis(highest) for r in ranges_of(state)}
+    now = Millis(1_700_000_000_000)
+    observation = Observation(
+        now=now, asked_at=now, ends=ends, chunks={"shop.users": chunks}, highest=times,
+        **({"added": {OTHER: 0}, "found": frozenset({"shop.users"})} if OTHER not in state.splits else {}), **seen,
+    )  # fmt: skip
+    return plan(state, observation, PlanPolicy(), None)
+
+
+def test_a_table_found_later_gets_its_snapshot_and_the_watermark_goes_on() -> None:
+    before = running()
+    first = found_later(before, 400, ((10,),), 6_000).state
+    assert first.frontiers == {"shop.users": ((10,),)}
+    assert first.watermark == 5_999
+    batch = snapshot_batch(before, first)
+    assert batch is not None
+    # Nothing is told of it before its first chunk is read.
+    assert (batch.copied, batch.complete) == ({}, {"shop.orders"})
+    assert batch.chunks == {SplitRange(OTHER, 0, 1): Chunk(None, (10,))}
+    assert CODEC.decode(json.loads(json.dumps(CODEC.encode(first)))) == first
+    last = found_later(first, 500, (None,), 7_000).state
+    assert last.watermark == 6_999
+    batch = snapshot_batch(first, last)
+    assert batch is not None
+    assert batch.copied == {"shop.users": (10,)}
+    done = planned(last, 600, None, highest=8_000).state
+    assert done.complete == {"shop.orders", "shop.users"}
+    assert (done.frontiers, done.watermark) == ({}, 7_999)
+
+
+def test_a_table_found_before_the_first_watermark_is_waited_for() -> None:
+    state = SourceState(
+        splits={LOG: SplitState(100, 100), TABLE: SplitState(1, 0)}, frontiers={"shop.orders": (None,)}
+    )  # fmt: skip
+    first = found_later(state, 200, ((10,),), 6_000).state
+    second = found_later(first, 300, (None,), 6_000).state
+    assert first.watermark is second.watermark is None
+    assert planned(second, 400, None, highest=7_000).state.watermark == 6_999
+
+
+def test_a_table_dropped_while_its_snapshot_is_read_is_forgotten_and_no_loss() -> None:
+    first = found_later(running(), 400, ((10,),), 6_000).state
+    gone = found_later(first, 500, (), 7_000, dropped=frozenset({"shop.users"}))
+    assert not gone.losses
+    assert gone.state.frontiers == {}
+    assert gone.state.splits.keys() == {LOG}
+    assert gone.state.complete == {"shop.orders"}
+    assert gone.state.watermark == 6_999
+
+
+def test_a_table_that_is_chosen_no_more_is_forgotten() -> None:
+    state = running()
+    now = Millis(1)
+    seen = Observation(now=now, asked_at=now, ends={LOG: 300}, highest={LOG: None}, dropped=frozenset({"shop.orders"}))
+    assert plan(state, seen, PlanPolicy(), None).state.complete == frozenset()
+
+
+@pytest.mark.parametrize("complete", ["shop.orders", [1], {"shop.orders": 1}, ["shop.orders"]])
+def test_broken_names_of_complete_tables_are_refused(complete: Any) -> None:
+    with pytest.raises(OffsetError, match='"complete" is'):
+        CODEC.decode({**CODEC.encode(NEW), "complete": complete})
 
 
 def test_finished_snapshots_are_those_whose_last_chunk_has_no_limit() -> None:

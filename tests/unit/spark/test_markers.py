@@ -106,8 +106,9 @@ def test_a_watermark_beyond_sparks_timestamps_is_the_last_one_there_is(watermark
 
 
 def test_the_end_of_each_snapshot_is_told_and_then_that_of_all_before_the_watermark() -> None:
-    first, second = replace(state(ACTIVE), frontiers={"a": ((1,), None), "b": ((1,),)}), state(ACTIVE, watermark=9)
-    assert markers_between(first, replace(first, frontiers={"b": (None,)})) == (
+    first = replace(state(ACTIVE), frontiers={"a": ((1,), None), "b": ((1,),)})
+    second = replace(state(ACTIVE, watermark=9), complete=frozenset({"a", "b"}))
+    assert markers_between(first, replace(first, frontiers={"b": (None,)}, complete=frozenset({"a"}))) == (
         Marker("status", "a", 0, None, "finished", False, "its snapshot is read to its end"),
     )  # fmt: skip
     assert [(m.type, m.log, m.status, m.reason) for m in markers_between(first, second)] == [
@@ -117,3 +118,5 @@ def test_the_end_of_each_snapshot_is_told_and_then_that_of_all_before_the_waterm
         ("watermark", None, None, None),
     ]
     assert [m.type for m in markers_between(second, second)] == ["watermark"]
+    gone = replace(second, frontiers={}, complete=frozenset({"a"}))
+    assert [m.log for m in markers_between(first, gone)] == ["a", None, None]

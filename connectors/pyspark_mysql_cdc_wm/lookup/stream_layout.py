@@ -1,0 +1,76 @@
+"""What rows of the chosen tables become: columns that all of them have, or one JSON text."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.layout import Layout
+from watermark_source.errors import OptionError, SchemaError
+
+
+def stream_layout(tables: Mapping[TableName, TableColumns], choice: ColumnChoice, *, as_json: bool) -> Layout:
+    """Return the layout of a stream of tables.
+
+    Raises:
+        OptionError: a column is named that is not there, or none is left.
+        SchemaError: tables whose columns are not one schema.
+    """
+    _check_names("columns", choice.only or (), tables, everywhere=not as_json)
+    _check_names("excludeColumns", choice.without, tables, everywhere=False)
+    first, columns = next(iter(tables.items()))
+    names = tuple(filter(choice.has, columns.names))
+    layout = Layout(names, tuple(columns.type_by_name[name] for name in names))
+    if as_json:
+        layout = Layout.of_json(choice)
+    for name, each in tables.items():
+        check_fits(layout, choice, name, each, shown=str(first))
+    return layout
+
+
+def check_fits(
+    layout: Layout, choice: ColumnChoice, name: TableName, table: TableColumns, *, shown: str = "the stream"
+) -> None:
+    """Check that a table's columns are those of the stream, which ``shown`` names.
+
+    Raises:
+        SchemaError: they are not.
+        OptionError: none of them is left.
+    """
+    if not any(map(choice.has, table.names)) and not (layout.choice is not None and table.key):
+        option, given = ("columns", choice.only) if choice.only is not None else ("excludeColumns", choice.without)
+        raise OptionError(option, ",".join(given), f"no column of {name} is left of {', '.join(table.names)}")
+    if layout.choice is not None:
+        return
+    its = {each: table.type_by_name[each] for each in table.names if choice.has(each)}
+    streams = dict(zip(layout.names, layout.types, strict=True))
+    if its != streams:
+        raise SchemaError(
+            f"{shown} and {name} have different columns, and a stream has one schema: {_shown(streams)} and "
+            f"{_shown(its)}. Set rowFormat to json, which takes any, choose columns they share by the option columns, "
+            "or read them as two streams"
+        )
+
+
+def _check_names(
+    option: str, wanted: Sequence[str], tables: Mapping[TableName, TableColumns], *, everywhere: bool
+) -> None:
+    """Check that each name is a column of some table, or of all of them."""
+    for name in wanted:
+        lacking = [table for table, columns in tables.items() if name.lower() not in map(str.lower, columns.names)]
+        if len(lacking) == len(tables) or (everywhere and lacking):
+            columns = tables[lacking[0]].names
+            raise OptionError(option, ",".join(wanted), f"there is no column {name}; {_told(name, columns, lacking)}")
+
+
+def _told(name: str, columns: Sequence[str], lacking: Iterable[TableName]) -> str:
+    near = difflib.get_close_matches(name, columns, n=1)
+    hint = f"; the nearest is {near[0]}" if near else ""
+    return f"the columns are {', '.join(columns)}{hint} (table {next(iter(lacking))})"
+
+
+def _shown(columns: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())

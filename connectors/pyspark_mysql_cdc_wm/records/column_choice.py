@@ -1,0 +1,20 @@
+"""Which columns of tables the user wants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChoice:
+    """The columns that the user wants, by names in any case."""
+
+    only: tuple[str, ...] | None = None
+    """``None`` is all."""
+    without: tuple[str, ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Return whether a column is wanted."""
+        lowered = name.lower()
+        wanted = self.only is None or lowered in map(str.lower, self.only)
+        return wanted and lowered not in map(str.lower, self.without)

@@ -1,0 +1,73 @@
+"""Tables whose columns are altered: each row is read with the columns its table had where the row is in the binlog."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_lives import ALL, Life
+
+pytestmark = pytest.mark.service
+
+_TABLE = "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount DECIMAL(8,2), size FLOAT)"
+
+
+def rows_of(life: Life, start: Mapping[str, Any], *columns: str) -> list[tuple[Any, ...]]:
+    """Return some columns of what comes next, in the order of the changes."""
+    rows = life.rows(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
+    rows.sort(key=lambda row: (row["_commit_version"], row["_change_number"]))
+    return [tuple(row[name] for name in columns) for row in rows]
+
+
+def test_what_was_logged_before_the_columns_were_as_they_are_now_fits_them(mysql_database: Database) -> None:
+    database = mysql_database
+    database.run(
+        _TABLE, "INSERT INTO t VALUES (1, 'one', 1.25, 0.5)",
+        "ALTER TABLE t MODIFY amount DECIMAL(30,4), MODIFY size DOUBLE, MODIFY id BIGINT, ADD COLUMN more INT FIRST",
+        "INSERT INTO t VALUES (7, 2, 'two', 1e20, 0.1)",
+        "ALTER TABLE t MODIFY name TEXT, DROP COLUMN size", "DELETE FROM t WHERE id = 1",
+    )  # fmt: skip
+    place = json.dumps({"file": database.since.file, "position": database.since.position})
+    life = Life(database, startingOffsets=place)
+    assert rows_of(life, life.reader.initialOffset(), "_change_type", "more", "id", "name", "amount") == [
+        ("insert", None, 1, "one", Decimal("1.2500")),
+        ("insert", 7, 2, "two", Decimal(10**20)),
+        ("delete", None, 1, "one", Decimal("1.2500")),
+    ]
+
+
+def test_a_column_that_is_dropped_while_a_query_runs_is_null_from_there_on(mysql_database: Database) -> None:
+    database = mysql_database
+    database.run(_TABLE, "INSERT INTO t VALUES (1, 'one', 1.25, 0.5)")
+    life = Life(database)
+    start: Mapping[str, Any] = life.reader.initialOffset()
+    while (before := start) != (start := life.reader.latestOffset(start, ALL)):
+        life.rows(before, start)
+    database.run(
+        "UPDATE t SET size = 1.5", "ALTER TABLE t DROP COLUMN name, ADD COLUMN new INT", "UPDATE t SET size = 2.5"
+    )  # fmt: skip
+    assert rows_of(life, start, "_change_type", "id", "name", "size") == [
+        ("update_preimage", 1, "one", 0.5), ("update_postimage", 1, "one", 1.5),
+        ("update_preimage", 1, None, 1.5), ("update_postimage", 1, None, 2.5),
+    ]  # fmt: skip
+
+
+def test_a_chunk_of_a_table_that_was_altered_since_it_was_planned_is_rolled_back(mysql_database: Database) -> None:
+    database = mysql_database
+    database.run(_TABLE, "INSERT INTO t VALUES (1, 'one', 1.25, 0.5), (2, 'two', 2.5, 1)")
+    life = Life(database)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run(
+        "UPDATE t SET amount = 9 WHERE id = 1", "ALTER TABLE t ADD COLUMN new INT FIRST",
+        "UPDATE t SET amount = 10, new = 1 WHERE id = 1",
+    )  # fmt: skip
+    rows = sorted((row["id"], row["name"], row["amount"]) for row in life.rows(start, end))
+    life.reader.stop()
+    assert rows == [(1, "one", Decimal("1.25")), (2, "two", Decimal("2.50"))]

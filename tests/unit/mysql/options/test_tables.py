@@ -1,0 +1,69 @@
+"""Which tables a text chooses, and how names, names with asterisks and regular expressions are told apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
+
+_SHOP = [
+    TableName(*name)
+    for name in (
+        ("shop", "orders"), ("shop", "order_1"), ("shop", "order_22"), ("shop", "Orders"), ("shop", "a$b"),
+        ("shop", "x.y"), ("shop", "a,b"), ("shop2", "orders"), ("shopxorders", "z"), ("mysql", "user"),
+        ("sys", "orders"), ("information_schema", "tables"), ("performance_schema", "threads"),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("shop.orders", ["shop.orders"]),
+        (" shop.orders , shop2.orders ,", ["shop.orders", "shop2.orders"]),
+        ("shop.a$b", ["shop.a$b"]),
+        ("shop.order_*", ["shop.order_1", "shop.order_22"]),
+        ("*.orders", ["shop.orders", "shop2.orders"]),
+        ("shop2.*,shop.order_1", ["shop2.orders", "shop.order_1"]),
+        (r"shop\.order_\d", ["shop.order_1"]),
+        (r"shop\d?\.orders", ["shop.orders", "shop2.orders"]),
+        (r"shop\.(orders|order_\d{2,3}),shop2.*", ["shop.orders", "shop.order_22", "shop2.orders"]),
+        ("^shop.orders$", ["shop.orders"]),
+        ("`shop`.`x.y`", ["shop.`x.y`"]),
+        ("`shop`.`a,b`,shop.orders", ["shop.a,b", "shop.orders"]),
+        (r".*\..*", [str(name) for name in _SHOP if name.database.startswith("shop")]),
+        ("*.*", [str(name) for name in _SHOP if name.database.startswith("shop")]),
+    ],
+)
+def test_a_text_chooses_these_tables(text: str, chosen: list[str]) -> None:
+    selection = parse_tables(text)
+    assert {str(name) for name in _SHOP if selection.matches(name)} == set(chosen)
+
+
+def test_names_ignore_case_where_the_servers_do() -> None:
+    selection = replace(parse_tables(r"SHOP.ORDERS,shop\.ORDER_1"), ignores_case=True)
+    assert {str(name) for name in _SHOP if selection.matches(name)} == {"shop.orders", "shop.Orders", "shop.order_1"}
+    assert selection.databases is None
+
+
+@pytest.mark.parametrize(
+    ("text", "databases"),
+    [("shop.*,shop2.orders,shop.orders", ["shop", "shop2"]), ("shop.orders,*.x", None), (r"shop\.x", None)],
+)
+def test_the_server_is_asked_about_no_other_databases_than_needed(text: str, databases: list[str] | None) -> None:
+    assert parse_tables(text).databases == databases
+
+
+@pytest.mark.parametrize("name", [*_SHOP, TableName("a`b", "c.`d"), TableName("..", "`")])
+def test_a_tables_text_names_it_alone(name: TableName) -> None:
+    assert TableName.of(str(name)) == name
+
+
+@pytest.mark.parametrize(
+    "text", ["", " , ", "orders", "shop.", ".orders", "shop.a.b", "shop.orders,shop.orders", "a`.b"]
+)
+def test_what_names_no_table_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"names no table|is not database\.table|twice|tables of the system"):
+        parse_tables(text)
