@@ -24,7 +24,7 @@ class SnapshotProgress:
     expected: int | None
     """About so many rows it has, as the system estimates; never below ``rows``. ``None`` if it does not tell."""
     rate: int | None
-    """Rows a second, in this run; ``None`` until a batch is done."""
+    """Rows a second in this run, after its first batch; ``None`` until there was another."""
     done: bool
 
     @property

@@ -19,6 +19,8 @@ class _Count:
     """Chunks of earlier runs."""
     rows: int = 0
     since: Millis | None = None
+    """When the first batch was done: processes that start, and code that is compiled, make that one slow."""
+    first_rows: int = 0
 
 
 class SnapshotCount:
@@ -50,8 +52,8 @@ class SnapshotCount:
         found = []
         for log, count in sorted(self._counts.items()):
             at = state.splits.get(snapshot_split(log), SplitState(0, 0))
-            if count.since is None and at.position > count.before:
-                count.since = now
+            if count.since is None and count.rows:
+                count.since, count.first_rows = now, count.rows
             found.append(_progress(log, count, at, now, done=log not in going_on))
         return tuple(found)
 
@@ -64,11 +66,12 @@ def _progress(log: str, count: _Count, at: SplitState, now: Millis, *, done: boo
         # The last chunk has fewer.
         rows = max(read, min(rows, count.size.rows))
     passed = 0 if count.since is None else now - count.since
+    later = count.rows - count.first_rows
     return SnapshotProgress(
         log=log,
         rows=rows,
         chunks=at.position,
         expected=None if count.size.rows is None else max(rows, count.size.rows),
-        rate=1_000 * count.rows // passed if count.rows and passed > 0 else None,
+        rate=1_000 * later // passed if later and passed > 0 else None,
         done=done,
     )
