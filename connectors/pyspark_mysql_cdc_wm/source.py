@@ -13,12 +13,14 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, chosen_columns, table_columns
-from pyspark_mysql_cdc_wm.lookup.server_checks import check_server, check_snapshot, check_tables, server_uuid
+from pyspark_mysql_cdc_wm.lookup.server_checks import check_server, check_snapshot, check_tables, has_gtids, server_uuid
+from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options import mysql_options as options
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
-from pyspark_mysql_cdc_wm.options.start import StartMode
+from pyspark_mysql_cdc_wm.options.start import StartAfter, StartMode
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
 from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
@@ -91,7 +93,11 @@ class MySqlSource:
     def open(self) -> Connector:
         """Return the driver side, connected."""
         connection = MySqlConnection(self.options.client.patient)
-        bounds = BinlogBounds(LogStatus(connection), self.options.start)
+        status = LogStatus(connection)
+        transactions = Transactions(connection, status) if has_gtids(connection) else None
+        bounds = BinlogBounds(status, transactions, self.options.start)
+        start = self.options.start
+        uuid = server_uuid(connection)
         return Connector(
             discovery=bounds,
             starts=bounds,
@@ -100,7 +106,11 @@ class MySqlSource:
             positions_are_rows=False,
             snapshots=self._snapshots(connection),
             clock=bounds,
-            system=server_uuid(connection),
+            copies=None
+            if uuid is None
+            else MySqlCopy(
+                connection, status, transactions, uuid, start.left_out if isinstance(start, StartAfter) else None
+            ),
         )
 
     def _snapshots(self, connection: MySqlConnection) -> ChunkBounds | None:

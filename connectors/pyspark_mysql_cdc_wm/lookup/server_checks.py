@@ -84,10 +84,9 @@ def check_snapshot(connection: MySqlConnection, table: TableColumns) -> None:
             )
     if connection.is_mariadb:
         return
-    mode = connection.one("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'")
-    if mode is None or str(mode[1]).upper() != "ON":
+    if not has_gtids(connection):
         raise UnsupportedFormatError(
-            f"{connection.settings.where}: gtid_mode is {'not there' if mode is None else mode[1]}, and must be ON for "
+            f"{connection.settings.where}: gtid_mode is {_gtid_mode(connection) or 'not there'}, and must be ON for "
             "a snapshot, to tell which transactions of the binlog are visible. On the server, one after another: SET "
             "GLOBAL enforce_gtid_consistency = ON; SET GLOBAL gtid_mode = OFF_PERMISSIVE; SET GLOBAL gtid_mode = "
             "ON_PERMISSIVE; SET GLOBAL gtid_mode = ON. Or set startingOffsets to latest or earliest"
@@ -103,6 +102,16 @@ def check_tables(connection: MySqlConnection, tables: Sequence[TableName]) -> No
     """
     for table in tables:
         connection.rows(f"SELECT 1 FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
+
+
+def has_gtids(connection: MySqlConnection) -> bool:
+    """Whether the server gives every transaction a GTID, of MySQL's form."""
+    return _gtid_mode(connection) == "ON"
+
+
+def _gtid_mode(connection: MySqlConnection) -> str | None:
+    mode = connection.one("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'")
+    return None if mode is None else str(mode[1]).upper()
 
 
 def server_uuid(connection: MySqlConnection) -> str | None:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.log_dump import dumped
+from pyspark_mysql_cdc_wm.client.log_dump import dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.options.tables import TableName
@@ -21,10 +22,11 @@ from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.statements import refuse_statements
 from watermark_source.errors import DataLossError
 from watermark_source.planning.split import SplitRange
-from watermark_source.spark.connector import ReadBatch
+from watermark_source.spark.connector import ReadBatch, Relocation
 
 _log = logging.getLogger(__name__)
 
+IN_PLACE = Relocation(shift=0)
 Keeps = Callable[[Changes], Mask | None]
 """Which images to deliver; ``None`` is all."""
 
@@ -41,6 +43,7 @@ class BinlogRows:
     tables: frozenset[TableName]
     layout: Layout
     fail_on_data_loss: bool
+    relocation: Relocation = IN_PLACE
     batch_rows: int = 10_000
 
     def read(self, wanted: SplitRange, keeps: Keeps = keep_all) -> Iterator[ReadBatch]:
@@ -57,10 +60,16 @@ class BinlogRows:
             start = wanted.start
             if not self.fail_on_data_loss:
                 start = self._still_there(connection, wanted)
+        left_out = self.relocation.left_out
+        if left_out is None:
+            blocks = dumped(self.client, base, start, wanted.end)
+        else:
+            blocks = dumped_without(self.client, GtidSet.parse(left_out), wanted.end)
         try:
-            for block in dumped(self.client, base, start, wanted.end):
+            for block in blocks:
                 refuse_statements(block.memory, block.events, block.file, self.tables)
-                for changes in decoder.decode(block.memory, block.events, block.file, block.places):
+                places = block.places + self.relocation.shift
+                for changes in decoder.decode(block.memory, block.events, block.file, places):
                     rows = changed_rows(changes, self.layout, keeps(changes))
                     if rows.rows:
                         yield ReadBatch(wanted.split, rows.rows, rows.columns, rows.committed)

@@ -52,7 +52,8 @@ class ChunkBounds:
             ResponseTimeoutError: a transaction that is in the binlog does not become visible.
             SourceError: the server cannot be reached, or refuses.
         """
-        wait_until_visible(self._connection)
+        if self._connection.is_mariadb:
+            wait_until_visible(self._connection)
         found: dict[str, tuple[Bound, ...]] = {}
         left = self._chunks
         for log, start in sorted(lower.items()):

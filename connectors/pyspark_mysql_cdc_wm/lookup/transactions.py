@@ -1,0 +1,118 @@
+"""Which transactions lie before a place of the binlog, exactly: what else can find that place in another server's.
+
+A server tells both at once, the end of its binlog and what it has executed, but not of one moment: a transaction is in
+the binlog first, and executed when it is committed. In between it owns its GTID.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped
+from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from watermark_source.errors import ResponseTimeoutError
+
+_log = logging.getLogger(__name__)
+
+_LOOKS = 3
+"""So often to look for a moment in which nothing is being committed, before the binlog itself is read."""
+_COMMIT_SECONDS = 30
+_KEPT = 4
+"""A state's place, the frozen end of a run, the last end and the one before."""
+
+
+class Transactions:
+    """Asks one server with GTIDs. Remembers what it was told or found out last."""
+
+    def __init__(self, connection: MySqlConnection, status: LogStatus) -> None:
+        self._connection = connection
+        self._status = status
+        self._known: dict[int, GtidSet] = {}
+
+    def remember(self, place: int, transactions: GtidSet) -> None:
+        """Take in which transactions lie before a place."""
+        self._known.pop(place, None)
+        self._known[place] = transactions
+        while len(self._known) > _KEPT:
+            del self._known[next(iter(self._known))]
+
+    def end(self) -> LogPosition:
+        """Return an end of the binlog before which all is committed; what lies there is known then.
+
+        Raises:
+            ResponseTimeoutError: a transaction is in the binlog and is not committed for so long that something else
+                must be wrong, and no earlier end is known.
+            SourceError: the server cannot be reached, or refuses.
+        """
+        end, _ = self._status.executed_end()
+        for _ in range(_LOOKS):
+            if end.number in self._known:
+                return end
+            owned = self._owned()
+            again, executed = self._status.executed_end()
+            if again == end and not owned:
+                self.remember(end.number, executed)
+            end = again
+        if end.number in self._known:
+            return end
+        transactions = self._found(end)
+        if not self.committed(transactions, _COMMIT_SECONDS):
+            return self._earlier(end)
+        self.remember(end.number, transactions)
+        return end
+
+    def before(self, place: int) -> GtidSet:
+        """Return the transactions that lie before a place between two of them."""
+        if place not in self._known:
+            self.remember(place, self._found(LogPosition.of(place)))
+        return self._known[place]
+
+    def first_after(self, place: int, end: int) -> GtidSet:
+        """Return the first transaction after a place, none if there is none before ``end``."""
+        for block in dumped(self._connection.settings, self._status.base(), place, end):
+            for number in range(len(block.events)):
+                if found := GtidSet.of_events(block.memory, block.events[number : number + 1]):
+                    return found
+        return GtidSet()
+
+    def committed(self, transactions: GtidSet, seconds: int) -> bool:
+        """Wait until transactions are committed; return whether they are."""
+        done = self._connection.one("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", str(transactions), seconds)
+        return done is not None and done[0] == 0
+
+    def _owned(self) -> bool:
+        owned = self._connection.one("SELECT @@GLOBAL.gtid_owned")
+        return owned is not None and bool(owned[0])
+
+    def _found(self, end: LogPosition) -> GtidSet:
+        """Read the binlog from the nearest place before that is known, the beginning of the file at the latest."""
+        base = self._status.base()
+        begin = LogPosition(end.file)
+        near = max((p for p in self._known if begin.number <= p <= end.number), default=None)
+        if near is not None:
+            return self._known[near] | _begun(dumped(self._connection.settings, base, near, end.number, check=False))
+        before = self._status.before_file(file_name(base, end.file))
+        return before | _begun(dumped(self._connection.settings, base, begin.number, end.number, check=False))
+
+    def _earlier(self, end: LogPosition) -> LogPosition:
+        earlier = [place for place in self._known if place < end.number]
+        why = (
+            f"{self._connection.settings.where}: transactions in the binlog before file {end.file} position "
+            f"{end.offset} were not committed within {_COMMIT_SECONDS} s; is the server waiting for a replica "
+            "(semi-synchronous replication)?"
+        )
+        if not earlier:
+            raise ResponseTimeoutError(why)
+        _log.warning("%s Reading up to where they begin", why)
+        return LogPosition.of(max(earlier))
+
+
+def _begun(blocks: Iterable[PlacedBlock]) -> GtidSet:
+    found = GtidSet()
+    for block in blocks:
+        found |= GtidSet.of_events(block.memory, block.events)
+    return found
