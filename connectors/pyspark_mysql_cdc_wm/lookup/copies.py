@@ -69,7 +69,7 @@ class MySqlCopy:
                 f"{_shown(missing)}. Was its binlog reset (RESET BINARY LOGS AND GTIDS), or the server set up anew? "
                 "Begin a new query"
             )
-        if self._status.earliest().number <= position < end.number:
+        if position > end.number or (position < end.number and self._status.earliest().number <= position):
             self._confirm_next(position, end.number, read)
         self._transactions.remember(position, read)
 
@@ -105,7 +105,7 @@ class MySqlCopy:
 
     def _confirm_next(self, position: int, end: int, read: GtidSet) -> None:
         assert self._transactions is not None
-        found = "what begins no transaction"
+        found = "it ends before" if position > end else "what begins no transaction"
         try:
             first = self._transactions.first_after(position, end)
             if first and not first & read:
@@ -116,8 +116,8 @@ class MySqlCopy:
         except SourceError as error:
             found = str(error)
         raise OffsetError(
-            f"{self._where}: where the query has read the binlog up to lies something else than what comes next "
-            f"({found}). Was the binlog reset (RESET BINARY LOGS AND GTIDS) and written anew? Begin a new query"
+            f"{self._where}: the binlog does not go on where the query has read it up to ({found}). Was the binlog "
+            "reset (RESET BINARY LOGS AND GTIDS) and written anew? Begin a new query"
         )
 
     @property

@@ -6,13 +6,17 @@ the binlog first, and executed when it is committed. In between it owns its GTID
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Iterable
+import operator
+import time
 
+from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped
+from pyspark_mysql_cdc_wm.client.log_dump import dumped
+from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from watermark_source.errors import ResponseTimeoutError
 
@@ -21,6 +25,8 @@ _log = logging.getLogger(__name__)
 _LOOKS = 3
 """So often to look for a moment in which nothing is being committed, before the binlog itself is read."""
 _COMMIT_SECONDS = 30
+_PAUSE_SECONDS = 0.005
+_LISTED_BYTES = 64 * 1024
 _KEPT = 4
 """A state's place, the frozen end of a run, the last end and the one before."""
 
@@ -93,10 +99,33 @@ class Transactions:
         base = self._status.base()
         begin = LogPosition(end.file)
         near = max((p for p in self._known if begin.number <= p <= end.number), default=None)
-        if near is not None:
-            return self._known[near] | _begun(dumped(self._connection.settings, base, near, end.number, check=False))
-        before = self._status.before_file(file_name(base, end.file))
-        return before | _begun(dumped(self._connection.settings, base, begin.number, end.number, check=False))
+        if near is None:
+            at, before = begin, self._status.before_file(file_name(base, end.file))
+        else:
+            at, before = LogPosition.of(near), self._known[near]
+        if end.offset - at.offset <= _LISTED_BYTES:
+            return before | self._listed(file_name(base, end.file), at.offset, end.offset)
+        blocks = dumped(self._connection.settings, base, at.number, end.number, check=False)
+        return functools.reduce(operator.or_, (GtidSet.of_events(b.memory, b.events) for b in blocks), before)
+
+    def _listed(self, file: str, start: int, end: int) -> GtidSet:
+        """Have the server list events: a connection for a dump takes longer than a few of them."""
+        until = time.monotonic() + ANSWER_SECONDS
+        while start < end:
+            listed = self._connection.rows(
+                f"SHOW BINLOG EVENTS IN '{file}' FROM {start} LIMIT {(end - start) // HEADER_SIZE}"
+            )
+            within = [row for row in listed if row[4] <= end]
+            if within and within[-1][4] == end:
+                # SET @@SESSION.GTID_NEXT= 'set of one'
+                return GtidSet.parse(",".join(row[5].split("'")[1] for row in within if row[2].startswith("Gtid")))
+            if time.monotonic() > until:
+                raise ResponseTimeoutError(
+                    f"{self._connection.settings.where}: {file} should go on to position {end}, and did not within "
+                    f"{ANSWER_SECONDS} s"
+                )
+            time.sleep(_PAUSE_SECONDS)
+        return GtidSet()
 
     def _earlier(self, end: LogPosition) -> LogPosition:
         earlier = [place for place in self._known if place < end.number]
@@ -109,10 +138,3 @@ class Transactions:
             raise ResponseTimeoutError(why)
         _log.warning("%s Reading up to where they begin", why)
         return LogPosition.of(max(earlier))
-
-
-def _begun(blocks: Iterable[PlacedBlock]) -> GtidSet:
-    found = GtidSet()
-    for block in blocks:
-        found |= GtidSet.of_events(block.memory, block.events)
-    return found
