@@ -113,7 +113,7 @@ def aftermath(
     order = ("_commit_version", "_change_number")
     rows = found.where("marker IS NULL").select(*order, "_change_type", "id", "name", "amount").orderBy(*order)
     marked = found.selectExpr("unix_millis(marker.watermark) AS w").where("marker.type = 'watermark'")
-    codec = OffsetCodec(source="mysql-cdc-wm", name="mysql-cdc-wm", system=streams.offsets(CHANGES)[0]["system"])
+    codec = OffsetCodec(source="mysql-cdc-wm", name="mysql-cdc-wm")
     _log.info("seed %d, %s", seed, [(k.kind.value, k.moment.value, k.uncommitted) for k in killer.kills])
     _log.info("recovered within %s s", [(kind.value, round(s, 1)) for kind, s in killer.recoveries])
     _log.info("outages of %s s", [round(s, 1) for s in killer.outages.seconds])
