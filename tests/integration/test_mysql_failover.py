@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -42,6 +43,16 @@ def caught_up(pair: MySqlPair, database: Database, *statements: str) -> None:
     """Run statements on the source, and wait for the replica."""
     database.run(*statements)
     pair.wait_until_replica_has_all()
+
+
+@contextmanager
+def stopped(pair: MySqlPair) -> Iterator[None]:
+    """Let the replica apply nothing until the block is left."""
+    run(pair.replica.host, pair.replica.port, "STOP REPLICA")
+    try:
+        yield
+    finally:
+        run(pair.replica.host, pair.replica.port, "START REPLICA")
 
 
 def on(server: LocalMySql, database: Database) -> Database:
@@ -92,25 +103,24 @@ def test_transactions_of_the_other_server_and_another_order_are_no_matter(pair: 
     pair.wait_until_replica_has_all()
     uuid, executed = executed_on(pair.source)
     replica = on(pair.replica, database)
-    run(pair.replica.host, pair.replica.port, "STOP REPLICA")
-    # The replica has the second transaction before the first, and one of its own before both.
-    replica.run("INSERT INTO t VALUES (100, 'own', 100)")
-    applied(replica, f"{uuid}:{executed + 2}", "INSERT INTO t VALUES (3, 'three', 3)")
-    applied(replica, f"{uuid}:{executed + 1}", "INSERT INTO t VALUES (2, 'two', 2)")
-    database.run("INSERT INTO t VALUES (2, 'two', 2)")
-    first = here.reader.latestOffset(start, ALL)
-    database.run("INSERT INTO t VALUES (3, 'three', 3)")
-    second = here.reader.latestOffset(first, ALL)
-    assert [change[3] for change in here.changes(start, first)] == [1, 2]
-    there = Life(replica)
-    assert [change[3] for change in there.changes(start, first)] == [1, 2]
-    assert [change[3] for change in there.changes(first, second)] == [3]
-    # What nobody has read yet.
-    third = there.reader.latestOffset(second, ALL)
-    assert [change[3] for change in there.changes(second, third)] == [100]
-    assert [change[3] for change in there.changes(first, there.reader.latestOffset(first, ALL))] == [100, 3]
-    replica.run("DELETE FROM t WHERE id = 100")
-    run(pair.replica.host, pair.replica.port, "START REPLICA")
+    with stopped(pair):
+        # The replica has the second transaction before the first, and one of its own before both.
+        replica.run("INSERT INTO t VALUES (100, 'own', 100)")
+        applied(replica, f"{uuid}:{executed + 2}", "INSERT INTO t VALUES (3, 'three', 3)")
+        applied(replica, f"{uuid}:{executed + 1}", "INSERT INTO t VALUES (2, 'two', 2)")
+        database.run("INSERT INTO t VALUES (2, 'two', 2)")
+        first = here.reader.latestOffset(start, ALL)
+        database.run("INSERT INTO t VALUES (3, 'three', 3)")
+        second = here.reader.latestOffset(first, ALL)
+        assert [change[3] for change in here.changes(start, first)] == [1, 2]
+        there = Life(replica)
+        assert [change[3] for change in there.changes(start, first)] == [1, 2]
+        assert [change[3] for change in there.changes(first, second)] == [3]
+        # What nobody has read yet.
+        third = there.reader.latestOffset(second, ALL)
+        assert [change[3] for change in there.changes(second, third)] == [100]
+        assert [change[3] for change in there.changes(first, there.reader.latestOffset(first, ALL))] == [100, 3]
+        replica.run("DELETE FROM t WHERE id = 100")
     pair.wait_until_replica_has_all()
 
 
@@ -121,6 +131,20 @@ def executed_on(server: LocalMySql) -> tuple[str, int]:
 
 def applied(database: Database, gtid: str, *statements: str) -> None:
     database.run(f"SET gtid_next = '{gtid}'", "BEGIN", *statements, "COMMIT", "SET gtid_next = 'AUTOMATIC'")
+
+
+def test_no_row_is_late_where_the_other_servers_clock_is_behind(pair: MySqlPair, database: Database) -> None:
+    here = Life(database, startingOffsets="latest")
+    start = here.reader.initialOffset()
+    # As if the clock here were an hour ahead.
+    start["wm"] = round(time.time() * 1_000) + 3_600_000
+    start["splits"]["binlog"]["0"] = start["splits"]["binlog"]["0"][:2]
+    caught_up(pair, database, "INSERT INTO t VALUES (1, 'one', 1)")
+    for server, ahead in ((pair.source, False), (pair.replica, True)):
+        life = Life(on(server, database))
+        (row,) = life.rows(start, life.reader.latestOffset(start, ALL))
+        assert (row["event_time"].timestamp() * 1_000 > start["wm"]) == ahead
+        assert row["_commit_timestamp"].timestamp() * 1_000 < start["wm"]
 
 
 def test_a_snapshot_goes_on_on_the_other_server(pair: MySqlPair, database: Database) -> None:
@@ -152,21 +176,24 @@ def test_a_snapshot_goes_on_on_the_other_server(pair: MySqlPair, database: Datab
     assert table == dict(database.run("SELECT id, amount FROM t"))
 
 
-def test_a_server_that_lacks_what_was_read_is_refused(pair: MySqlPair, database: Database) -> None:
+def test_a_server_that_lacks_what_was_read_is_refused(
+    pair: MySqlPair, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair.wait_until_replica_has_all()
-    run(pair.replica.host, pair.replica.port, "STOP REPLICA")
-    here = Life(database, startingOffsets="latest")
-    start = here.reader.initialOffset()
-    uuid, executed = executed_on(pair.source)
-    database.run("INSERT INTO t VALUES (1, 'one', 1)", "INSERT INTO t VALUES (2, 'two', 2)")
-    end = here.reader.latestOffset(start, ALL)
-    there = Life(on(pair.replica, database))
-    lacks = f"lacks transactions that the query has read: {uuid}:{executed + 1}-{executed + 2}[.] "
-    with pytest.raises(OffsetError, match=lacks):
-        there.reader.partitions(start, end)
-    with pytest.raises(OffsetError, match=lacks):
-        there.reader.latestOffset(end, ALL)
-    run(pair.replica.host, pair.replica.port, "START REPLICA")
+    with stopped(pair):
+        here = Life(database, startingOffsets="latest")
+        start = here.reader.initialOffset()
+        uuid, executed = executed_on(pair.source)
+        database.run("INSERT INTO t VALUES (1, 'one', 1)", "INSERT INTO t VALUES (2, 'two', 2)")
+        end = here.reader.latestOffset(start, ALL)
+        there = Life(on(pair.replica, database))
+        monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.copies._CATCH_UP_SECONDS", 1)
+        lacks = f"lacks transactions that the query has read: {uuid}:{executed + 1}-{executed + 2}[.] "
+        with pytest.raises(OffsetError, match=lacks):
+            there.reader.partitions(start, end)
+        with pytest.raises(OffsetError, match=lacks):
+            there.reader.latestOffset(end, ALL)
+        monkeypatch.undo()
     # A replica that is behind is waited for.
     assert len(there.changes(start, end)) == 2
 

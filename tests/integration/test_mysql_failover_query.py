@@ -18,6 +18,7 @@ from services.deadline import wait_until
 from services.mysql import mysql_pair, mysql_replica
 from tests.integration.killed_driver import KEEP_LOGS
 from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_copy import copy_of
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from tests.integration.mysql_writers import writers
 from tests.spark.queries import Streams
@@ -117,27 +118,17 @@ def planned(streams: Streams) -> int:
 
 
 def test_what_was_delivered_is_what_the_last_server_holds(aftermath: Aftermath) -> None:
-    table: dict[int, tuple[Any, ...]] = {}
-    lost = doubled = 0
-    for _, _, kind, *row in aftermath.rows:
-        known = table.get(row[0])
-        if kind == "insert":
-            doubled += known is not None
-        elif kind != "update_postimage":
-            lost += known != tuple(row)
-        if kind == "delete":
-            table.pop(row[0], None)
-        else:
-            table[row[0]] = tuple(row)
+    copy = copy_of(aftermath.rows)
     _log.info("%d rows, %d batches done on another server", len(aftermath.rows), aftermath.replayed)
-    assert (lost, doubled) == (0, 0)
-    assert table == aftermath.held
+    assert (copy.lost, copy.doubled) == (0, 0)
+    assert copy.table == aftermath.held
     assert len(aftermath.rows) > len(aftermath.held) > 100
 
 
 def test_every_server_was_read_and_versions_grew_from_one_to_the_next(aftermath: Aftermath) -> None:
     copies = [state.origin.copy for state in aftermath.states if state.origin is not None]
     assert len(set(copies)) == _FAIL_OVERS + 1
+    assert aftermath.replayed
     assert copies == sorted(copies, key=copies.index)
     ends = [t.position for state in aftermath.states for s, t in state.splits.items() if s.log == "binlog"]
     assert ends == sorted(ends)

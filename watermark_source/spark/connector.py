@@ -170,6 +170,8 @@ class Relocation:
 
     shift: int
     """What to add to this copy's positions where rows tell them."""
+    floor: Millis | None = None
+    """No event of its log is taken to be earlier than this: it was on time, and clocks of copies differ."""
     left_out: str | None = None
     """Read all up to the range's end but this; ``None``: by positions."""
     as_of: tuple[int, str] | None = None

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from watermark_source.errors import InternalError
+from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Origin, SourceState, SplitState
 from watermark_source.spark.connector import Copies, Relocation
@@ -73,17 +74,19 @@ class Whereabouts:
         if copies is None:
             return Here(before, after, None)
         start, end = _origin(before, copies), _origin(after, copies)
+        # Spark takes what is at its watermark for late.
+        floor = None if before.watermark is None else Millis(before.watermark + 1)
         if end.copy != copies.system:
-            return self._batch_of_others(before, after, copies)
+            return self._batch_of_others(before, after, copies, floor)
         self._shift = end.shift
         own = _moved(after, -end.shift)
         if start.copy == copies.system and start.shift == end.shift:
             first = _moved(before, -start.shift)
             self._confirm(first, start, copies)
-            return Here(first, own, Relocation(end.shift) if end.shift else None)
-        return Here(_at(before, copies.begin(start.done)), own, Relocation(end.shift, left_out=start.done))
+            return Here(first, own, Relocation(end.shift, floor) if end.shift else None)
+        return Here(_at(before, copies.begin(start.done)), own, Relocation(end.shift, floor, left_out=start.done))
 
-    def _batch_of_others(self, before: SourceState, after: SourceState, copies: Copies) -> Here:
+    def _batch_of_others(self, before: SourceState, after: SourceState, copies: Copies, floor: Millis | None) -> Here:
         """Return a batch that was planned on another copy: exactly what that one had in it."""
         start, end = _origin(before, copies), _origin(after, copies)
         self._shift = copies.shift_after(_log_of(after)[1].position)
@@ -91,12 +94,12 @@ class Whereabouts:
         _log.warning("a batch that was planned on %s is done on %s: just what it had in it", end.copy, copies.system)
         as_of = None if end.done is None else (last, end.done)
         if start.done == end.done:
-            return Here(_at(before, first), _at(after, first), Relocation(self._shift, as_of=as_of))
+            return Here(_at(before, first), _at(after, first), Relocation(self._shift, floor, as_of=as_of))
         passage = copies.between(start.done, end.done)
         return Here(
             _at(before, first),
             _at(after, max(passage.position, first), observed=first),
-            Relocation(self._shift, passage.left_out, as_of),
+            Relocation(self._shift, floor, passage.left_out, as_of),
         )
 
     def _confirm(self, own: SourceState, origin: Origin, copies: Copies) -> None:

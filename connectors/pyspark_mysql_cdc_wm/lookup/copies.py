@@ -129,7 +129,7 @@ class MySqlCopy:
         if done is None or self._transactions is None:
             raise OffsetError(
                 f"the checkpoint's positions are of another server, and mean nothing to {self._where}: "
-                + ("the checkpoint was made without GTIDs" if done is None else "the server has gtid_mode OFF")
+                + ("the checkpoint was made without GTIDs" if done is None else "the server has no GTIDs (gtid_mode)")
                 + ". Connect to the server it was, or start with a new checkpoint location"
             )
         read = _set(done)

@@ -114,7 +114,11 @@ def _gtid_mode(connection: MySqlConnection) -> str | None:
     return None if mode is None else str(mode[1]).upper()
 
 
-def server_uuid(connection: MySqlConnection) -> str | None:
-    """Return what tells a server from its replicas, whose binlogs have other positions; MariaDB has no such thing."""
+def server_name(connection: MySqlConnection) -> str:
+    """Return what tells a server from its replicas, whose binlogs have other positions."""
     found = connection.one("SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
-    return None if found is None else str(found[1])
+    if found is not None:
+        return str(found[1])
+    # MariaDB has no such thing.
+    found = connection.one("SELECT @@GLOBAL.server_id")
+    return f"server_id {found[0] if found else 0}"

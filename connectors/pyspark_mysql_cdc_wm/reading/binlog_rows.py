@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.client.charsets import charsets_of
@@ -72,12 +73,18 @@ class BinlogRows:
                 for changes in decoder.decode(block.memory, block.events, block.file, places):
                     rows = changed_rows(changes, self.layout, keeps(changes))
                     if rows.rows:
-                        yield ReadBatch(wanted.split, rows.rows, rows.columns, rows.committed)
+                        yield ReadBatch(wanted.split, rows.rows, rows.columns, self._event_time(rows.committed))
         except DataLossError:
             if self.fail_on_data_loss:
                 raise
             _log.warning("failOnDataLoss is false: the rest of %s was purged while it was read", wanted)
         yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
+
+    def _event_time(self, committed: pa.Array) -> pa.Array:
+        floor = self.relocation.floor
+        if floor is None:
+            return committed
+        return pc.max_element_wise(committed.view(pa.int64()), floor * 1_000).view(MOMENT)
 
     def needed(self, table: TableMap) -> Collection[str] | None:
         """Return the columns of a table to decode, ``None`` if nobody reads it."""
