@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from services.deadline import wait_until
 from services.errors import ServiceError
 from services.mysql_client import run
 from services.mysql_container import ContainerMySql
@@ -15,6 +16,11 @@ from services.mysqld import LocalMySql, normalised
 from services.where import Where, created, where_from_environment
 
 _CATCH_UP_SECONDS = 60
+_SEMI_SYNCHRONOUS = {
+    "plugin_load_add": "semisync_source.so;semisync_replica.so",
+    "loose_rpl_semi_sync_replica_enabled": "ON",
+    "loose_rpl_semi_sync_source_timeout": "600000",
+}
 
 
 class MySql(Protocol):
@@ -73,6 +79,15 @@ class MySqlPair:
             )
             raise ServiceError(f"the replica lacks transactions after {_CATCH_UP_SECONDS} s: {said}")
 
+    def promote(self) -> None:
+        """Make the replica a server of its own when it has applied all that it has received."""
+        received = "SELECT RECEIVED_TRANSACTION_SET FROM performance_schema.replication_connection_status"
+        run(
+            self.replica.host, self.replica.port, "STOP REPLICA IO_THREAD",
+            f"SELECT WAIT_FOR_EXECUTED_GTID_SET(({received}), {_CATCH_UP_SECONDS})", "STOP REPLICA",
+            "RESET REPLICA ALL",
+        )  # fmt: skip
+
 
 @contextlib.contextmanager
 def mysql_service(
@@ -93,26 +108,41 @@ def mysql_service(
 
 
 @contextlib.contextmanager
-def mysql_pair(*, config: Mapping[str, str] | None = None) -> Iterator[MySqlPair]:
+def mysql_pair(*, config: Mapping[str, str] | None = None, semi_synchronous: bool = False) -> Iterator[MySqlPair]:
     """A MySQL source and a replica of it, to fail over from one to the other.
 
     Always local: a container does not reach another one's loopback port. ``config`` is for both.
     """
-    with contextlib.ExitStack() as stack:
-        both = []
-        for server_id in ("1", "2"):
-            settings = {**normalised(config), "server_id": server_id}
-            server = stack.enter_context(contextlib.closing(LocalMySql(config=settings, flavour=Flavour.MYSQL)))
-            server.start()
-            both.append(server)
-        source, replica = both
+    settings = {**(_SEMI_SYNCHRONOUS if semi_synchronous else {}), **normalised(config)}
+    with contextlib.closing(LocalMySql(config=settings, flavour=Flavour.MYSQL)) as source:
+        source.start()
+        with mysql_replica(source, config=config, semi_synchronous=semi_synchronous) as pair:
+            yield pair
+
+
+@contextlib.contextmanager
+def mysql_replica(
+    source: LocalMySql, *, config: Mapping[str, str] | None = None, semi_synchronous: bool = False
+) -> Iterator[MySqlPair]:
+    """A new replica of a server of such a pair.
+
+    With ``semi_synchronous`` the source commits nothing from now on that a replica has not received.
+    """
+    settings = {**(_SEMI_SYNCHRONOUS if semi_synchronous else {}), **normalised(config)}
+    with contextlib.closing(LocalMySql(config=settings, flavour=Flavour.MYSQL)) as replica:
+        replica.start()
         run(
-            replica.host,
-            replica.port,
+            replica.host, replica.port, f"SET PERSIST server_id = {replica.port}",
             f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '{source.host}', SOURCE_PORT = {source.port},"
             " SOURCE_USER = 'root', SOURCE_AUTO_POSITION = 1, SOURCE_SSL = 1, SOURCE_CONNECT_RETRY = 1",
             "START REPLICA",
-        )
+        )  # fmt: skip
+        if semi_synchronous:
+            clients = "SHOW STATUS LIKE 'Rpl_semi_sync_source_clients'"
+            wait_until(
+                lambda: run(source.host, source.port, clients)[0][1] != "0", _CATCH_UP_SECONDS, "a replica that answers"
+            )
+            run(source.host, source.port, "SET GLOBAL rpl_semi_sync_source_enabled = ON")
         yield MySqlPair(source, replica)
 
 

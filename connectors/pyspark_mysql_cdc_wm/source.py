@@ -13,12 +13,14 @@ from pyspark.sql.types import StructField, StructType
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
+from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of, server_uuid
+from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of, server_name
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
+from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options import mysql_options as options
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
-from pyspark_mysql_cdc_wm.options.start import StartMode
+from pyspark_mysql_cdc_wm.options.start import StartAfter, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize
@@ -86,7 +88,11 @@ class MySqlSource:
     def open(self) -> Connector:
         """Return the driver side, connected."""
         connection = MySqlConnection(self.options.client.patient)
-        bounds = BinlogBounds(LogStatus(connection), self.options.start)
+        status = LogStatus(connection)
+        transactions = Transactions.of(connection, status)
+        bounds = BinlogBounds(status, transactions, self.options.start)
+        start = self.options.start
+        left_out = start.left_out if isinstance(start, StartAfter) else None
         return Connector(
             discovery=bounds,
             starts=bounds,
@@ -94,7 +100,7 @@ class MySqlSource:
             time_index=None,
             positions_are_rows=False,
             snapshots=self._snapshots(connection),
-            system=server_uuid(connection),
+            copies=MySqlCopy(connection, status, transactions, server_name(connection), left_out),
         )
 
     def _snapshots(self, connection: MySqlConnection) -> ChunkBounds:

@@ -58,7 +58,7 @@ def root(server: MySql) -> ClientSettings:
 
 
 @contextmanager
-def new_database(server: MySql) -> Iterator[Database]:
+def new_database(server: MySql, *, drop: bool = True) -> Iterator[Database]:
     """Make a database; what the binlog has about it begins at ``since``."""
     name = f"t_{uuid.uuid4().hex[:8]}"
     status = "SHOW BINARY LOG STATUS" if server.flavour is Flavour.MYSQL else "SHOW MASTER STATUS"
@@ -67,7 +67,8 @@ def new_database(server: MySql) -> Iterator[Database]:
         charsets = charsets_of(connection)
     run(server.host, server.port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
     yield Database(server, name, FilePosition(file, position), charsets)
-    run(server.host, server.port, f"DROP DATABASE {name}")
+    if drop:
+        run(server.host, server.port, f"DROP DATABASE {name}")
 
 
 def python_rows(images: Changes) -> list[list[Any]]:

@@ -12,6 +12,7 @@ from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
+from watermark_source.errors import OffsetError
 
 pytestmark = pytest.mark.service
 
@@ -41,4 +42,14 @@ def test_changes_come_in_order_from_file_to_file(mariadb: Database) -> None:
     ]  # fmt: skip
     assert len({change[0] for change in found}) == 3
     assert life.reader.latestOffset(end, ALL)["wm"] > 0
+    life.reader.stop()
+
+
+def test_a_checkpoint_of_another_server_is_refused(mariadb: Database) -> None:
+    life = Life(mariadb, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    assert start["system"] == "server_id 1"
+    for asked in (life.reader.latestOffset, life.reader.partitions):
+        with pytest.raises(OffsetError, match=r"of another server, and mean nothing to MySQL at .* without GTIDs"):
+            asked({**start, "system": "server_id 2"}, ALL if asked == life.reader.latestOffset else start)
     life.reader.stop()

@@ -68,7 +68,8 @@ def test_a_server_that_is_set_up_passes_every_check(capsys: pytest.CaptureFixtur
     assert lines["server"][1].startswith("MySQL 8.") or lines["server"][1].startswith("MySQL 9.")
     assert lines["login"][1] == "cdc, to the server cdc@%"
     assert lines["binlog_row_image"][1] == "FULL"
-    assert lines["table shop.t"][1] == "InnoDB, may be read"
+    assert lines["tables"] == ("ok", "shop.t")
+    assert lines["SELECT"] == ("ok", "may be read")
     assert lines["columns"][1] == "id, name"
     assert lines["primary key"][1] == "id"
     assert lines["binlog kept"][1] == "30 d"
@@ -98,16 +99,16 @@ def test_all_that_is_wrong_is_told_at_once_with_the_statements(
         run(server.host, server.port, "SET GLOBAL binlog_format = 'ROW'", "SET GLOBAL binlog_row_metadata = 'FULL'")
     assert not_ok(lines) == {
         "binlog_format": "FAILED", "binlog_row_metadata": "FAILED", "REPLICATION SLAVE": "FAILED",
-        "table shop.gone": "FAILED", "columns": "skipped", "primary key": "skipped", "engine": "skipped",
-        "binlog kept": "skipped", "foreign keys": "skipped",
+        "tables": "FAILED", "logged databases": "skipped", "SELECT": "skipped", "columns": "skipped",
+        "primary key": "skipped", "engine": "skipped", "binlog kept": "skipped", "foreign keys": "skipped",
     }  # fmt: skip
     # What load() says is the first of these lines.
     assert lines["binlog_format"][1] == str(at_load.value)
     assert "binlog_format is MIXED, and must be ROW" in lines["binlog_format"][1]
     assert "SET GLOBAL binlog_row_metadata = 'FULL'" in lines["binlog_row_metadata"][1]
     assert "GRANT REPLICATION SLAVE" in lines["REPLICATION SLAVE"][1]
-    assert "GRANT SELECT ON `shop`.`gone` TO 'poor'@'%'" in lines["table shop.gone"][1]
-    assert lines["columns"][1] == "not looked at without: table shop.gone"
+    assert "GRANT SELECT ON `shop`.`gone` TO 'poor'@'%'" in lines["tables"][1]
+    assert lines["columns"][1] == "not looked at without: SELECT"
 
 
 def test_the_statements_mend_what_they_are_for(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
@@ -149,9 +150,9 @@ def test_a_wrong_password_is_tried_once_and_an_unreachable_server_is_named(
 @pytest.mark.parametrize(
     ("tables", "check", "verdict", "says"),
     [
-        ("shop.v", "table shop.v", "FAILED", "shop.v is a view, and must be a table"),
+        ("shop.v", "tables", "FAILED", "shop.v is no table but a view, of which no binlog tells"),
         ("hidden.t", "logged databases", "FAILED", "leaves out the database hidden (binlog_ignore_db)"),
-        ("shop.keyless", "primary key", "warning", "shop.keyless has no primary key: its snapshot is one chunk"),
+        ("shop.keyless", "primary key", "warning", "tables without a primary key: shop.keyless. The snapshot of each is one chunk"),
         ("shop.old", "engine", "warning", "shop.old (MyISAM): only InnoDB shows a table as of one moment"),
     ],
 )

@@ -1,33 +1,260 @@
-"""A checkpoint's positions belong to the server they were made on."""
+"""A query goes on with another server that holds the same transactions: by their GTIDs, and each exactly once."""
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
 
-from services.mysql import mysql_pair
-from tests.integration.mysql_binlog import new_database
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet, Source
+from services.mysql import MySqlPair, mysql_pair
+from services.mysql_client import run
+from services.mysqld import LocalMySql
+from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
-from watermark_source.errors import OffsetError
+from watermark_source.errors import DataLossError, OffsetError, OptionError
 
 pytestmark = pytest.mark.service
 
+_TABLE = "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
 
-def test_a_checkpoint_of_one_server_is_refused_by_its_replica() -> None:
-    with mysql_pair() as pair, new_database(pair.source) as database:
-        make_user(pair.source, USER, *RIGHTS)
-        database.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)")
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[MySqlPair]:
+    with mysql_pair() as made:
+        make_user(made.source, USER, *RIGHTS)
+        made.wait_until_replica_has_all()
+        yield made
+
+
+@pytest.fixture
+def database(pair: MySqlPair) -> Iterator[Database]:
+    with new_database(pair.source) as made:
+        made.run(_TABLE)
+        yield made
+
+
+def caught_up(pair: MySqlPair, database: Database, *statements: str) -> None:
+    """Run statements on the source, and wait for the replica."""
+    database.run(*statements)
+    pair.wait_until_replica_has_all()
+
+
+@contextmanager
+def stopped(pair: MySqlPair) -> Iterator[None]:
+    """Let the replica apply nothing until the block is left."""
+    run(pair.replica.host, pair.replica.port, "STOP REPLICA")
+    try:
+        yield
+    finally:
+        run(pair.replica.host, pair.replica.port, "START REPLICA")
+
+
+def on(server: LocalMySql, database: Database) -> Database:
+    return replace(database, server=server)
+
+
+def test_what_was_not_read_on_one_server_is_read_on_the_other(pair: MySqlPair, database: Database) -> None:
+    here = Life(database, startingOffsets="latest")
+    start = here.reader.initialOffset()
+    database.run("INSERT INTO t VALUES (1, 'one', 1)", "INSERT INTO t VALUES (2, 'two', 2)")
+    first = here.reader.latestOffset(start, ALL)
+    read = here.changes(start, first)
+    assert [change[3] for change in read] == [1, 2]
+    database.run("INSERT INTO t VALUES (3, 'three', 3)", "UPDATE t SET amount = 9 WHERE id = 1")
+    pair.wait_until_replica_has_all()
+    there = Life(on(pair.replica, database))
+    # The batch that was not done is done again: the same changes, though the log has others by now.
+    again = there.changes(start, first)
+    assert [change[1:] for change in again] == [change[1:] for change in read]
+    second = there.reader.latestOffset(first, ALL)
+    assert second["system"] != first["system"]
+    rest = there.changes(first, second)
+    assert [change[2:] for change in rest] == [
+        ("insert", 3, "three", 3), ("update_preimage", 1, "one", 1), ("update_postimage", 1, "one", 9),
+    ]  # fmt: skip
+    versions = [change[0] for change in (*read, *again, *rest)]
+    assert versions == sorted(versions)
+    # Another process goes on by positions, and to the server it began on.
+    database.run("INSERT INTO t VALUES (4, 'four', 4)")
+    pair.wait_until_replica_has_all()
+    later = Life(on(pair.replica, database))
+    third = later.reader.latestOffset(second, ALL)
+    found = later.changes(second, third)
+    assert [change[3] for change in found] == [4]
+    back = Life(database)
+    assert [change[1:] for change in back.changes(second, third)] == [change[1:] for change in found]
+    database.run("INSERT INTO t VALUES (5, 'five', 5)")
+    fourth = back.reader.latestOffset(third, ALL)
+    last = back.changes(third, fourth)
+    assert [change[3] for change in last] == [5]
+    assert last[0][0] > found[0][0] > versions[-1]
+
+
+def test_transactions_of_the_other_server_and_another_order_are_no_matter(pair: MySqlPair, database: Database) -> None:
+    here = Life(database, startingOffsets="latest")
+    start = here.reader.initialOffset()
+    database.run("INSERT INTO t VALUES (1, 'one', 1)")
+    pair.wait_until_replica_has_all()
+    uuid, executed = executed_on(pair.source)
+    replica = on(pair.replica, database)
+    with stopped(pair):
+        # The replica has the second transaction before the first, and one of its own before both.
+        replica.run("INSERT INTO t VALUES (100, 'own', 100)")
+        applied(replica, f"{uuid}:{executed + 2}", "INSERT INTO t VALUES (3, 'three', 3)")
+        applied(replica, f"{uuid}:{executed + 1}", "INSERT INTO t VALUES (2, 'two', 2)")
+        database.run("INSERT INTO t VALUES (2, 'two', 2)")
+        first = here.reader.latestOffset(start, ALL)
+        database.run("INSERT INTO t VALUES (3, 'three', 3)")
+        second = here.reader.latestOffset(first, ALL)
+        assert [change[3] for change in here.changes(start, first)] == [1, 2]
+        there = Life(replica)
+        assert [change[3] for change in there.changes(start, first)] == [1, 2]
+        assert [change[3] for change in there.changes(first, second)] == [3]
+        # What nobody has read yet.
+        third = there.reader.latestOffset(second, ALL)
+        assert [change[3] for change in there.changes(second, third)] == [100]
+        assert [change[3] for change in there.changes(first, there.reader.latestOffset(first, ALL))] == [100, 3]
+        replica.run("DELETE FROM t WHERE id = 100")
+    pair.wait_until_replica_has_all()
+
+
+def executed_on(server: LocalMySql) -> tuple[str, int]:
+    ((uuid, executed),) = run(server.host, server.port, "SELECT @@server_uuid, @@global.gtid_executed")
+    return str(uuid), GtidSet.parse(str(executed)).ranges[Source(str(uuid))][-1][1]
+
+
+def applied(database: Database, gtid: str, *statements: str) -> None:
+    database.run(f"SET gtid_next = '{gtid}'", "BEGIN", *statements, "COMMIT", "SET gtid_next = 'AUTOMATIC'")
+
+
+def test_no_row_is_late_where_the_other_servers_clock_is_behind(pair: MySqlPair, database: Database) -> None:
+    here = Life(database, startingOffsets="latest")
+    start = here.reader.initialOffset()
+    # As if the clock here were an hour ahead.
+    start["wm"] = round(time.time() * 1_000) + 3_600_000
+    start["splits"]["binlog"]["0"] = start["splits"]["binlog"]["0"][:2]
+    caught_up(pair, database, "INSERT INTO t VALUES (1, 'one', 1)")
+    for server, ahead in ((pair.source, False), (pair.replica, True)):
+        life = Life(on(server, database))
+        (row,) = life.rows(start, life.reader.latestOffset(start, ALL))
+        assert (row["event_time"].timestamp() * 1_000 > start["wm"]) == ahead
+        assert row["_commit_timestamp"].timestamp() * 1_000 < start["wm"]
+
+
+def test_a_snapshot_goes_on_on_the_other_server(pair: MySqlPair, database: Database) -> None:
+    database.run("INSERT INTO t VALUES " + ", ".join(f"({i}, 'n', {i})" for i in range(100)))
+    options = {"snapshotChunkRows": 30, "snapshotParallelism": 1}
+    here = Life(database, **options)
+    offset = here.reader.initialOffset()
+    first = here.reader.latestOffset(offset, ALL)
+    read = here.changes(offset, first)
+    database.run("UPDATE t SET amount = amount + 1000 WHERE id % 10 = 0", "DELETE FROM t WHERE id = 95")
+    pair.wait_until_replica_has_all()
+    there = Life(on(pair.replica, database), **options)
+    # As of where the batch was planned, whatever was changed since.
+    assert sorted(change[2:] for change in there.changes(offset, first)) == sorted(change[2:] for change in read)
+    table, versions = {change[3]: change[5] for change in read}, {change[3]: change[0] for change in read}
+    offset = first
+    for _ in range(6):
+        end = there.reader.latestOffset(offset, ALL)
+        for version, _, kind, key, _, amount in sorted(there.changes(offset, end)):
+            assert (kind == "insert") == (key not in table)
+            assert version >= versions.get(key, 0)
+            versions[key] = version
+            if kind == "delete":
+                del table[key]
+            else:
+                table[key] = amount
+        offset = end
+    assert "snapshot" not in offset
+    assert table == dict(database.run("SELECT id, amount FROM t"))
+
+
+def test_a_server_that_lacks_what_was_read_is_refused(
+    pair: MySqlPair, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.wait_until_replica_has_all()
+    with stopped(pair):
         here = Life(database, startingOffsets="latest")
-        offset = here.reader.initialOffset()
-        pair.wait_until_replica_has_all()
-        there = Life(replace(database, server=pair.replica), startingOffsets="latest")
-        assert there.reader.initialOffset()["system"] != offset["system"]
-        with pytest.raises(OffsetError, match="where they mean nothing"):
-            there.reader.latestOffset(offset, ALL)
-        database.run("INSERT INTO t VALUES (1, 'one', 1)")
-        end = here.reader.latestOffset(offset, ALL)
-        assert [change[2] for change in here.changes(offset, end)] == ["insert"]
-        here.reader.stop()
-        there.reader.stop()
+        start = here.reader.initialOffset()
+        uuid, executed = executed_on(pair.source)
+        database.run("INSERT INTO t VALUES (1, 'one', 1)", "INSERT INTO t VALUES (2, 'two', 2)")
+        end = here.reader.latestOffset(start, ALL)
+        there = Life(on(pair.replica, database))
+        monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.copies._CATCH_UP_SECONDS", 1)
+        lacks = f"lacks transactions that the query has read: {uuid}:{executed + 1}-{executed + 2}[.] "
+        with pytest.raises(OffsetError, match=lacks):
+            there.reader.partitions(start, end)
+        with pytest.raises(OffsetError, match=lacks):
+            there.reader.latestOffset(end, ALL)
+        monkeypatch.undo()
+    # A replica that is behind is waited for.
+    assert len(there.changes(start, end)) == 2
+
+
+def test_a_server_that_has_purged_what_comes_next_is_a_loss(pair: MySqlPair, database: Database) -> None:
+    here = Life(database, startingOffsets="latest")
+    start = here.reader.initialOffset()
+    database.run("INSERT INTO t VALUES (1, 'one', 1)")
+    end = here.reader.latestOffset(start, ALL)
+    caught_up(pair, database, "INSERT INTO t VALUES (2, 'two', 2)")
+    replica = on(pair.replica, database)
+    replica.run("FLUSH BINARY LOGS")
+    ((last, *_),) = replica.run("SHOW BINARY LOG STATUS")
+    replica.run(f"PURGE BINARY LOGS TO '{last}'")
+    for asked in (lambda there: there.reader.partitions(start, end), lambda there: there.reader.latestOffset(end, ALL)):
+        with pytest.raises(DataLossError, match="were purged from its binlog"):
+            asked(Life(replica))
+
+
+def test_a_binlog_that_was_reset_is_refused_however_long_it_is_again() -> None:
+    with closing(LocalMySql()) as server:
+        server.start()
+        make_user(server, USER, *RIGHTS)
+        with new_database(server) as database:
+            database.run(_TABLE)
+            here = Life(database, startingOffsets="latest")
+            start = here.reader.initialOffset()
+            database.run("INSERT INTO t VALUES (1, 'one', 1)")
+            end = here.reader.latestOffset(start, ALL)
+            database.run("RESET BINARY LOGS AND GTIDS")
+            rows = [f"REPLACE INTO t VALUES ({i}, REPEAT('x', 40), {i})" for i in range(40)]
+            # Fewer transactions than before, then more in fewer files, then more in as many.
+            for statements in ((), rows, ("FLUSH BINARY LOGS", *rows)):
+                database.run("DO 1", *statements)
+                with pytest.raises(OffsetError, match="RESET BINARY LOGS AND GTIDS"):
+                    Life(database).reader.partitions(end, end)
+                with pytest.raises(OffsetError, match="RESET BINARY LOGS AND GTIDS"):
+                    Life(database).reader.latestOffset(end, ALL)
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+def test_a_new_query_begins_at_a_set(pair: MySqlPair, database: Database, *, tagged: bool) -> None:
+    tag = ":nightly" if tagged else ""
+    database.run(
+        "INSERT INTO t VALUES (1, 'one', 1)", f"SET gtid_next = 'AUTOMATIC{tag}'", "INSERT INTO t VALUES (2, 'two', 2)"
+    )
+    ((left_out,),) = database.run("SELECT @@global.gtid_executed")
+    database.run(f"SET gtid_next = 'AUTOMATIC{tag}'", "INSERT INTO t VALUES (3, 'three', 3)")
+    database.run("INSERT INTO t VALUES (4, 'four', 4)")
+    life = Life(database, startingOffsets=json.dumps({"gtid": left_out}))
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    assert [change[3] for change in life.changes(start, end)] == [3, 4]
+    assert [change[3] for change in Life(database).changes(start, end)] == [3, 4]
+    assert GtidSet.parse(end["done"]) == GtidSet.parse(database.run("SELECT @@global.gtid_executed")[0][0])
+    database.run("INSERT INTO t VALUES (5, 'five', 5)")
+    assert [change[3] for change in life.changes(end, life.reader.latestOffset(end, ALL))] == [5]
+
+
+def test_a_set_that_the_server_does_not_have_is_refused(database: Database) -> None:
+    unknown = "11111111-2222-3333-4444-555555555555:1-7"
+    life = Life(database, startingOffsets=json.dumps({"gtid": unknown}))
+    with pytest.raises(OptionError, match=f"the server has not executed {unknown}; it has executed "):
+        life.reader.initialOffset()

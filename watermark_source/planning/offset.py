@@ -4,15 +4,17 @@ Layout of version 1, keys sorted, integers only, absent keys for absent values::
 
     {"cap": 1700000600000,              event times later than this were not observed
      "complete": ["shop.users"],        snapshots that were read to their end
+     "done": "5b1d…:1-7",               all that lies before the positions, as every copy of the system names it
      "limit": 1700000010000,            alignment limit of the batch
      "name": "orders",                  the source's own name
      "pt": true,                        processing-time watermark
      "run": 2,                          how many processes have planned so far
+     "shift": 7000,                     what was added to the copy's own positions
      "since": 1700000003000,            the earliest moment of all splits
      "snapshot": {"shop.orders": [[100], null]},  where the chunks of snapshots end that were planned last
      "source": "aligned-kafka",         format name
      "splits": {"orders": {"0": [position, planned, watermark, status, since]}},
-     "system": "5b1d…",                 which system the positions are of, where those of another mean nothing
+     "system": "5b1d…",                 which of the system's copies the positions are of
      "v": 1,
      "wm": 1700000000000}               combined watermark
 
@@ -32,11 +34,11 @@ from typing import Any
 from watermark_source.errors import OffsetError, shortened
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import Bound, Origin, SourceState, SplitState, SplitStatus
 
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
-_KNOWN = _REQUIRED | {"cap", "complete", "limit", "pt", "since", "snapshot", "system", "wm"}
+_KNOWN = _REQUIRED | {"cap", "complete", "done", "limit", "pt", "shift", "since", "snapshot", "system", "wm"}
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None)
 _FIELDS = 2 + len(_ABSENT)
 _STATUS = {status.value: status for status in SplitStatus}
@@ -51,8 +53,6 @@ class OffsetCodec:
     """Format name."""
     name: str
     """The user's name for the source."""
-    system: str | None = None
-    """What positions are of, where they mean nothing in another system of the kind: a server, of several copies."""
 
     def encode(self, state: SourceState) -> dict[str, Any]:
         """Return the offset; its JSON text is equal exactly when the states are equal."""
@@ -61,18 +61,21 @@ class OffsetCodec:
         for (log, number), split in state.splits.items():
             splits[log][str(number)] = _encode_split(split, state.watermark or 0, since or 0)
         ordered = sorted(state.frontiers.items())
+        origin = state.origin or Origin(None)
         offset: dict[str, Any] = {
             "cap": state.future_cap,
             "complete": sorted(state.complete) or None,
+            "done": origin.done,
             "limit": state.limit,
             "name": self.name,
             "pt": True if state.use_processing_time else None,
             "run": state.run,
+            "shift": origin.shift or None,
             "since": since,
             "snapshot": {log: [None if b is None else list(b) for b in bounds] for log, bounds in ordered} or None,
             "source": self.source,
             "splits": {log: dict(sorted(numbers.items())) for log, numbers in sorted(splits.items())},
-            "system": self.system,
+            "system": origin.copy,
             "v": VERSION,
             "wm": state.watermark,
         }
@@ -98,6 +101,7 @@ class OffsetCodec:
             future_cap=_millis(offset, "cap"),
             frontiers=_decode_frontiers(offset.get("snapshot", {}), offset["splits"]),
             complete=_decode_complete(offset.get("complete", []), offset.get("snapshot", {})),
+            origin=_decode_origin(offset),
             run=_integer(offset["run"], '"run"', minimum=0),
         )
 
@@ -120,12 +124,6 @@ class OffsetCodec:
                     f"the checkpoint belongs to another source: its {key} is {_shown(offset[key])}, this query's is "
                     f"{own!r}. Give the source its old sourceName, or start with a new checkpoint location."
                 )
-        system = offset.get("system", self.system)
-        if system != self.system and self.system is not None:
-            raise OffsetError(
-                f"the checkpoint's positions are of {_shown(system)}, and this query is connected to {self.system!r}, "
-                "where they mean nothing. Connect to the system it was, or start with a new checkpoint location."
-            )
 
 
 def _encode_split(state: SplitState, watermark: int, since: int) -> list[Any]:
@@ -169,6 +167,16 @@ def _decode_complete(logs: object, frontiers: Mapping[str, Any]) -> frozenset[st
     if not isinstance(logs, list) or not all(isinstance(log, str) and log not in frontiers for log in logs):
         raise _broken(f'"complete" is {_shown(logs)}', "a list of logs whose snapshot is not under way")
     return frozenset(logs)
+
+
+def _decode_origin(offset: Mapping[str, Any]) -> Origin | None:
+    if not offset.keys() & {"done", "shift", "system"}:
+        return None
+    for key in ("done", "system"):
+        if not isinstance(offset.get(key, ""), str):
+            raise _broken(f'"{key}" is {_shown(offset[key])}', "a text or no such key")
+    shift = _integer(offset.get("shift", 0), '"shift"', minimum=0)
+    return Origin(offset.get("system"), shift, offset.get("done"))
 
 
 def _decode_bound(log: str, bound: object) -> Bound:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
@@ -40,6 +40,17 @@ class SplitState:
     """IDLE, PAUSED: when that began. ACTIVE: when the split was first seen with nothing left to read, if so."""
 
 
+class Origin(NamedTuple):
+    """What positions are of, in a system that has copies: logs of the same changes, each with positions of its own."""
+
+    copy: str | None
+    """Which copy; ``None`` of a new query that begins with what it leaves out, not at a position."""
+    shift: int = 0
+    """Was added to the copy's own positions, so that they go on growing from one copy to the next."""
+    done: str | None = None
+    """All that lies before the positions, in words that every copy understands; ``None`` if there are none."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceState:
     """A whole source at the end of a planned batch."""
@@ -59,5 +70,7 @@ class SourceState:
     complete: frozenset[str] = frozenset()
     """Logs whose snapshot was read to its end. Of a source that takes snapshots, nothing is told of logs that are
     neither here nor in ``frontiers``: their snapshot is still to come."""
+    origin: Origin | None = None
+    """What the positions of its log are of; ``None`` for those of the only system, or of the copy that is read."""
     run: int = 0
     """Counts the processes that planned for this checkpoint, so that each one's first batch carries the watermark."""

@@ -138,6 +138,67 @@ class Snapshots(Protocol):
         ...
 
 
+class Passage(NamedTuple):
+    """How a copy is read that has other positions: up to one of its own, without what it is told to leave out."""
+
+    position: int
+    left_out: str
+
+
+class Copies(Protocol):
+    """One of a system's copies: logs of the same changes, each with positions of its own, in orders that may differ.
+
+    ``done`` names a set of changes in words that every copy understands; ``None``: the copy had no such words.
+    """
+
+    @property
+    def system(self) -> str:
+        """Which copy this is."""
+        ...
+
+    @property
+    def left_out_at_first(self) -> str | None:
+        """What a new query leaves out, if it begins with that rather than at a position."""
+        ...
+
+    def done_before(self, position: int) -> str | None:
+        """Return all that lies before a position: one of the ends that were asked for, or where the query was."""
+        ...
+
+    def confirm(self, position: int, done: str | None) -> None:
+        """Raise ``OffsetError`` if something else than this lies before a position of this copy now."""
+        ...
+
+    def begin(self, done: str | None) -> int:
+        """Return a position before which there is nothing but this.
+
+        Raises ``OffsetError`` if the copy lacks some of it, and ``DataLossError`` if it no longer has what comes next.
+        """
+        ...
+
+    def shift_after(self, position: int) -> int:
+        """Return what has to be added to all positions of this copy so that they are beyond one of another copy's."""
+        ...
+
+    def between(self, start: str | None, end: str | None) -> Passage:
+        """Return how to read exactly what ``end`` has and ``start`` has not; raises as ``begin``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """How the ranges of a batch are read that began on another copy, or after another copy was read."""
+
+    shift: int
+    """What to add to this copy's positions where rows tell them."""
+    floor: Millis | None = None
+    """No event of its log is taken to be earlier than this: it was on time, and clocks of copies differ."""
+    left_out: str | None = None
+    """Read all up to the range's end but this; ``None``: by positions."""
+    as_of: tuple[int, str] | None = None
+    """Chunks are as of all of this, wherever it lies, and their rows are of a position; ``None``: as of the end."""
+
+
 class ProgressSink(Protocol):
     """Where a query's progress is shown to others. Nothing is ever read back: the checkpoint alone says where to go on.
 
@@ -179,6 +240,14 @@ class SnapshotRangeReader(Protocol):
         ...
 
 
+class RelocatedRangeReader(Protocol):
+    """A ``RangeReader`` of a system with copies."""
+
+    def relocated(self, relocation: Relocation) -> RangeReader:
+        """Return the reader for such a batch."""
+        ...
+
+
 class RangeReader(Protocol):
     """Reads ranges in a task. Picklable; connects on first use; keeps connections for the worker's next task."""
 
@@ -203,8 +272,8 @@ class Connector:
     positions_are_rows: bool = True
     """Whether each position is about one row, so that a range can be cut at any of them."""
     snapshots: Snapshots | None = None
-    system: str | None = None
-    """Which system it is, where positions of one mean nothing in another of the kind; ``None`` where they do."""
+    copies: Copies | None = None
+    """``None`` of a system that has no copies, or none that can be told apart."""
 
 
 class SourceDefinition(Protocol):

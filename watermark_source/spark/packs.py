@@ -16,6 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.connector import Relocation
 from watermark_source.spark.markers import Marker
 from watermark_source.spark.reports import ReportAddress
 
@@ -39,11 +40,14 @@ class Pack(InputPartition):
     report_to: ReportAddress | None
     snapshot: SnapshotBatch | None = None
     """While a snapshot is under way."""
+    relocation: Relocation | None = None
+    """While positions are not simply those of the only copy there was."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ranges log by log, as numbers: ten thousand of them as objects take longer than all else here."""
         logs = [(log, _numbers_of(ranges)) for log, ranges in groupby(self.ranges, key=lambda r: r.split.log)]
-        return _unpickled, (logs, self.markers, self.future_cap, self.clock, self.report_to, self.snapshot)
+        others = (self.markers, self.future_cap, self.clock, self.report_to, self.snapshot, self.relocation)
+        return _unpickled, (logs, *others)
 
 
 def _numbers_of(ranges: Iterable[SplitRange]) -> list[int]:

@@ -16,7 +16,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.arrow import repeated
 from watermark_source.spark.collector import spare_imports
 from watermark_source.spark.column_names import MARKER
-from watermark_source.spark.connector import RangeReader, ReadBatch, SnapshotRangeReader
+from watermark_source.spark.connector import RangeReader, ReadBatch, RelocatedRangeReader, SnapshotRangeReader
 from watermark_source.spark.markers import arrow_schema, marker_batch, no_markers
 from watermark_source.spark.packs import Pack
 from watermark_source.spark.reports import send_reports
@@ -81,6 +81,8 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
         return
     observer = Observer(pack.ranges, pack.future_cap)
     spare_imports()
+    if pack.relocation is not None:
+        reader = cast("RelocatedRangeReader", reader).relocated(pack.relocation)
     batches = reader.read(pack.ranges) if pack.snapshot is None else _during_snapshot(reader, pack, pack.snapshot)
     for batch in batches:
         observer.observe(batch)

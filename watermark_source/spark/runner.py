@@ -34,6 +34,7 @@ from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import Pack, pack
 from watermark_source.spark.polling import Pace
 from watermark_source.spark.reading import observe
+from watermark_source.spark.relocation import Whereabouts
 from watermark_source.spark.reports import ReportBook, ReportServer
 from watermark_source.spark.snapshot_chunks import with_chunks
 from watermark_source.spark.snapshot_count import SnapshotCount
@@ -75,7 +76,8 @@ class SourceRunner:
         )
         self._clock = Clock()
         self._connector = definition.open()
-        self._codec = OffsetCodec(source=definition.name, name=options.source_name, system=self._connector.system)
+        self._whereabouts = Whereabouts(self._connector.copies)
+        self._codec = OffsetCodec(source=definition.name, name=options.source_name)
         spare_imports()
         collect_rarely()
         self._book = ReportBook()
@@ -128,6 +130,7 @@ class SourceRunner:
                 SourceState(
                     splits={s: SplitState(p, p) for s, p in sorted(positions.items())},
                     frontiers=dict.fromkeys(sorted(tables), ()),
+                    origin=self._whereabouts.beginning(),
                 )
             )
         return self._initial
@@ -154,7 +157,7 @@ class SourceRunner:
             self._pace.wait()
             state = self._state
         else:
-            state = self._decode(start)
+            state = self._whereabouts.here(self._decode(start))
         self._show_progress(state)
         cpu = time.thread_time()
         observation = self._observe(state, limit)
@@ -194,6 +197,7 @@ class SourceRunner:
                 "the checkpoint goes from this source's offsets back to another source's: its log of offsets was put "
                 "together from two. Restore the checkpoint, or start with a new checkpoint location."
             )
+        before, after, relocation = self._whereabouts.batch(before, after)
         snapshot = snapshot_batch(before, after)
         laid = self._laid(ranges_of(self._since(before, after)), snapshot)
         markers = markers_between(before, after) if self._options.include_markers else ()
@@ -210,6 +214,7 @@ class SourceRunner:
                 clock=clock,
                 report_to=self._server.address,
                 snapshot=snapshot,
+                relocation=relocation,
             )
             for number, ranges in enumerate(laid)
         ]
@@ -240,6 +245,7 @@ class SourceRunner:
         return pack(ranges, at_least=self._options.min_partitions, at_most=self._options.max_records_per_partition)
 
     def _encode(self, state: SourceState) -> dict[str, Any]:
+        state = self._whereabouts.named(state)
         offset = self._codec.encode(state)
         self._decoded.append((offset, state))
         return offset

@@ -36,7 +36,7 @@ _MARIADB_ANNOTATIONS = 2
 _FIRST_POSITION = 4
 _FIRST_ROOM = 8 * 1024 * 1024
 _BLOCK_BYTES = 2 * 1024 * 1024
-_NO_SUCH_FILE = "Could not find first log file"
+_GONE = ("Could not find first log file", "purged required")
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class BinlogDump:
 
     def _refusal(self) -> WatermarkSourceError:
         code, text = self._buffer.error()
-        if code == LOG_CANNOT_BE_READ and _NO_SUCH_FILE in text:
+        if code == LOG_CANNOT_BE_READ and any(each in text for each in _GONE):
             return DataLossError(
                 f"{self._where()}: the binlog from here on was purged before it was read. Set failOnDataLoss to false "
                 "to go on with what is left, and binlog_expire_logs_seconds on the server to keep it longer"

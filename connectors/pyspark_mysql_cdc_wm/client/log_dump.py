@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.events import POSITION, TYPE, EventType, next_file
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name, file_number, position_number
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition
@@ -33,9 +34,9 @@ class PlacedBlock(NamedTuple):
 
 
 def dumped(
-    settings: ClientSettings, base: str, start: int, end: int, *, seconds: float = ANSWER_SECONDS
+    settings: ClientSettings, base: str, start: int, end: int, *, seconds: float = ANSWER_SECONDS, check: bool = True
 ) -> Iterator[PlacedBlock]:
-    """Yield the events between two places, both between transactions.
+    """Yield the events between two places, both between transactions; ``check`` their checksums.
 
     A position may be reported before a dump may send what lies before it (that is when the file is synchronised), so
     a dump that ends early is begun anew where it ended, within a transaction if need be; one that breaks off too.
@@ -49,7 +50,9 @@ def dumped(
     while at < end:
         before = at
         try:
-            for block in _until_the_end(settings, base, at, end):
+            place = LogPosition.of(at)
+            start_at = FilePosition(file_name(base, place.file), place.offset)
+            for block in _until_the_end(settings, start_at, end, check=check):
                 at = int(block.places[-1]) if len(block.places) else at
                 yield block
         except UnreachableError as lost:
@@ -68,10 +71,42 @@ def dumped(
         time.sleep(_PAUSE_SECONDS)
 
 
-def _until_the_end(settings: ClientSettings, base: str, start: int, end: int) -> Iterator[PlacedBlock]:
-    place = LogPosition.of(start)
-    dump = BinlogDump(settings, FilePosition(file_name(base, place.file), place.offset))
-    file = place.file
+def dumped_without(
+    settings: ClientSettings, left_out: GtidSet, end: int, *, seconds: float = ANSWER_SECONDS
+) -> Iterator[PlacedBlock]:
+    """Yield the events of all transactions up to a place but some, which the server leaves out.
+
+    All transactions before that place must be committed: they are sent then.
+
+    Raises:
+        DataLossError: the server no longer has one of them.
+        SourceError: what ``BinlogDump`` raises.
+    """
+    at, late = 0, time.monotonic() + seconds
+    while at < end:
+        before = at
+        try:
+            for block in _until_the_end(settings, left_out.encoded(), end):
+                # After a dump that broke off the server begins anew.
+                seen = int(np.searchsorted(block.places, at, side="right"))
+                if seen < len(block.places):
+                    at = int(block.places[-1])
+                    yield PlacedBlock(block.memory, block.events[seen:], block.file, block.places[seen:])
+        except UnreachableError as lost:
+            if at == before and time.monotonic() > late:
+                raise
+            late = time.monotonic() + seconds if at > before else late
+            _log.info("%s; beginning anew", lost)
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            return
+
+
+def _until_the_end(
+    settings: ClientSettings, start: FilePosition | bytes, end: int, *, check: bool = True
+) -> Iterator[PlacedBlock]:
+    dump = BinlogDump(settings, start, check=check)
+    file = file_number(start.file) if isinstance(start, FilePosition) else 0
     with closing(dump):
         for block in dump.blocks():
             places, file = _places(block, file)

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
-from pyspark_mysql_cdc_wm.options.start import StartAt
+from pyspark_mysql_cdc_wm.options.start import StartMode
 from watermark_source.checks import Check, Doubt
 from watermark_source.durations import format_duration
 
@@ -26,7 +27,7 @@ _LARGEST_SKEW_MILLIS = 1_000
 def advice(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
     """Return what the doctor looks at beside the checks of ``load()``."""
     yield Check("TLS", _tls, after=("login",), at_load=False)
-    if isinstance(options.start, StartAt):
+    if not isinstance(options.start, StartMode):
         # A query with a checkpoint does not begin there any more.
         yield Check("startingOffsets", _start, after=("REPLICATION CLIENT",), at_load=False)
     elif options.reads_tables:
@@ -49,7 +50,9 @@ def _tls(server: CheckedServer) -> str | Doubt:
 
 
 def _start(server: CheckedServer) -> str:
-    BinlogBounds(LogStatus(server.connection), server.options.start).initial_positions(frozenset({BINLOG}))
+    status = LogStatus(server.connection)
+    transactions = Transactions.of(server.connection, status)
+    BinlogBounds(status, transactions, server.options.start).initial_positions(frozenset({BINLOG}))
     return "is in the binlog"
 
 

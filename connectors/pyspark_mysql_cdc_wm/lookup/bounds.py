@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_base, file_number
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from pyspark_mysql_cdc_wm.options.start import Start, StartAt, StartMode
+from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
+from pyspark_mysql_cdc_wm.options.start import Start, StartAfter, StartAt, StartMode
 from watermark_source.errors import OptionError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
@@ -18,8 +20,10 @@ BINLOG = Split("binlog", 0)
 class BinlogBounds:
     """``SplitDiscovery``, ``StartPositions`` and ``LogBounds`` of connector.py, for the one split."""
 
-    def __init__(self, status: LogStatus, start: Start) -> None:
+    def __init__(self, status: LogStatus, transactions: Transactions | None, start: Start) -> None:
+        """Take ``None`` for ``transactions`` of a server without GTIDs."""
         self._status = status
+        self._transactions = transactions
         self._start = start
 
     def discover(self) -> Set[Split]:
@@ -40,24 +44,32 @@ class BinlogBounds:
 
     def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the end of the binlog."""
-        return dict.fromkeys(splits & {BINLOG}, self._status.end().number)
+        return dict.fromkeys(splits & {BINLOG}, self._end()[0].number)
 
     def current_ends(self, splits: Set[Split]) -> Ends:
         """Return the end of the binlog, and the server's time just before, where that dates what is written."""
         if BINLOG not in splits:
             return Ends({})
-        end, now = self._status.dated_end()
-        return Ends({BINLOG: end.number}, reached={} if now is None else {BINLOG: Millis(now)})
+        now = self._status.now()
+        end, is_last = self._end()
+        return Ends({BINLOG: end.number}, reached={BINLOG: Millis(now)} if now is not None and is_last else {})
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the first position that the server still has."""
         return dict.fromkeys(splits & {BINLOG}, self._status.earliest().number)
 
+    def _end(self) -> tuple[LogPosition, bool]:
+        """Return an end, and whether nothing lay after it when it was asked for."""
+        return (self._status.end(), True) if self._transactions is None else self._transactions.newest_end()
+
     def _first(self) -> int:
         if self._start is StartMode.EARLIEST:
             return self._status.earliest().number
+        if isinstance(self._start, StartAfter):
+            self._check(self._start.left_out)
+            return 0
         if not isinstance(self._start, StartAt):
-            return self._status.end().number
+            return self._end()[0].number
         end = self._status.end()
         given = LogPosition(file_number(self._start.file), self._start.offset)
         base, earliest = self._status.base(), self._status.earliest()
@@ -70,3 +82,16 @@ class BinlogBounds:
                 f"{end.file} at position {end.offset}",
             )  # fmt: skip
         return given.number
+
+    def _check(self, left_out: GtidSet) -> None:
+        if self._transactions is None:
+            raise OptionError(
+                "startingOffsets",
+                left_out,
+                "the server has no GTIDs of MySQL's form (gtid_mode); give file and position",
+            )
+        executed = self._status.executed_end()[1]
+        if missing := left_out - executed:
+            raise OptionError(
+                "startingOffsets", left_out, f"the server has not executed {missing}; it has executed {executed}"
+            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from watermark_source.errors import SourceError, UnsupportedFormatError
@@ -22,6 +23,10 @@ class LogStatus:
         Raises:
             SourceError: the server cannot tell.
         """
+        return self.executed_end()[0]
+
+    def executed_end(self) -> tuple[LogPosition, GtidSet]:
+        """Return the end, and the transactions that were committed before it was asked for; raises as ``end``."""
         if self._statement is None:
             self._statement = end_statement(self._connection)
         status = self._connection.one(self._statement)
@@ -30,22 +35,23 @@ class LogStatus:
                 f"{self._connection.settings.where} writes no binlog (log_bin is OFF). Set log_bin in its "
                 "configuration and restart it"
             )
-        return LogPosition(file_number(status[0]), int(status[1]))
+        # MariaDB has no such column.
+        executed = str(status[4]) if len(status) > 4 else ""
+        return LogPosition(file_number(status[0]), int(status[1])), GtidSet.parse(executed)
 
-    def dated_end(self) -> tuple[LogPosition, int | None]:
-        """Return the end, and a time before it was asked for, in milliseconds by the server's clock.
+    def now(self) -> int | None:
+        """Return the time by the server's clock, in milliseconds; ``None`` where the binlog has no commit times.
 
-        What is written after it was committed later, by the same clock. ``None`` where the binlog has no commit times.
+        What is written after an end that was asked for later was committed later, by the same clock.
         """
-        now = None
-        if not self._connection.is_mariadb:
-            row = self._connection.one("SELECT FLOOR(UNIX_TIMESTAMP(NOW(6)) * 1000)")
-            now = None if row is None else int(row[0])
-        return self.end(), now
+        if self._connection.is_mariadb:
+            return None
+        row = self._connection.one("SELECT FLOOR(UNIX_TIMESTAMP(NOW(6)) * 1000)")
+        return None if row is None else int(row[0])
 
     def earliest(self) -> LogPosition:
         """Return the first position that the server still has."""
-        return LogPosition(file_number(self._files()[0]))
+        return LogPosition(file_number(self.files()[0]))
 
     def base(self) -> str:
         """Return what the names of all files begin with."""
@@ -54,11 +60,19 @@ class LogStatus:
             raise SourceError(f"{self._connection.settings.where} does not tell how it names its binlog files")
         return re.split(r"[/\\]", str(found[0]))[-1]
 
-    def _files(self) -> list[str]:
+    def files(self) -> list[str]:
+        """Return the names of the files that the server still has, the oldest first."""
         files = [str(row[0]) for row in self._connection.rows("SHOW BINARY LOGS")]
         if not files:
             raise SourceError(f"{self._connection.settings.where} lists no binlog files")
         return files
+
+    def before_file(self, file: str) -> GtidSet:
+        """Return the transactions that lie in files before one."""
+        for row in self._connection.rows(f"SHOW BINLOG EVENTS IN '{file}' LIMIT 2"):
+            if row[2] == "Previous_gtids":
+                return GtidSet.parse(str(row[5]))
+        raise SourceError(f"{self._connection.settings.where}: {file} does not begin with the GTIDs before it")
 
 
 def end_statement(connection: MySqlConnection) -> str:

@@ -217,7 +217,11 @@ def _gtids(server: CheckedServer) -> str:
     return mode
 
 
-def server_uuid(connection: MySqlConnection) -> str | None:
-    """Return what tells a server from its replicas, whose binlogs have other positions; MariaDB has no such thing."""
+def server_name(connection: MySqlConnection) -> str:
+    """Return what tells a server from its replicas, whose binlogs have other positions."""
     found = connection.one("SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
-    return None if found is None else str(found[1])
+    if found is not None:
+        return str(found[1])
+    # MariaDB has no such thing.
+    found = connection.one("SELECT @@GLOBAL.server_id")
+    return f"server_id {found[0] if found else 0}"

@@ -138,12 +138,13 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         parse=parse_start,
         default=StartMode.INITIAL,
         default_text="initial",
-        accepted='must be initial, snapshot, earliest, latest, or {"file":…,"position":…}',
+        accepted='must be initial, snapshot, earliest, latest, {"file":…,"position":…} or {"gtid":…}',
         example='{"file":"binlog.000003","position":157}',
         doc="Where a new query begins. `initial`: with what the tables hold, then the binlog. `snapshot`: what the "
         "tables hold and nothing after it. `earliest` and `latest`: the binlog that the server still has, or from "
-        "now on. The JSON form must name a place between two transactions. A query with a checkpoint goes on from "
-        "there.",
+        "now on. In JSON, a place between two transactions; or a set of GTIDs to leave out, such as "
+        "`@@global.gtid_executed` of a backup: all others the server must still have. A query with a checkpoint goes "
+        "on from there.",
     ),
     Option(
         name="columns",

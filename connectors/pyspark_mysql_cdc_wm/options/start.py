@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from enum import Enum
 
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import FIRST_OFFSET, file_number
 from watermark_source.errors import UnsupportedFormatError
 
@@ -36,11 +37,21 @@ class StartAt:
     offset: int
 
 
-Start = StartMode | StartAt
+@dataclass(frozen=True, slots=True)
+class StartAfter:
+    """All of the binlog but some transactions."""
+
+    left_out: GtidSet
+
+
+Start = StartMode | StartAt | StartAfter
 
 
 def parse_start(text: str) -> Start:
-    """Parse a word of ``StartMode`` or ``{"file":"binlog.000003","position":157}``; raises ``ValueError``."""
+    """Parse a word of ``StartMode``, ``{"file":"binlog.000003","position":157}`` or ``{"gtid":"5c9a…:1-100"}``.
+
+    Raises ``ValueError``.
+    """
     stripped = text.strip()
     if not stripped.startswith("{"):
         return StartMode(stripped.lower())
@@ -49,9 +60,11 @@ def parse_start(text: str) -> Start:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from None
     if given.keys() == {"gtid"}:
-        raise ValueError("beginning at a set of GTIDs is not built yet; give file and position")
+        if not isinstance(given["gtid"], str):
+            raise ValueError("gtid must be a text")
+        return StartAfter(GtidSet.parse(given["gtid"]))
     if given.keys() != {"file", "position"}:
-        raise ValueError("its keys must be file and position")
+        raise ValueError("its keys must be file and position, or gtid")
     file, offset = given["file"], given["position"]
     if not isinstance(file, str):
         raise ValueError("file must be a text")  # noqa: TRY004 - as every parser of options

@@ -10,10 +10,12 @@ from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped
+from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -25,9 +27,11 @@ from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout, Mask
 from pyspark_mysql_cdc_wm.records.statements import look_at_statements
 from watermark_source.errors import DataLossError, SchemaError, UnsupportedFormatError
 from watermark_source.planning.split import SplitRange
-from watermark_source.spark.connector import ReadBatch
+from watermark_source.spark.connector import ReadBatch, Relocation
 
 _log = logging.getLogger(__name__)
+
+IN_PLACE = Relocation(shift=0)
 
 
 class Part(Protocol):
@@ -90,6 +94,7 @@ class BinlogRows:
     known: Known | None
     """``None`` to look at event times again, and at nothing that was checked when the rows were read."""
     fail_on_data_loss: bool
+    relocation: Relocation = IN_PLACE
     batch_rows: int = 10_000
 
     def read(self, wanted: SplitRange, part: Part = _EVERYTHING) -> Iterator[ReadBatch]:
@@ -106,20 +111,32 @@ class BinlogRows:
             start = wanted.start
             if not self.fail_on_data_loss:
                 start = self._still_there(connection, wanted)
+        left_out = self.relocation.left_out
+        if left_out is None:
+            blocks = dumped(self.client, base, start, wanted.end)
+        else:
+            blocks = dumped_without(self.client, GtidSet.parse(left_out), wanted.end)
         altered: dict[tuple[str, str], str] = {}
         try:
-            for block in dumped(self.client, base, start, wanted.end):
+            for block in blocks:
                 if self.known is not None:
                     altered |= self._altered(block, part)
-                for changes in decoder.decode(block.memory, block.events, block.file, block.places):
+                places = block.places + self.relocation.shift
+                for changes in decoder.decode(block.memory, block.events, block.file, places):
                     rows = self._rows(changes, part, altered)
                     if rows.rows:
-                        yield ReadBatch(wanted.split, rows.rows, rows.columns, rows.committed)
+                        yield ReadBatch(wanted.split, rows.rows, rows.columns, self._event_time(rows.committed))
         except DataLossError:
             if self.fail_on_data_loss:
                 raise
             _log.warning("failOnDataLoss is false: the rest of %s was purged while it was read", wanted)
         yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
+
+    def _event_time(self, committed: pa.Array) -> pa.Array:
+        floor = self.relocation.floor
+        if floor is None:
+            return committed
+        return pc.max_element_wise(committed.view(pa.int64()), floor * 1_000).view(MOMENT)
 
     def _needed(self, part: Part, table: TableMap) -> Collection[str] | None:
         """Return the columns of a table to decode, ``None`` if nobody reads it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark_mysql_cdc_wm.client.charsets import charsets_of, collations_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
@@ -18,16 +18,24 @@ from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from watermark_source.errors import InternalError
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector import ReadBatch
+from watermark_source.spark.connector import ReadBatch, Relocation
 
 
 @dataclass(frozen=True, slots=True)
 class MySqlRangeReader:
-    """``RangeReader`` and ``SnapshotRangeReader`` of connector.py. A connection lives as long as its range is read."""
+    """``RangeReader`` of connector.py, with snapshots and copies. A connection lives as long as its range is read."""
 
     binlog: BinlogRows
     snapshot: SnapshotRows
     binlog_split: Split
+
+    def relocated(self, relocation: Relocation) -> MySqlRangeReader:
+        """Return the reader of a batch that was begun on another server, or after one."""
+        return replace(
+            self,
+            binlog=replace(self.binlog, relocation=relocation),
+            snapshot=replace(self.snapshot, relocation=relocation),
+        )
 
     def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
         """Yield every row of every range exactly once, in the order of the binlog.

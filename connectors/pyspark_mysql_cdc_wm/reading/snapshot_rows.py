@@ -10,13 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.log_dump import dumped
+from pyspark_mysql_cdc_wm.client.log_dump import dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.reading.binlog_rows import IN_PLACE
 from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
@@ -30,7 +32,7 @@ from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
 from watermark_source.errors import UnknownSplitError
 from watermark_source.planning.split import Split
 from watermark_source.spark.arrow import repeated
-from watermark_source.spark.connector import ReadBatch
+from watermark_source.spark.connector import ReadBatch, Relocation
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +44,7 @@ class SnapshotRows:
     client: ClientSettings
     choice: ColumnChoice
     layout: Layout
+    relocation: Relocation = IN_PLACE
     batch_rows: int = 10_000
 
     def read(self, split: Split, table: TableName, keys: KeyRange, place: int) -> Iterator[ReadBatch]:
@@ -101,7 +104,8 @@ class SnapshotRows:
         status = LogStatus(connection)
         end = status.end().number
         undone = RollBack(self.layout, columns.key, KeyOrder(columns.key_columns, connection), keys)
-        if end > place and columns.key:
+        as_of = self.relocation.as_of
+        if columns.key and (as_of is not None or end > place):
 
             def wanted(found: TableMap) -> Collection[str] | None:
                 if (found.database, found.table) != table:
@@ -109,11 +113,18 @@ class SnapshotRows:
                 return self.layout.needed((str(column.name) for column in found.columns), columns.key)
 
             decoder = ChangeDecoder(charsets_of(connection), wanted, batch_rows=self.batch_rows)
-            for block in dumped(self.client, status.base(), place, end):
+            if as_of is None:
+                blocks = dumped(self.client, status.base(), place, end)
+            else:
+                blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
+            for block in blocks:
                 look_at_statements(block.memory, block.events, block.file, lambda *name: name == table)
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                     undone.add(changes)
         return undone
+
+    def _version(self, place: int) -> int:
+        return (place if self.relocation.as_of is None else self.relocation.as_of[0]) + self.relocation.shift
 
     def _batch(
         self, split: Split, table: TableName, rows: tuple[pa.Array, ...], count: int, place: int
@@ -122,7 +133,7 @@ class SnapshotRows:
             return
         own = (
             repeated("insert", pa.string(), count),
-            integers(np.full(count, place), pa.int64()),
+            integers(np.full(count, self._version(place)), pa.int64()),
             integers(np.zeros(count, np.int64), pa.int64()),
             pa.nulls(count, CHANGE_COLUMNS["_commit_timestamp"]),
             repeated(table.database, pa.string(), count),

@@ -88,7 +88,8 @@ class ChunkBounds:
             UserError, UnsupportedFormatError: a table was found that cannot be a part of the stream.
             SourceError: the server cannot be reached, or refuses.
         """
-        wait_until_visible(self._connection)
+        if self._connection.is_mariadb:
+            wait_until_visible(self._connection)
         tables = {log: TableName.of(log) for log in sorted(lower)}
         self._describe(name for name in tables.values() if name not in self._described)
         found: dict[str, tuple[Bound, ...]] = {}

@@ -16,7 +16,7 @@ from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.snapshot import Chunk, finished, snapshot_batch, unfinished
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import Bound, Origin, SourceState, SplitState, SplitStatus
 
 LOG, TABLE, OTHER = Split("binlog", 0), Split("shop.orders", 0), Split("shop.users", 0)
 CODEC = OffsetCodec(source="mysql-cdc-wm", name="shop")
@@ -232,14 +232,17 @@ def test_the_frontier_is_in_the_offset_and_comes_back() -> None:
     assert "snapshot" not in CODEC.encode(SourceState(splits={LOG: SplitState(1, 1)}))
 
 
-def test_positions_of_another_system_are_refused() -> None:
-    here, there = (OffsetCodec(source="mysql-cdc-wm", name="shop", system=uuid) for uuid in ("here", "there"))
-    offset = here.encode(NEW)
-    assert offset["system"] == "here"
-    assert here.decode(offset) == NEW
-    assert here.decode(CODEC.encode(NEW)) == NEW
-    with pytest.raises(OffsetError, match=r"positions are of 'here', and this query is connected to 'there'"):
-        there.decode(offset)
+@pytest.mark.parametrize("origin", [Origin("here"), Origin("here", 7, "a:1-3"), Origin(None, 0, "a:1-3")])
+def test_an_offset_tells_which_copy_it_is_of_and_what_lies_before_it(origin: Origin) -> None:
+    state = replace(NEW, origin=origin)
+    assert CODEC.decode(json.loads(json.dumps(CODEC.encode(state)))) == state
+    assert not CODEC.encode(NEW).keys() & {"done", "shift", "system"}
+
+
+@pytest.mark.parametrize("wrong", [{"system": 1}, {"done": ["a"]}, {"shift": -1}, {"shift": "1"}])
+def test_a_broken_origin_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(OffsetError, match=f'"{next(iter(wrong))}" is '):
+        CODEC.decode({**CODEC.encode(NEW), **wrong})
 
 
 @pytest.mark.parametrize(

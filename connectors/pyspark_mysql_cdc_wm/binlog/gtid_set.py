@@ -1,0 +1,189 @@
+"""Sets of GTIDs: which transactions, as a server writes them, and as it takes them when it is to leave them out.
+
+Text: ``uuid:1-5:7,uuid:1-3:tag:8``, the numbers of a tag behind it. Encoded, little-endian: sources 8; for each its
+uuid 16, ranges 8, and for each of those first 8 and the one after the last 8. With tags (MySQL 8.3) the count of
+sources is 6 bytes between two bytes 1, and after each uuid comes the tag, its size doubled in one byte before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+import numpy as np
+
+from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.scan import Scan
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
+
+_TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
+_RANGE = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
+_LARGEST = 2**63 - 2
+_PLAIN_BYTES = 16 + 8
+_TAGGED_UUID, _TAGGED_NUMBER, _TAGGED_TAG = 1, 2, 3
+
+
+class Source(NamedTuple):
+    """What numbers are counted for."""
+
+    uuid: str
+    tag: str = ""
+
+
+Range = tuple[int, int]
+"""First and last number."""
+
+
+@dataclass(frozen=True, slots=True)
+class GtidSet:
+    """Transactions by their identifiers. Equal sets have equal texts."""
+
+    ranges: Mapping[Source, tuple[Range, ...]] = field(default_factory=dict)
+    """Sorted, apart from each other, none empty."""
+
+    @classmethod
+    def parse(cls, text: str) -> GtidSet:
+        """Read what a server or a user wrote; raises ``ValueError``."""
+        found: dict[Source, list[Range]] = {}
+        for part in filter(None, (each.strip() for each in text.split(","))):
+            uuid, *fields = (each.strip() for each in part.split(":"))
+            source = Source(_uuid(uuid))
+            if not fields:
+                raise ValueError(f"{part!r} has no numbers; it should be like {uuid}:1-100")
+            for one in fields:
+                if _TAG.fullmatch(one.lower()):
+                    source = Source(source.uuid, one.lower())
+                else:
+                    found.setdefault(source, []).append(_range(one))
+        return cls({source: _joined(ranges) for source, ranges in sorted(found.items())})
+
+    @classmethod
+    def of_events(cls, memory: Bytes, events: Longs) -> GtidSet:
+        """Return the transactions that begin in a block of events."""
+        plain = events[events[:, TYPE] == EventType.GTID, START] + HEADER_SIZE + 1
+        heads = memory[plain[:, None] + np.arange(_PLAIN_BYTES)]
+        uuids, which = np.unique(heads[:, :16], axis=0, return_inverse=True)
+        numbers = np.ascontiguousarray(heads[:, 16:]).view("<i8").ravel()
+        found = {
+            Source(str(UUID(bytes=uuid.tobytes()))): list(_runs(numbers[which.ravel() == i]))
+            for i, uuid in enumerate(uuids)
+        }
+        for event in events[events[:, TYPE] == EventType.GTID_TAGGED].tolist():
+            source, number = _tagged(memory[event[START] + HEADER_SIZE : event[STOP]].tobytes())
+            found.setdefault(source, []).append((number, number))
+        return cls({source: _joined(ranges) for source, ranges in sorted(found.items())})
+
+    def __str__(self) -> str:
+        texts: dict[str, str] = {}
+        for (uuid, tag), ranges in self.ranges.items():
+            numbers = "".join(f":{first}-{last}" if last > first else f":{first}" for first, last in ranges)
+            texts[uuid] = texts.get(uuid, uuid) + (f":{tag}" if tag else "") + numbers
+        return ",".join(texts.values())
+
+    def __bool__(self) -> bool:
+        return bool(self.ranges)
+
+    def __or__(self, other: GtidSet) -> GtidSet:
+        if not other:
+            return self
+        both = {*self.ranges, *other.ranges}
+        return GtidSet({s: _joined((*self.ranges.get(s, ()), *other.ranges.get(s, ()))) for s in sorted(both)})
+
+    def __sub__(self, other: GtidSet) -> GtidSet:
+        left = {s: tuple(_without(ranges, other.ranges.get(s, ()))) for s, ranges in self.ranges.items()}
+        return GtidSet({s: ranges for s, ranges in left.items() if ranges})
+
+    def __and__(self, other: GtidSet) -> GtidSet:
+        return self - (self - other)
+
+    def encoded(self) -> bytes:
+        """Return the set as a dump asks with it."""
+        tagged = any(source.tag for source in self.ranges)
+        count = len(self.ranges)
+        parts = [b"\1" + count.to_bytes(6, "little") + b"\1" if tagged else count.to_bytes(8, "little")]
+        for source, ranges in self.ranges.items():
+            parts.append(UUID(source.uuid).bytes)
+            if tagged:
+                parts.append(bytes([2 * len(source.tag)]) + source.tag.encode())
+            parts.append(len(ranges).to_bytes(8, "little"))
+            parts.append(np.array([(first, last + 1) for first, last in ranges], "<i8").tobytes())
+        return b"".join(parts)
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise ValueError(f"{text!r} is no UUID of a server, as @@server_uuid shows it") from None
+
+
+def _range(text: str) -> Range:
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} are no numbers of transactions, such as 7 or 1-100")
+    first, last = int(found[1]), int(found[2] or found[1])
+    if not 0 < first <= last <= _LARGEST:
+        raise ValueError(f"{text!r} are no numbers of transactions: they grow, and begin at 1")
+    return first, last
+
+
+def _joined(ranges: Iterable[Range]) -> tuple[Range, ...]:
+    joined: list[Range] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return tuple(joined)
+
+
+def _without(ranges: Iterable[Range], others: tuple[Range, ...]) -> Iterator[Range]:
+    at = 0
+    for first, last in ranges:
+        while at < len(others) and others[at][1] < first:
+            at += 1
+        begin, number = first, at
+        while number < len(others) and others[number][0] <= last:
+            if begin < others[number][0]:
+                yield begin, others[number][0] - 1
+            begin = others[number][1] + 1
+            number += 1
+        if begin <= last:
+            yield begin, last
+
+
+def _runs(numbers: Longs) -> Iterator[Range]:
+    """Yield the ranges of some numbers."""
+    ordered = np.unique(numbers)
+    ends = np.flatnonzero(np.diff(ordered, append=ordered[-1] + 2) != 1)
+    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
+    yield from zip(ordered[begins].tolist(), ordered[ends].tolist(), strict=True)
+
+
+def _tagged(body: bytes) -> tuple[Source, int]:
+    """Read a tagged event; see gtid.py for its layout."""
+    scan = Scan(body)
+    for _ in range(3):
+        _varint(scan)
+    uuid, number = b"", 0
+    while (name := _varint(scan)) != _TAGGED_TAG:
+        if name == _TAGGED_UUID:
+            uuid = bytes(_varint(scan) for _ in range(16))
+        elif name == _TAGGED_NUMBER:
+            number = _varint(scan) >> 1
+        else:
+            _varint(scan)
+    return Source(str(UUID(bytes=uuid)), scan.take(_varint(scan)).decode()), number
+
+
+def _varint(scan: Scan) -> int:
+    first = scan.byte()
+    ones = 0
+    while ones < 8 and first >> ones & 1:
+        ones += 1
+    if ones == 8:
+        return scan.uint(8)
+    return int.from_bytes(bytes([first]) + scan.take(ones), "little") >> ones + 1

@@ -1,0 +1,43 @@
+"""A server that is restarted ends no query, and costs none of it a change."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.deadline import wait_until
+from services.mysql import mysql_service
+from services.where import Where
+from tests.integration.mysql_binlog import new_database
+from tests.integration.mysql_copy import copy_of
+from tests.integration.mysql_streams import RIGHTS, USER, MySqlStreams, make_user
+from tests.integration.mysql_writers import writers
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(1_800)]
+
+_RESTARTS = 5
+_SECONDS = 240
+
+
+def test_five_restarts_lose_and_double_nothing(mysql_streams: MySqlStreams) -> None:
+    with mysql_service(where=Where.LOCAL) as server, new_database(server) as database:
+        make_user(server, USER, *RIGHTS)
+        values = ", ".join(f"({2 * i}, 'n{i}', {i})" for i in range(2_000))
+        database.run(
+            "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)", f"INSERT INTO t VALUES {values}"
+        )
+        mysql_streams.database = database
+        frame = mysql_streams.source(snapshotChunkRows=100, snapshotParallelism=2)
+        with writers(database, "t", count=2, keys=4_000, pause=0.01):
+            query = mysql_streams.start_file(frame, "all")
+            for number in range(_RESTARTS):
+                done = query.lastProgress["batchId"] if query.lastProgress else -1
+                wait_until(lambda: (query.lastProgress or {"batchId": -1})["batchId"] > done + 2, _SECONDS, "batches")  # noqa: B023
+                server.kill() if number % 2 else server.stop()
+                server.start()
+        query.processAllAvailable()
+        assert query.isActive
+        query.stop()
+        order = ("_commit_version", "_change_number", "_change_type", "id", "name", "amount")
+        found = copy_of(tuple(row) for row in mysql_streams.changes("all", order))
+        assert (found.lost, found.doubled) == (0, 0)
+        assert found.table == {row[0]: row for row in database.run("SELECT id, name, amount FROM t")}

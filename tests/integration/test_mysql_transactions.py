@@ -1,0 +1,104 @@
+"""Which transactions lie before an end of the binlog is known exactly, whatever is being committed at the time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
+from services.deadline import wait_until
+from services.mysql import MySqlPair, mysql_pair
+from services.mysql_client import run
+from tests.integration.mysql_binlog import Database, new_database, root
+from tests.integration.mysql_writers import writers
+from watermark_source.errors import ResponseTimeoutError
+
+pytestmark = pytest.mark.service
+
+_log = logging.getLogger(__name__)
+_SECONDS = 5
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[MySqlPair]:
+    with mysql_pair(semi_synchronous=True) as made:
+        yield made
+
+
+@pytest.fixture
+def source(pair: MySqlPair) -> Iterator[Database]:
+    with new_database(pair.source) as made:
+        made.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)")
+        pair.wait_until_replica_has_all()
+        yield made
+
+
+@pytest.mark.parametrize("where", ["source", "replica"])
+def test_it_is_known_on_a_source_and_on_a_replica(where: str, pair: MySqlPair, source: Database) -> None:
+    asked = replace(source, server=getattr(pair, where))
+    with writers(source, "t", count=8, keys=100_000):
+        told = dict(ends(asked))
+    assert len(told) > 50
+    assert told == dict(befores(asked, set(told)))
+
+
+def test_what_no_replica_has_received_is_not_planned(
+    pair: MySqlPair, source: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.transactions._COMMIT_SECONDS", 1)
+    with closing(MySqlConnection(root(pair.source))) as connection, ThreadPoolExecutor() as pool:
+        status = LogStatus(connection)
+        transactions = Transactions(connection, status)
+        begun = transactions.end()
+        run(pair.replica.host, pair.replica.port, "STOP REPLICA")
+        inserted = pool.submit(source.run, "INSERT INTO t VALUES (1, 'one', 1)")
+        wait_until(lambda: status.end() > begun, 60, "the transaction in the binlog")
+        assert transactions.end() == begun
+        with pytest.raises(ResponseTimeoutError, match="semi-synchronous replication"):
+            Transactions(connection, status).end()
+        assert not inserted.done()
+        run(pair.replica.host, pair.replica.port, "START REPLICA")
+        inserted.result(60)
+        assert transactions.end() > begun
+
+
+def ends(asked: Database) -> Iterator[tuple[int, str]]:
+    """Ask for ends of the binlog for some seconds."""
+    with closing(MySqlConnection(root(asked.server))) as connection:
+        transactions = Transactions(connection, LogStatus(connection))
+        took, until = [], time.monotonic() + _SECONDS
+        while (began := time.monotonic()) < until:
+            place = transactions.end().number
+            took.append(time.monotonic() - began)
+            yield place, str(transactions.before(place))
+            if len(took) % 50 == 0:
+                asked.run("FLUSH BINARY LOGS")
+            time.sleep(0.005)
+    took.sort()
+    _log.info(
+        "%d ends, half within %.1f ms, the slowest %.1f ms", len(took), took[len(took) // 2] * 1e3, took[-1] * 1e3
+    )
+
+
+def befores(asked: Database, places: set[int]) -> Iterator[tuple[int, str]]:
+    """Tell what lies before some places, as the server lists its files."""
+    before, left = GtidSet(), sorted(places)
+    for file, *_ in asked.run("SHOW BINARY LOGS"):
+        for _, position, kind, _, _, text in asked.run(f"SHOW BINLOG EVENTS IN '{file}'"):
+            if kind != "Gtid":
+                continue
+            begins = LogPosition(file_number(file), position).number
+            while left and left[0] <= begins:
+                yield left.pop(0), str(before)
+            before |= GtidSet.parse(text.split("'")[1])
+    yield from ((place, str(before)) for place in left)

@@ -1,0 +1,71 @@
+"""Sets of GTIDs do as sets do, and read and write as servers do."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet, Source
+
+A, B = "0a000000-0000-0000-0000-00000000000a", "0b000000-0000-0000-0000-00000000000b"
+Members = frozenset[tuple[str, str, int]]
+MEMBERS = st.frozensets(st.tuples(st.sampled_from([A, B]), st.sampled_from(["", "x", "yy"]), st.integers(1, 12)))
+
+
+def text_of(members: Members) -> str:
+    return ",".join(f"{uuid}:{tag}:{n}" if tag else f"{uuid}:{n}" for uuid, tag, n in members)
+
+
+def members_of(found: GtidSet) -> Members:
+    return frozenset((s.uuid, s.tag, n) for s, rs in found.ranges.items() for a, b in rs for n in range(a, b + 1))
+
+
+@given(MEMBERS, MEMBERS)
+def test_union_difference_and_intersection_are_those_of_sets(one: Members, other: Members) -> None:
+    left, right = GtidSet.parse(text_of(one)), GtidSet.parse(text_of(other))
+    assert members_of(left) == one
+    assert members_of(left | right) == one | other
+    assert members_of(left - right) == one - other
+    assert members_of(left & right) == one & other
+    assert bool(left - right) == bool(one - other)
+
+
+@given(MEMBERS)
+def test_equal_sets_have_one_text_which_reads_back(one: Members) -> None:
+    found = GtidSet.parse(text_of(one))
+    assert GtidSet.parse(str(found)) == found
+    assert str(GtidSet.parse(text_of(frozenset(sorted(one, reverse=True))))) == str(found)
+    assert found | GtidSet() == found - GtidSet() == found
+
+
+def test_a_set_is_written_as_a_server_writes_it() -> None:
+    text = f"{B.upper()}:5:1-3:4, {A}:7:nightly:2:1:5,\n{A}:9"
+    assert str(GtidSet.parse(text)) == f"{A}:7:9:nightly:1-2:5,{B}:1-5"
+    assert GtidSet.parse(" ") == GtidSet()
+
+
+def test_a_set_without_tags_is_encoded_as_since_ever() -> None:
+    encoded = GtidSet({Source(A): ((1, 4), (7, 7))}).encoded()
+    numbers = [int.from_bytes(encoded[24 + 8 * i :][:8], "little") for i in range(5)]
+    assert encoded[:8] == (1).to_bytes(8, "little")
+    assert encoded[8:24] == bytes.fromhex(A.replace("-", ""))
+    assert numbers == [2, 1, 5, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nothing:1", "'nothing' is no UUID"),
+        (A, "has no numbers"),
+        (f"{A}:", "'' are no numbers"),
+        (f"{A}:0", "begin at 1"),
+        (f"{A}:5-3", "they grow"),
+        (f"{A}:1-2-3", "no numbers"),
+        (f"{A}:99999999999999999999", "no numbers"),
+        ("0-1-100", "is no UUID"),
+    ],
+)
+def test_what_is_no_set_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        GtidSet.parse(text)
