@@ -152,7 +152,12 @@ def test_a_wrong_password_is_tried_once_and_an_unreachable_server_is_named(
     [
         ("shop.v", "tables", "FAILED", "shop.v is no table but a view, of which no binlog tells"),
         ("hidden.t", "logged databases", "FAILED", "leaves out the database hidden (binlog_ignore_db)"),
-        ("shop.keyless", "primary key", "warning", "tables without a primary key: shop.keyless. The snapshot of each is one chunk"),
+        (
+            "shop.keyless",
+            "primary key",
+            "warning",
+            "without a primary key: shop.keyless. The snapshot of each is one chunk",
+        ),
         ("shop.old", "engine", "warning", "shop.old (MyISAM): only InnoDB shows a table as of one moment"),
     ],
 )

@@ -15,15 +15,9 @@ from uuid import UUID
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
-from pyspark_mysql_cdc_wm.binlog.scan import Scan
-from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
-
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 _RANGE = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?")
 _LARGEST = 2**63 - 2
-_PLAIN_BYTES = 16 + 8
-_TAGGED_UUID, _TAGGED_NUMBER, _TAGGED_TAG = 1, 2, 3
 
 
 class Source(NamedTuple):
@@ -58,23 +52,12 @@ class GtidSet:
                     source = Source(source.uuid, one.lower())
                 else:
                     found.setdefault(source, []).append(_range(one))
-        return cls({source: _joined(ranges) for source, ranges in sorted(found.items())})
+        return cls.of(found)
 
     @classmethod
-    def of_events(cls, memory: Bytes, events: Longs) -> GtidSet:
-        """Return the transactions that begin in a block of events."""
-        plain = events[events[:, TYPE] == EventType.GTID, START] + HEADER_SIZE + 1
-        heads = memory[plain[:, None] + np.arange(_PLAIN_BYTES)]
-        uuids, which = np.unique(heads[:, :16], axis=0, return_inverse=True)
-        numbers = np.ascontiguousarray(heads[:, 16:]).view("<i8").ravel()
-        found = {
-            Source(str(UUID(bytes=uuid.tobytes()))): list(_runs(numbers[which.ravel() == i]))
-            for i, uuid in enumerate(uuids)
-        }
-        for event in events[events[:, TYPE] == EventType.GTID_TAGGED].tolist():
-            source, number = _tagged(memory[event[START] + HEADER_SIZE : event[STOP]].tobytes())
-            found.setdefault(source, []).append((number, number))
-        return cls({source: _joined(ranges) for source, ranges in sorted(found.items())})
+    def of(cls, ranges: Mapping[Source, Iterable[Range]]) -> GtidSet:
+        """Return the set of ranges that may touch or overlap, in any order."""
+        return cls({source: _joined(of) for source, of in sorted(ranges.items())})
 
     def __str__(self) -> str:
         texts: dict[str, str] = {}
@@ -153,37 +136,3 @@ def _without(ranges: Iterable[Range], others: tuple[Range, ...]) -> Iterator[Ran
             number += 1
         if begin <= last:
             yield begin, last
-
-
-def _runs(numbers: Longs) -> Iterator[Range]:
-    """Yield the ranges of some numbers."""
-    ordered = np.unique(numbers)
-    ends = np.flatnonzero(np.diff(ordered, append=ordered[-1] + 2) != 1)
-    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
-    yield from zip(ordered[begins].tolist(), ordered[ends].tolist(), strict=True)
-
-
-def _tagged(body: bytes) -> tuple[Source, int]:
-    """Read a tagged event; see gtid.py for its layout."""
-    scan = Scan(body)
-    for _ in range(3):
-        _varint(scan)
-    uuid, number = b"", 0
-    while (name := _varint(scan)) != _TAGGED_TAG:
-        if name == _TAGGED_UUID:
-            uuid = bytes(_varint(scan) for _ in range(16))
-        elif name == _TAGGED_NUMBER:
-            number = _varint(scan) >> 1
-        else:
-            _varint(scan)
-    return Source(str(UUID(bytes=uuid)), scan.take(_varint(scan)).decode()), number
-
-
-def _varint(scan: Scan) -> int:
-    first = scan.byte()
-    ones = 0
-    while ones < 8 and first >> ones & 1:
-        ones += 1
-    if ones == 8:
-        return scan.uint(8)
-    return int.from_bytes(bytes([first]) + scan.take(ones), "little") >> ones + 1

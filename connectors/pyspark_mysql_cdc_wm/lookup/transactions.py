@@ -6,16 +6,12 @@ the binlog first, and executed when it is committed. In between it owns its GTID
 
 from __future__ import annotations
 
-import functools
 import logging
-import operator
 import time
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.log_dump import dumped
 from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from watermark_source.errors import ResponseTimeoutError
@@ -27,6 +23,7 @@ _LOOKS = 3
 _COMMIT_SECONDS = 30
 _PAUSE_SECONDS = 0.005
 _LISTED_BYTES = 64 * 1024
+_LEAST_EVENT_BYTES = 19
 _KEPT = 4
 """A state's place, the frozen end of a run, the last end and the one before."""
 
@@ -92,11 +89,10 @@ class Transactions:
 
     def first_after(self, place: int, end: int) -> GtidSet:
         """Return the first transaction after a place, none if there is none before ``end``."""
-        for block in dumped(self._connection.settings, self._status.base(), place, end):
-            for number in range(len(block.events)):
-                if found := GtidSet.of_events(block.memory, block.events[number : number + 1]):
-                    return found
-        return GtidSet()
+        # Brings the compiler with it, which few plans need.
+        from pyspark_mysql_cdc_wm.client.log_gtids import first_transaction  # noqa: PLC0415
+
+        return first_transaction(self._connection.settings, self._status.base(), place, end)
 
     def committed(self, transactions: GtidSet, seconds: int) -> bool:
         """Wait until transactions are committed; return whether they are."""
@@ -118,15 +114,16 @@ class Transactions:
             at, before = LogPosition.of(near), self._known[near]
         if end.offset - at.offset <= _LISTED_BYTES:
             return before | self._listed(file_name(base, end.file), at.offset, end.offset)
-        blocks = dumped(self._connection.settings, base, at.number, end.number, check=False)
-        return functools.reduce(operator.or_, (GtidSet.of_events(b.memory, b.events) for b in blocks), before)
+        from pyspark_mysql_cdc_wm.client.log_gtids import transactions_between  # noqa: PLC0415 - as above
+
+        return before | transactions_between(self._connection.settings, base, at.number, end.number)
 
     def _listed(self, file: str, start: int, end: int) -> GtidSet:
         """Have the server list events: a connection for a dump takes longer than a few of them."""
         until = time.monotonic() + ANSWER_SECONDS
         while start < end:
             listed = self._connection.rows(
-                f"SHOW BINLOG EVENTS IN '{file}' FROM {start} LIMIT {(end - start) // HEADER_SIZE}"
+                f"SHOW BINLOG EVENTS IN '{file}' FROM {start} LIMIT {(end - start) // _LEAST_EVENT_BYTES}"
             )
             within = [row for row in listed if row[4] <= end]
             if within and within[-1][4] == end:
