@@ -13,7 +13,7 @@ from benchmarks.figures import Figure
 _LOADED = """
 import time
 began, cpu = time.perf_counter(), time.process_time()
-import pyspark_mysql_cdc_wm.readers
+import pyspark_mysql_cdc_wm.reading.range_reader
 print(time.perf_counter() - began, time.process_time() - cpu)
 """
 
