@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
-from pyspark_mysql_cdc_wm.errors.server import LOST, code_of, server_error
+from pyspark_mysql_cdc_wm.errors.server import LOST, code_of, needs_tls, server_error
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 
 _log = logging.getLogger(__name__)
@@ -30,6 +30,9 @@ def connected(settings: ClientSettings) -> Any:
     while True:
         try:
             return pymysql.connect(**settings.for_pymysql())
+        except RuntimeError as failure:
+            # PyMySQL's word for a package that this login needs and that is not installed.
+            raise needs_tls(settings.where, settings.username) from failure
         except (pymysql.MySQLError, OSError) as failure:
             error = server_error(failure, settings.where, settings.username)
             if not isinstance(error, UnreachableError | ResponseTimeoutError) or time.monotonic() > until:
