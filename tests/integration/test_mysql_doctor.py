@@ -221,6 +221,18 @@ def test_without_tls_rows_can_be_read_on_their_way(capsys: pytest.CaptureFixture
     assert lines["TLS"][0] == "warning"
 
 
+def test_a_password_that_is_not_sent_in_the_clear_is_told_and_not_a_bug(
+    capsys: pytest.CaptureFixture[str], server: MySql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pymysql._auth._have_cryptography", False)
+    make_user(server, "fresh", *RIGHTS)
+    lines = examined(capsys, server, 1, username="fresh", sslMode="disabled")
+    assert lines["server"] == ("ok", "answers")
+    assert lines["login"][0] == "FAILED"
+    assert "takes the password of the user 'fresh' only over TLS" in lines["login"][1]
+    assert "Set sslMode to preferred or required" in lines["login"][1]
+
+
 def test_mariadb_is_checked_as_well(capsys: pytest.CaptureFixture[str]) -> None:
     with mysql_service(flavour=Flavour.MARIADB) as own:
         run(

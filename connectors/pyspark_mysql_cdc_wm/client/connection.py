@@ -13,7 +13,7 @@ import pymysql.connections
 
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, tls_context
-from pyspark_mysql_cdc_wm.errors.server import LOST, code_of, server_error
+from pyspark_mysql_cdc_wm.errors.server import LOST, code_of, needs_tls, server_error
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 
 _log = logging.getLogger(__name__)
@@ -44,6 +44,9 @@ def connected(settings: ClientSettings) -> Any:
     while True:
         try:
             return _Connection(**settings.for_pymysql())
+        except RuntimeError as failure:
+            # PyMySQL's word for a package that this login needs and that is not installed.
+            raise needs_tls(settings.where, settings.username) from failure
         except (pymysql.MySQLError, OSError) as failure:
             error = server_error(failure, settings.where, settings.username)
             if not isinstance(error, UnreachableError | ResponseTimeoutError) or time.monotonic() > until:

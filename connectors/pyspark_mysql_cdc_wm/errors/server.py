@@ -48,6 +48,15 @@ def server_error(failure: BaseException, where: str, user: str) -> SourceError:
     return SourceError(f"{where}: {said}" + ("" if code is None else f" (error {code})"))
 
 
+def needs_tls(where: str, user: str) -> RefusedError:
+    """Return the error for a login without TLS whose password the server does not take in the clear."""
+    return RefusedError(
+        f"{where} takes the password of the user {user!r} only over TLS, or encrypted with the package cryptography, "
+        "which is not installed. Set sslMode to preferred or required, or install it on the driver and every executor: "
+        "pip install cryptography"
+    )
+
+
 def _unreachable(failure: BaseException, where: str, said: str, *, without_tls: bool) -> SourceError:
     if isinstance(failure, TimeoutError):
         return ResponseTimeoutError(f"{where} did not answer in time: {said}")
