@@ -16,7 +16,7 @@ from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, chosen_columns, table_columns
-from pyspark_mysql_cdc_wm.lookup.server_checks import check_server, check_snapshot, check_tables, has_gtids, server_name
+from pyspark_mysql_cdc_wm.lookup.server_checks import check_server, check_snapshot, check_tables, has_gtids
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options import mysql_options as options
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
@@ -106,7 +106,7 @@ class MySqlSource:
             positions_are_rows=False,
             snapshots=self._snapshots(connection),
             clock=bounds,
-            copies=MySqlCopy(connection, status, transactions, server_name(connection), left_out),
+            copies=MySqlCopy(connection, status, transactions, connection.stay(), left_out),
         )
 
     def _snapshots(self, connection: MySqlConnection) -> ChunkBounds | None:

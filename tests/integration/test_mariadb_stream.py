@@ -50,6 +50,6 @@ def test_a_checkpoint_of_another_server_is_refused(mariadb: Database) -> None:
     start = life.reader.initialOffset()
     assert start["system"] == "server_id 1"
     for asked in (life.reader.latestOffset, life.reader.partitions):
-        with pytest.raises(OffsetError, match="of another server, and mean nothing to MySQL at .* without GTIDs"):
+        with pytest.raises(OffsetError, match=r"of another server, and mean nothing to MySQL at .* without GTIDs"):
             asked({**start, "system": "server_id 2"}, ALL if asked == life.reader.latestOffset else start)
     life.reader.stop()

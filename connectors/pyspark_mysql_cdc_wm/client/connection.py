@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pymysql
 
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.errors.server import LOST, code_of, server_error
-from watermark_source.errors import ResponseTimeoutError, UnreachableError
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.25
+_NAME = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_id')"
 Row = tuple[Any, ...]
 
 
@@ -23,13 +26,13 @@ def connected(settings: ClientSettings) -> Any:
     """Return a connection of PyMySQL's; a server that cannot be reached is tried again as long as they say.
 
     Raises:
-        SourceError: the server cannot be reached, or refuses.
+        SourceError: the server cannot be reached, or refuses, or is not the one it must be.
         OptionError: a certificate that cannot be read.
     """
     until, told = time.monotonic() + settings.patience_seconds, False
     while True:
         try:
-            return pymysql.connect(**settings.for_pymysql())
+            return _same(pymysql.connect(**settings.for_pymysql()), settings)
         except (pymysql.MySQLError, OSError) as failure:
             error = server_error(failure, settings.where, settings.username)
             if not isinstance(error, UnreachableError | ResponseTimeoutError) or time.monotonic() > until:
@@ -38,6 +41,27 @@ def connected(settings: ClientSettings) -> Any:
             _log.warning("%s; trying again for up to %g s", error, settings.patience_seconds)
             told = True
         time.sleep(_PAUSE_SECONDS)
+
+
+def _same(connection: Any, settings: ClientSettings) -> Any:
+    if settings.server is None:
+        return connection
+    with connection.cursor() as cursor:
+        cursor.execute(_NAME)
+        found = _name(cursor.fetchall())
+    if found != settings.server:
+        connection.close()
+        raise SourceError(
+            f"{settings.where} is another server now ({found}) than when the query was started ({settings.server}). "
+            "Start the query again: it goes on with the new one"
+        )
+    return connection
+
+
+def _name(variables: Sequence[Row]) -> str:
+    """Return what tells a server from its replicas, whose binlogs have other positions; MariaDB has no UUID."""
+    found = {str(name): str(value) for name, value in variables}
+    return found.get("server_uuid") or f"server_id {found.get('server_id')}"
 
 
 class MySqlConnection:
@@ -73,6 +97,12 @@ class MySqlConnection:
         """Return the first row of a statement, ``None`` if there is none."""
         found = self.rows(statement, *values)
         return found[0] if found else None
+
+    def stay(self) -> str:
+        """Return what tells this server from its replicas; from now on no other one is asked."""
+        name = _name(self.rows(_NAME))
+        self.settings = replace(self.settings, server=name)
+        return name
 
     @property
     def server_version(self) -> str:

@@ -112,13 +112,3 @@ def has_gtids(connection: MySqlConnection) -> bool:
 def _gtid_mode(connection: MySqlConnection) -> str | None:
     mode = connection.one("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'")
     return None if mode is None else str(mode[1]).upper()
-
-
-def server_name(connection: MySqlConnection) -> str:
-    """Return what tells a server from its replicas, whose binlogs have other positions."""
-    found = connection.one("SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
-    if found is not None:
-        return str(found[1])
-    # MariaDB has no such thing.
-    found = connection.one("SELECT @@GLOBAL.server_id")
-    return f"server_id {found[0] if found else 0}"

@@ -27,7 +27,6 @@ from watermark_source.spark.connector import ReadBatch, Relocation
 
 _log = logging.getLogger(__name__)
 
-IN_PLACE = Relocation(shift=0)
 Keeps = Callable[[Changes], Mask | None]
 """Which images to deliver; ``None`` is all."""
 
@@ -44,7 +43,7 @@ class BinlogRows:
     tables: frozenset[TableName]
     layout: Layout
     fail_on_data_loss: bool
-    relocation: Relocation = IN_PLACE
+    relocation: Relocation | None = None
     batch_rows: int = 10_000
 
     def read(self, wanted: SplitRange, keeps: Keeps = keep_all) -> Iterator[ReadBatch]:
@@ -54,6 +53,9 @@ class BinlogRows:
             DataLossError: part of the range was purged, and ``fail_on_data_loss`` is set.
             SourceError: the server, the way to it, or the bytes it sent.
         """
+        shift, left_out = 0, None
+        if self.relocation is not None:
+            shift, left_out = self.relocation.shift, self.relocation.left_out
         with closing(MySqlConnection(self.client)) as connection:
             base = LogStatus(connection).base()
             charsets = charsets_of(connection)
@@ -61,7 +63,6 @@ class BinlogRows:
             start = wanted.start
             if not self.fail_on_data_loss:
                 start = self._still_there(connection, wanted)
-        left_out = self.relocation.left_out
         if left_out is None:
             blocks = dumped(self.client, base, start, wanted.end)
         else:
@@ -69,7 +70,7 @@ class BinlogRows:
         try:
             for block in blocks:
                 refuse_statements(block.memory, block.events, block.file, self.tables)
-                places = block.places + self.relocation.shift
+                places = block.places + shift
                 for changes in decoder.decode(block.memory, block.events, block.file, places):
                     rows = changed_rows(changes, self.layout, keeps(changes))
                     if rows.rows:
@@ -81,7 +82,7 @@ class BinlogRows:
         yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
 
     def _event_time(self, committed: pa.Array) -> pa.Array:
-        floor = self.relocation.floor
+        floor = None if self.relocation is None else self.relocation.floor
         if floor is None:
             return committed
         return pc.max_element_wise(committed.view(pa.int64()), floor * 1_000).view(MOMENT)
