@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of, server_name
+from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options import mysql_options as options
@@ -100,7 +100,7 @@ class MySqlSource:
             time_index=None,
             positions_are_rows=False,
             snapshots=self._snapshots(connection),
-            copies=MySqlCopy(connection, status, transactions, server_name(connection), left_out),
+            copies=MySqlCopy(connection, status, transactions, connection.stay(), left_out),
         )
 
     def _snapshots(self, connection: MySqlConnection) -> ChunkBounds:

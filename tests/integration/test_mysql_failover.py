@@ -11,13 +11,14 @@ from dataclasses import replace
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet, Source
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from services.mysql import MySqlPair, mysql_pair
 from services.mysql_client import run
 from services.mysqld import LocalMySql
-from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_binlog import Database, new_database, root
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
-from watermark_source.errors import DataLossError, OffsetError, OptionError
+from watermark_source.errors import DataLossError, OffsetError, OptionError, SourceError
 
 pytestmark = pytest.mark.service
 
@@ -258,3 +259,31 @@ def test_a_set_that_the_server_does_not_have_is_refused(database: Database) -> N
     life = Life(database, startingOffsets=json.dumps({"gtid": unknown}))
     with pytest.raises(OptionError, match=f"the server has not executed {unknown}; it has executed "):
         life.reader.initialOffset()
+
+
+def test_another_server_behind_the_same_address_is_noticed(pair: MySqlPair, database: Database) -> None:
+    here = Life(database, startingOffsets="latest")
+    start = here.reader.initialOffset()
+    caught_up(pair, database, "INSERT INTO t VALUES (1, 'one', 1)")
+    end = here.reader.latestOffset(start, ALL)
+    there = Life(on(pair.replica, database))
+    for partition in here.reader.partitions(start, end):
+        with pytest.raises(SourceError, match=r"is another server now .* Start the query again"):
+            list(there.reader.read(partition))
+    with closing(MySqlConnection(root(pair.source))) as connection:
+        connection.stay()
+        connection.settings = replace(connection.settings, port=pair.replica.port)
+        assert connection.rows("SELECT 1") == ((1,),)
+        connection.close()
+        with pytest.raises(SourceError, match=r"is another server now"):
+            connection.rows("SELECT 1")
+
+
+def test_an_offset_without_a_set_goes_on_where_it_was_made_only(pair: MySqlPair, database: Database) -> None:
+    here = Life(database, startingOffsets="latest")
+    start = here.reader.initialOffset()
+    caught_up(pair, database, "INSERT INTO t VALUES (1, 'one', 1)")
+    del start["done"]
+    assert [change[3] for change in here.changes(start, here.reader.latestOffset(start, ALL))] == [1]
+    with pytest.raises(OffsetError, match="was made without GTIDs"):
+        Life(on(pair.replica, database)).reader.latestOffset(start, ALL)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from services.mysql import mysql_service
-from services.mysql_client import connect
-from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Change, Life
-from tests.integration.mysql_streams import RIGHTS, USER, MySqlStreams, make_user
+from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_writers import writers
 from watermark_source.monitor.status import SourceStatus
 
@@ -147,29 +143,6 @@ def test_keys_at_the_edges_of_their_type_are_read_once(key: str, mysql_database:
     applied(found, table)
     assert sorted(map(int, table)) == edges
     assert {row[2] for row in table.values()} == {database.run("SELECT MAX(amount) FROM t")[0][0]}
-
-
-def test_chunks_are_planned_when_all_that_is_in_the_binlog_can_be_seen() -> None:
-    # A server of its own: the identifier stays among those it has executed.
-    with mysql_service() as server, new_database(server) as database:
-        make_user(server, USER, *RIGHTS)
-        fill(database, rows=10)
-        life = Life(database, snapshotChunkRows=5)
-        start = life.reader.initialOffset()
-        planned: list[Mapping[str, Any]] = []
-        planning = threading.Thread(target=lambda: planned.append(life.reader.latestOffset(start, ALL)))
-        with connect(server.host, server.port) as session, session.cursor() as cursor:
-            # As a transaction between being written to the binlog and being committed, it owns its identifier.
-            cursor.execute(f"SET SESSION gtid_next = '{uuid.uuid4()}:1'")
-            planning.start()
-            planning.join(1)
-            assert planning.is_alive()
-            cursor.execute("BEGIN")
-            cursor.execute("COMMIT")
-            cursor.execute("SET SESSION gtid_next = 'AUTOMATIC'")
-        planning.join(20)
-        life.reader.stop()
-        assert planned[0]["splits"][f"{database.name}.t"] == {"0": [2, 2]}
 
 
 @pytest.mark.parametrize("rows", [0, 1, 25])

@@ -187,9 +187,11 @@ class Copies(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """How the ranges of a batch are read that began on another copy, or after another copy was read."""
+    """How the ranges of a batch are read, which may have begun on another copy, or after another copy was read."""
 
-    shift: int
+    copy: str
+    """Whose positions the ranges are of: any other must not be read."""
+    shift: int = 0
     """What to add to this copy's positions where rows tell them."""
     floor: Millis | None = None
     """No event of its log is taken to be earlier than this: it was on time, and clocks of copies differ."""

@@ -41,7 +41,7 @@ class Pack(InputPartition):
     snapshot: SnapshotBatch | None = None
     """While a snapshot is under way."""
     relocation: Relocation | None = None
-    """While positions are not simply those of the only copy there was."""
+    """Of a system with copies."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ranges log by log, as numbers: ten thousand of them as objects take longer than all else here."""

@@ -25,7 +25,7 @@ class Here(NamedTuple):
     before: SourceState
     after: SourceState
     relocation: Relocation | None
-    """How its ranges are read, if not simply by positions."""
+    """How its ranges are read; ``None`` without copies."""
 
 
 class Whereabouts:
@@ -83,8 +83,10 @@ class Whereabouts:
         if start.copy == copies.system and start.shift == end.shift:
             first = _moved(before, -start.shift)
             self._confirm(first, start, copies)
-            return Here(first, own, Relocation(end.shift, floor) if end.shift else None)
-        return Here(_at(before, copies.begin(start.done)), own, Relocation(end.shift, floor, left_out=start.done))
+            return Here(first, own, Relocation(end.copy, end.shift, floor if end.shift else None))
+        return Here(
+            _at(before, copies.begin(start.done)), own, Relocation(end.copy, end.shift, floor, left_out=start.done)
+        )
 
     def _batch_of_others(self, before: SourceState, after: SourceState, copies: Copies, floor: Millis | None) -> Here:
         """Return a batch that was planned on another copy: exactly what that one had in it."""
@@ -94,12 +96,14 @@ class Whereabouts:
         _log.warning("a batch that was planned on %s is done on %s: just what it had in it", end.copy, copies.system)
         as_of = None if end.done is None else (last, end.done)
         if start.done == end.done:
-            return Here(_at(before, first), _at(after, first), Relocation(self._shift, floor, as_of=as_of))
+            return Here(
+                _at(before, first), _at(after, first), Relocation(copies.system, self._shift, floor, as_of=as_of)
+            )
         passage = copies.between(start.done, end.done)
         return Here(
             _at(before, first),
             _at(after, max(passage.position, first), observed=first),
-            Relocation(self._shift, floor, passage.left_out, as_of),
+            Relocation(copies.system, self._shift, floor, passage.left_out, as_of),
         )
 
     def _confirm(self, own: SourceState, origin: Origin, copies: Copies) -> None:

@@ -6,6 +6,8 @@ import contextlib
 import logging
 import ssl
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -14,12 +16,13 @@ import pymysql.connections
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, tls_context
 from pyspark_mysql_cdc_wm.errors.server import LOST, code_of, needs_tls, server_error
-from watermark_source.errors import ResponseTimeoutError, UnreachableError
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.25
 _NOTHING_VERIFIED = Tls()
+_NAME = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_id')"
 Row = tuple[Any, ...]
 
 
@@ -37,13 +40,13 @@ def connected(settings: ClientSettings) -> Any:
     """Return a connection of PyMySQL's; a server that cannot be reached is tried again as long as they say.
 
     Raises:
-        SourceError: the server cannot be reached, or refuses.
+        SourceError: the server cannot be reached, or refuses, or is not the one it must be.
         OptionError: a certificate that cannot be read.
     """
     until, told = time.monotonic() + settings.patience_seconds, False
     while True:
         try:
-            return _Connection(**settings.for_pymysql())
+            return _same(_Connection(**settings.for_pymysql()), settings)
         except RuntimeError as failure:
             # PyMySQL's word for a package that this login needs and that is not installed.
             raise needs_tls(settings.where, settings.username) from failure
@@ -55,6 +58,27 @@ def connected(settings: ClientSettings) -> Any:
             _log.warning("%s; trying again for up to %g s", error, settings.patience_seconds)
             told = True
         time.sleep(_PAUSE_SECONDS)
+
+
+def _same(connection: Any, settings: ClientSettings) -> Any:
+    if settings.server is None:
+        return connection
+    with connection.cursor() as cursor:
+        cursor.execute(_NAME)
+        found = _name(cursor.fetchall())
+    if found != settings.server:
+        connection.close()
+        raise SourceError(
+            f"{settings.where} is another server now ({found}) than when the query was started ({settings.server}). "
+            "Start the query again: it goes on with the new one"
+        )
+    return connection
+
+
+def _name(variables: Sequence[Row]) -> str:
+    """Return what tells a server from its replicas, whose binlogs have other positions; MariaDB has no UUID."""
+    found = {str(name): str(value) for name, value in variables}
+    return found.get("server_uuid") or f"server_id {found.get('server_id')}"
 
 
 class MySqlConnection:
@@ -90,6 +114,12 @@ class MySqlConnection:
         """Return the first row of a statement, ``None`` if there is none."""
         found = self.rows(statement, *values)
         return found[0] if found else None
+
+    def stay(self) -> str:
+        """Return what tells this server from its replicas; from now on no other one is asked."""
+        name = _name(self.rows(_NAME))
+        self.settings = replace(self.settings, server=name)
+        return name
 
     @property
     def server_version(self) -> str:

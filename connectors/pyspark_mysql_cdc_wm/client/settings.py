@@ -22,6 +22,8 @@ class ClientSettings:
     tls: Tls = field(default_factory=Tls)
     patience_seconds: float = 0
     """For how long a server that cannot be reached is tried again."""
+    server: str | None = None
+    """What tells it from its replicas, if it must be the same as before: another may have taken over the address."""
 
     @property
     def where(self) -> str:

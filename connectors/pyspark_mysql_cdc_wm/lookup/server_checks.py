@@ -215,13 +215,3 @@ def _gtids(server: CheckedServer) -> str:
             "ON_PERMISSIVE; SET GLOBAL gtid_mode = ON. Or set startingOffsets to latest or earliest"
         )
     return mode
-
-
-def server_name(connection: MySqlConnection) -> str:
-    """Return what tells a server from its replicas, whose binlogs have other positions."""
-    found = connection.one("SHOW GLOBAL VARIABLES LIKE 'server_uuid'")
-    if found is not None:
-        return str(found[1])
-    # MariaDB has no such thing.
-    found = connection.one("SELECT @@GLOBAL.server_id")
-    return f"server_id {found[0] if found else 0}"

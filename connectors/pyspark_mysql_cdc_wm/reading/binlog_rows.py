@@ -31,8 +31,6 @@ from watermark_source.spark.connector import ReadBatch, Relocation
 
 _log = logging.getLogger(__name__)
 
-IN_PLACE = Relocation(shift=0)
-
 
 class Part(Protocol):
     """What of the binlog is delivered, of the tables that are read at all."""
@@ -94,7 +92,7 @@ class BinlogRows:
     known: Known | None
     """``None`` to look at event times again, and at nothing that was checked when the rows were read."""
     fail_on_data_loss: bool
-    relocation: Relocation = IN_PLACE
+    relocation: Relocation | None = None
     batch_rows: int = 10_000
 
     def read(self, wanted: SplitRange, part: Part = _EVERYTHING) -> Iterator[ReadBatch]:
@@ -104,6 +102,9 @@ class BinlogRows:
             DataLossError: part of the range was purged, and ``fail_on_data_loss`` is set.
             SourceError: the server, the way to it, or the bytes it sent.
         """
+        shift, left_out = 0, None
+        if self.relocation is not None:
+            shift, left_out = self.relocation.shift, self.relocation.left_out
         with closing(MySqlConnection(self.client)) as connection:
             base = LogStatus(connection).base()
             charsets = charsets_of(connection)
@@ -111,7 +112,6 @@ class BinlogRows:
             start = wanted.start
             if not self.fail_on_data_loss:
                 start = self._still_there(connection, wanted)
-        left_out = self.relocation.left_out
         if left_out is None:
             blocks = dumped(self.client, base, start, wanted.end)
         else:
@@ -121,7 +121,7 @@ class BinlogRows:
             for block in blocks:
                 if self.known is not None:
                     altered |= self._altered(block, part)
-                places = block.places + self.relocation.shift
+                places = block.places + shift
                 for changes in decoder.decode(block.memory, block.events, block.file, places):
                     rows = self._rows(changes, part, altered)
                     if rows.rows:
@@ -133,7 +133,7 @@ class BinlogRows:
         yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
 
     def _event_time(self, committed: pa.Array) -> pa.Array:
-        floor = self.relocation.floor
+        floor = None if self.relocation is None else self.relocation.floor
         if floor is None:
             return committed
         return pc.max_element_wise(committed.view(pa.int64()), floor * 1_000).view(MOMENT)

@@ -30,11 +30,12 @@ class MySqlRangeReader:
     binlog_split: Split
 
     def relocated(self, relocation: Relocation) -> MySqlRangeReader:
-        """Return the reader of a batch that was begun on another server, or after one."""
+        """Return the reader of a batch: of one server alone, which may not be the one that its offsets are of."""
+        client = replace(self.binlog.client, server=relocation.copy)
         return replace(
             self,
-            binlog=replace(self.binlog, relocation=relocation),
-            snapshot=replace(self.snapshot, relocation=relocation),
+            binlog=replace(self.binlog, client=client, relocation=relocation),
+            snapshot=replace(self.snapshot, client=client, relocation=relocation),
         )
 
     def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:

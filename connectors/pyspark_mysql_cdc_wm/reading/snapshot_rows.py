@@ -18,7 +18,6 @@ from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.reading.binlog_rows import IN_PLACE
 from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
@@ -44,7 +43,7 @@ class SnapshotRows:
     client: ClientSettings
     choice: ColumnChoice
     layout: Layout
-    relocation: Relocation = IN_PLACE
+    relocation: Relocation | None = None
     batch_rows: int = 10_000
 
     def read(self, split: Split, table: TableName, keys: KeyRange, place: int) -> Iterator[ReadBatch]:
@@ -104,7 +103,7 @@ class SnapshotRows:
         status = LogStatus(connection)
         end = status.end().number
         undone = RollBack(self.layout, columns.key, KeyOrder(columns.key_columns, connection), keys)
-        as_of = self.relocation.as_of
+        as_of = None if self.relocation is None else self.relocation.as_of
         if columns.key and (as_of is not None or end > place):
 
             def wanted(found: TableMap) -> Collection[str] | None:
@@ -124,6 +123,8 @@ class SnapshotRows:
         return undone
 
     def _version(self, place: int) -> int:
+        if self.relocation is None:
+            return place
         return (place if self.relocation.as_of is None else self.relocation.as_of[0]) + self.relocation.shift
 
     def _batch(
