@@ -15,14 +15,13 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from watermark_source.clock import Clock
-from watermark_source.errors import DataLossError, OffsetError, UnknownSplitError, listed
+from watermark_source.errors import OffsetError, listed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.moments import watermark_text
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
-from watermark_source.planning.report import Coverage
 from watermark_source.planning.rest import Rest
 from watermark_source.planning.snapshot import SnapshotBatch, snapshot_batch, snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, SplitRange, sample
@@ -33,9 +32,9 @@ from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import Pack, pack
 from watermark_source.spark.polling import Pace
-from watermark_source.spark.reading import observe
 from watermark_source.spark.relocation import Whereabouts
 from watermark_source.spark.reports import ReportBook, ReportServer
+from watermark_source.spark.second_look import SecondLook
 from watermark_source.spark.snapshot_chunks import with_chunks
 from watermark_source.spark.snapshot_count import SnapshotCount
 from watermark_source.spark.status import Seen, source_status
@@ -82,6 +81,7 @@ class SourceRunner:
         collect_rarely()
         self._book = ReportBook()
         self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
+        self._second_look = SecondLook(definition, self._book, self._server)
         self._initial: dict[str, Any] | None = None
         self._offset: dict[str, Any] | None = None
         self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
@@ -96,7 +96,6 @@ class SourceRunner:
         self._rows_at: Millis | None = None
         self._rest = Rest()
         self._progress_shown = False
-        self._told_of_missing_reports = False
         self._pace = Pace()
         self._rows = 0
         self._future_rows = 0
@@ -367,37 +366,12 @@ class SourceRunner:
                 # Rows of a snapshot are not of any time.
                 coverage = coverage._replace(max_event_time=None)
                 self._copied.add(wanted.split.log, coverage.rows)
-            elif coverage.missing and not self._policy.use_processing_time:
-                coverage = self._look_again(wanted, coverage, state.future_cap, gone=wanted.split not in known)
+            elif coverage.missing and wanted.split in known and not self._policy.use_processing_time:
+                coverage = self._second_look.at(wanted, coverage, state.future_cap, reports_due=self._announced)
             seen[wanted.split] = coverage.max_event_time
             self._rows += coverage.rows
             self._future_rows += coverage.future_rows
         return seen
-
-    def _look_again(self, wanted: SplitRange, coverage: Coverage, future_cap: Millis | None, *, gone: bool) -> Coverage:
-        if gone:
-            return coverage
-        _log.info("no report about %s; looking at %d positions again", wanted, sum(r.size for r in coverage.missing))
-        self._tell_of_missing_reports()
-        reader = self._definition.observing_reader
-        try:
-            for part in coverage.missing:
-                self._book.add(observe(reader.read([part]), [part], future_cap))
-        except (DataLossError, UnknownSplitError) as error:
-            # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
-            _log.warning("%s cannot be looked at again, its watermark stays: %s", wanted, error)
-        return self._book.cover(wanted)
-
-    def _tell_of_missing_reports(self) -> None:
-        """Say once what may be wrong. Before the first plan nothing is: reports to an earlier process went with it."""
-        if self._announced and not self._told_of_missing_reports:
-            self._told_of_missing_reports = True
-            _log.warning(
-                "no task reported what it read to %s, port %d, so the driver reads it again by itself. If executors "
-                "cannot reach that address, set reportHost and reportPorts",
-                " or ".join(self._server.address.hosts),
-                self._server.address.port,
-            )
 
 
 def _behind(state: SourceState, ends: Mapping[Split, int]) -> Set[Split]:
