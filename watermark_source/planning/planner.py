@@ -142,8 +142,12 @@ def _fold(state: SplitState, split: Split, observation: Observation, policy: Pla
 def _at_rest(
     splits: Mapping[Split, SplitState], sent: Millis | None, observation: Observation, policy: PlanPolicy
 ) -> dict[Split, SplitState]:
-    """Return the splits with nothing left to read for which their own system's clock tells that time has passed."""
-    if policy.use_processing_time or not (observation.ends_are_final or _has_rested(observation, policy)):
+    """Return the splits with nothing left to read for which their own system's clock tells that time has passed.
+
+    The first watermark comes at once, every other after a rest.
+    """
+    wanted = sent is None or observation.ends_are_final or _has_rested(observation, policy)
+    if policy.use_processing_time or not wanted:
         return {}
     due = MIN if sent is None else saturating_add(sent, policy.watermark_interval)
     cap = future_cap(observation, policy)
