@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,10 @@ from services.mysql import mysql_pair, mysql_replica
 from tests.integration.killed_driver import KEEP_LOGS
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_copy import copy_of
+from tests.integration.mysql_delivered import Delivered, fill, held
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from tests.integration.mysql_writers import writers
 from tests.spark.queries import Streams
-from watermark_source.planning.offset import OffsetCodec
-from watermark_source.planning.state import SourceState
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(1_800)]
 
@@ -41,12 +39,9 @@ _SECONDS = 240
 class Aftermath:
     """What is left after the fail-overs and a run to the end."""
 
-    rows: list[tuple[Any, ...]]
-    """Version, number, type, id, name, amount; in order."""
-    markers: list[int]
+    delivered: Delivered
     held: dict[int, tuple[Any, ...]]
     """What the last server holds."""
-    states: list[SourceState]
     replayed: int
     """Batches that were planned on one server and done on another."""
 
@@ -70,10 +65,7 @@ def aftermath(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         make_user(pair.source, USER, *RIGHTS)
         # Its last server is another one than its first.
         database = stack.enter_context(new_database(pair.source, drop=False))
-        values = ", ".join(f"({2 * i}, 'n{i}', {i})" for i in range(_KEYS // 2))
-        database.run(
-            "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)", f"INSERT INTO t VALUES {values}"
-        )
+        fill(database, rows=_KEYS // 2)
         for number in range(_FAIL_OVERS):
             known = len(streams.committed(_NAME)) if number else 0
             with writers(database, "t", count=2, keys=_KEYS, pause=0.005, seed=number):
@@ -90,20 +82,8 @@ def aftermath(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
         with writers(database, "t", count=2, keys=_KEYS, pause=0.005, seed=99):
             streams.run(stream(spark, database), _NAME)
         streams.run(stream(spark, database), _NAME)
-        held = {row[0]: row for row in database.run("SELECT id, name, amount FROM t")}
         spark.conf.unset(KEEP_LOGS[0])
-        found = streams.result(_NAME)
-        order = ("_commit_version", "_change_number")
-        rows = found.where("marker IS NULL").select(*order, "_change_type", "id", "name", "amount").orderBy(*order)
-        marked = found.selectExpr("unix_millis(marker.watermark) AS w").where("marker.type = 'watermark'")
-        codec = OffsetCodec(source="mysql-cdc-wm", name="mysql-cdc-wm")
-        yield Aftermath(
-            [tuple(row) for row in rows.collect()],
-            sorted(row.w for row in marked.collect()),
-            held,
-            [codec.decode(offset) for offset in streams.offsets(_NAME)],
-            replayed,
-        )
+        yield Aftermath(Delivered.of(streams, _NAME), held(database), replayed)
         streams.stop()
 
 
@@ -118,28 +98,27 @@ def planned(streams: Streams) -> int:
 
 
 def test_what_was_delivered_is_what_the_last_server_holds(aftermath: Aftermath) -> None:
-    copy = copy_of(aftermath.rows)
-    _log.info("%d rows, %d batches done on another server", len(aftermath.rows), aftermath.replayed)
+    rows = aftermath.delivered.rows
+    copy = copy_of(rows)
+    _log.info("%d rows, %d batches done on another server", len(rows), aftermath.replayed)
     assert (copy.lost, copy.doubled) == (0, 0)
     assert copy.table == aftermath.held
-    assert len(aftermath.rows) > len(aftermath.held) > 100
+    assert len(rows) > len(aftermath.held) > 100
 
 
 def test_every_server_was_read_and_versions_grew_from_one_to_the_next(aftermath: Aftermath) -> None:
-    copies = [state.origin.copy for state in aftermath.states if state.origin is not None]
+    states, places = aftermath.delivered.states, aftermath.delivered.places
+    copies = [state.origin.copy for state in states if state.origin is not None]
     assert len(set(copies)) == _FAIL_OVERS + 1
     assert aftermath.replayed
     assert copies == sorted(copies, key=copies.index)
-    ends = [t.position for state in aftermath.states for s, t in state.splits.items() if s.log == "binlog"]
+    ends = [t.position for state in states for s, t in state.splits.items() if s.log == "binlog"]
     assert ends == sorted(ends)
-    places = [(version, number) for version, number, kind, *_ in aftermath.rows if number or kind != "insert"]
     assert len(set(places)) == len(places)
 
 
 def test_no_watermark_ever_regresses(aftermath: Aftermath) -> None:
-    recorded = [w for state in aftermath.states if (w := state.watermark) is not None]
-    assert recorded == sorted(recorded)
-    assert len(set(recorded)) > 3
-    states = aftermath.states
-    read = [states[0], *(after for before, after in pairwise(states) if after != before)]
-    assert aftermath.markers == [state.watermark for state in read if state.watermark is not None]
+    watermarks = aftermath.delivered.watermarks
+    assert watermarks == sorted(watermarks)
+    assert len(set(watermarks)) > 3
+    assert aftermath.delivered.markers == aftermath.delivered.due_markers

@@ -9,7 +9,6 @@ import logging
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -24,12 +23,11 @@ from tests.integration.killed_mysql_driver import CHANGES, CHUNK_ROWS, CHUNKS, P
 from tests.integration.killing import Killer, schedule
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_copy import copy_of
+from tests.integration.mysql_delivered import Delivered, fill, held
 from tests.integration.mysql_streams import RIGHTS, make_user
 from tests.integration.mysql_writers import writers
 from tests.integration.outages import Outages
 from tests.spark.queries import Streams
-from watermark_source.planning.offset import OffsetCodec
-from watermark_source.planning.state import SourceState
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
 
@@ -45,13 +43,9 @@ _log = logging.getLogger(__name__)
 class Aftermath:
     """What is left after the kills and one more run to the end."""
 
-    rows: list[tuple[Any, ...]]
-    """Version, number, type, id, name, amount; in order."""
-    markers: list[int]
-    """Watermarks, in order."""
+    delivered: Delivered
     held: dict[int, tuple[Any, ...]]
     """What the server holds."""
-    states: list[SourceState]
     kills_in_snapshot: int
     killer: Killer
 
@@ -84,10 +78,7 @@ def aftermath(
     kills, seed = request.config.getoption("--mysql-kills"), request.config.getoption("--kills-seed")
     folder = tmp_path_factory.mktemp("mysql-kills")
     keys = CHUNKS * CHUNK_ROWS * _BATCHES_A_KILL * kills
-    values = ", ".join(f"({2 * i}, 'n{i}', {i})" for i in range(keys // 2))
-    database.run(
-        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)", f"INSERT INTO t VALUES {values}"
-    )
+    fill(database, rows=keys // 2)
     server = database.server
     job = MySqlJob(cluster.master_url, folder, f"{server.host}:{server.port}", f"{database.name}.t")
     killer = Killer(job, cluster, Outages(server), random.Random(seed))
@@ -110,53 +101,41 @@ def aftermath(
             writer.trigger(availableNow=True).start().awaitTermination()
     finally:
         spark.conf.unset(KEEP_LOGS[0])
-    found = streams.result(CHANGES)
-    order = ("_commit_version", "_change_number")
-    rows = found.where("marker IS NULL").select(*order, "_change_type", "id", "name", "amount").orderBy(*order)
-    marked = found.selectExpr("unix_millis(marker.watermark) AS w").where("marker.type = 'watermark'")
-    codec = OffsetCodec(source="mysql-cdc-wm", name="mysql-cdc-wm")
     _log.info("seed %d, %s", seed, [(k.kind.value, k.moment.value, k.uncommitted) for k in killer.kills])
     _log.info("recovered within %s s", [(kind.value, round(s, 1)) for kind, s in killer.recoveries])
     _log.info("outages of %s s", [round(s, 1) for s in killer.outages.seconds])
-    return Aftermath(
-        [tuple(row) for row in rows.collect()],
-        sorted(row.w for row in marked.collect()),
-        {row[0]: row for row in database.run("SELECT id, name, amount FROM t")},
-        [codec.decode(offset) for offset in streams.offsets(CHANGES)],
-        in_snapshot,
-        killer,
-    )
+    return Aftermath(Delivered.of(streams, CHANGES), held(database), in_snapshot, killer)
 
 
 def test_what_was_delivered_is_what_the_server_holds(aftermath: Aftermath) -> None:
-    copy = copy_of(aftermath.rows)
-    _log.info("%d rows, %d lost, %d doubled", len(aftermath.rows), copy.lost, copy.doubled)
+    rows = aftermath.delivered.rows
+    copy = copy_of(rows)
+    _log.info("%d rows, %d lost, %d doubled", len(rows), copy.lost, copy.doubled)
     assert (copy.lost, copy.doubled) == (0, 0)
     assert copy.table == aftermath.held
-    assert len(aftermath.rows) > len(aftermath.held) > 100
+    assert len(rows) > len(aftermath.held) > 100
 
 
 def test_no_change_came_twice(aftermath: Aftermath) -> None:
-    places = [(version, number) for version, number, kind, *_ in aftermath.rows if number or kind != "insert"]
+    places = aftermath.delivered.places
     assert len(set(places)) == len(places)
 
 
 def test_no_watermark_ever_regresses(aftermath: Aftermath) -> None:
-    recorded = [w for state in aftermath.states if (w := state.watermark) is not None]
-    assert recorded == sorted(recorded)
-    assert len(set(recorded)) > 3
+    watermarks = aftermath.delivered.watermarks
+    assert watermarks == sorted(watermarks)
+    assert len(set(watermarks)) > 2
 
 
 def test_the_marker_of_every_batch_comes_out_exactly_once(aftermath: Aftermath) -> None:
-    states = aftermath.states
-    read = [states[0], *(after for before, after in pairwise(states) if after != before)]
-    assert aftermath.markers == [state.watermark for state in read if state.watermark is not None]
+    assert aftermath.delivered.markers == aftermath.delivered.due_markers
 
 
 def test_kills_hit_the_snapshot_and_the_binlog(aftermath: Aftermath) -> None:
     assert 0 < aftermath.kills_in_snapshot < len(aftermath.killer.kills)
-    assert any(state.frontiers for state in aftermath.states)
-    assert not aftermath.states[-1].frontiers
+    states = aftermath.delivered.states
+    assert any(state.frontiers for state in states)
+    assert not states[-1].frontiers
 
 
 def test_nothing_outlives_a_killed_driver(aftermath: Aftermath) -> None:

@@ -9,6 +9,7 @@ from services.mysql import mysql_service
 from services.where import Where
 from tests.integration.mysql_binlog import new_database
 from tests.integration.mysql_copy import copy_of
+from tests.integration.mysql_delivered import Delivered, fill, held
 from tests.integration.mysql_streams import RIGHTS, USER, MySqlStreams, make_user
 from tests.integration.mysql_writers import writers
 
@@ -21,10 +22,7 @@ _SECONDS = 240
 def test_five_restarts_lose_and_double_nothing(mysql_streams: MySqlStreams) -> None:
     with mysql_service(where=Where.LOCAL) as server, new_database(server) as database:
         make_user(server, USER, *RIGHTS)
-        values = ", ".join(f"({2 * i}, 'n{i}', {i})" for i in range(2_000))
-        database.run(
-            "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)", f"INSERT INTO t VALUES {values}"
-        )
+        fill(database, rows=2_000)
         mysql_streams.database = database
         frame = mysql_streams.source(snapshotChunkRows=100, snapshotParallelism=2)
         with writers(database, "t", count=2, keys=4_000, pause=0.01):
@@ -37,7 +35,6 @@ def test_five_restarts_lose_and_double_nothing(mysql_streams: MySqlStreams) -> N
         query.processAllAvailable()
         assert query.isActive
         query.stop()
-        order = ("_commit_version", "_change_number", "_change_type", "id", "name", "amount")
-        found = copy_of(tuple(row) for row in mysql_streams.changes("all", order))
+        found = copy_of(Delivered.of(mysql_streams, "all").rows)
         assert (found.lost, found.doubled) == (0, 0)
-        assert found.table == {row[0]: row for row in database.run("SELECT id, name, amount FROM t")}
+        assert found.table == held(database)
