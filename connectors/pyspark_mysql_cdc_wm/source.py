@@ -83,14 +83,14 @@ class MySqlSource:
     @property
     def observing_reader(self) -> RangeReader:
         """The executor side without columns, for event times alone."""
-        return self._reader(Layout((), ()), knows=False)
+        return self._reader(Layout((), (), event_time=self.layout.event_time), knows=False)
 
     def open(self) -> Connector:
         """Return the driver side, connected."""
         connection = MySqlConnection(self.options.client.patient)
         status = LogStatus(connection)
         transactions = Transactions.of(connection, status)
-        bounds = BinlogBounds(status, transactions, self.options.start)
+        bounds = BinlogBounds(status, transactions, self.options.start, by_commit=self.layout.event_time is None)
         start = self.options.start
         left_out = start.left_out if isinstance(start, StartAfter) else None
         return Connector(

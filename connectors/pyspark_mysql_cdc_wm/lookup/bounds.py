@@ -20,11 +20,14 @@ BINLOG = Split("binlog", 0)
 class BinlogBounds:
     """``SplitDiscovery``, ``StartPositions`` and ``LogBounds`` of connector.py, for the one split."""
 
-    def __init__(self, status: LogStatus, transactions: Transactions | None, start: Start) -> None:
-        """Take ``None`` for ``transactions`` of a server without GTIDs."""
+    def __init__(
+        self, status: LogStatus, transactions: Transactions | None, start: Start, *, by_commit: bool = True
+    ) -> None:
+        """Take ``None`` for ``transactions`` of a server without GTIDs; ``by_commit`` if event time is commit time."""
         self._status = status
         self._transactions = transactions
         self._start = start
+        self._by_commit = by_commit
 
     def discover(self) -> Set[Split]:
         """Return the binlog."""
@@ -50,7 +53,7 @@ class BinlogBounds:
         """Return the end of the binlog, and the server's time just before, where that dates what is written."""
         if BINLOG not in splits:
             return Ends({})
-        now = self._status.now()
+        now = self._status.now() if self._by_commit else None
         end, is_last = self._end()
         return Ends({BINLOG: end.number}, reached={BINLOG: Millis(now)} if now is not None and is_last else {})
 

@@ -139,7 +139,7 @@ def _described(  # noqa: PLR0917 - what was asked of the server
 ) -> TableColumns:
     # A prefix of a column orders no rows.
     names = [str(name) for name, _ in key] if all(part is None for _, part in key) else []
-    needed = [row for row in rows if choice.has(str(row[0])) or row[0] in names]
+    needed = [row for row in rows if choice.reads(str(row[0])) or row[0] in names]
     columns = tuple(_column(row, collations, table) for row in needed)
     types = tuple(column_type(each, charsets, f"table {table} column {each.name}") for each in columns)
     collated = {str(row[0]): (collations[row[8]], str(row[8])) for row in needed if row[8] is not None}

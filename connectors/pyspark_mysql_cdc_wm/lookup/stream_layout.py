@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
+import pyarrow as pa
+
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
@@ -23,12 +25,29 @@ def stream_layout(tables: Mapping[TableName, TableColumns], choice: ColumnChoice
     _check_names("excludeColumns", choice.without, tables, everywhere=False)
     first, columns = next(iter(tables.items()))
     names = tuple(filter(choice.has, columns.names))
-    layout = Layout(names, tuple(columns.type_by_name[name] for name in names))
+    event_time = _event_time(tables, choice)
+    layout = Layout(names, tuple(columns.type_by_name[name] for name in names), event_time=event_time)
     if as_json:
-        layout = Layout.of_json(choice)
+        layout = Layout.of_json(choice, event_time)
     for name, each in tables.items():
         check_fits(layout, choice, name, each, shown=str(first))
     return layout
+
+
+def _event_time(tables: Mapping[TableName, TableColumns], choice: ColumnChoice) -> str | None:
+    """Return the column that is event time, as the tables spell it."""
+    if choice.event_time is None:
+        return None
+    _check_names("eventTimeColumn", (choice.event_time,), tables, everywhere=True)
+    found = None
+    for table, columns in tables.items():
+        found = next(name for name in columns.names if name.lower() == choice.event_time.lower())
+        if not pa.types.is_timestamp(columns.type_by_name[found]):
+            raise OptionError(
+                "eventTimeColumn", choice.event_time, f"is {columns.type_by_name[found]} in {table}, and must be "
+                "TIMESTAMP or DATETIME",
+            )  # fmt: skip
+    return found
 
 
 def check_fits(

@@ -199,6 +199,16 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "disturbs no replica or other reader.",
     ),
     Option(
+        name="eventTimeColumn",
+        parse=non_empty,
+        default_text="the commit's time",
+        accepted="must be a TIMESTAMP or DATETIME column of the tables",
+        example="created_at",
+        doc="Which column is event time, for rows of the snapshot as well; DATETIME is taken for UTC. A row without a "
+        "value has its commit's time. Watermarks then follow rows alone: `maxOutOfOrderness` says how far they may be "
+        "behind, and rows before an update are often far behind.",
+    ),
+    Option(
         name=_ON_CLOCK,
         parse=boolean,
         default=False,
@@ -227,7 +237,6 @@ NOT_BUILT: Mapping[str, str] = {
     "snapshotChunkColumn": "chunks go by the primary key",
     "heartbeatInterval": "dumps end with their batch and need none",
     "maxRowsPerTrigger": "a batch reads the binlog to its end",
-    "eventTimeColumn": "event time is when the transaction was committed",
     "snapshotConsistency": "each batch of a snapshot is one point in time",
 }
 """Options of later versions, and what to do instead."""
@@ -309,7 +318,7 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         client=ClientSettings(values["hostname"], values["port"], values["username"], values["password"], _tls(values)),
         tables=values["tables"],
         start=values["startingOffsets"],
-        choice=ColumnChoice(values["columns"], values["excludeColumns"]),
+        choice=ColumnChoice(values["columns"], values["excludeColumns"], values["eventTimeColumn"]),
         as_json=values["rowFormat"] == "json",
         chunk_rows=values["snapshotChunkRows"],
         chunks=values["snapshotParallelism"],
@@ -319,7 +328,13 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
 
 
 def _engine(values: Mapping[str, Any], given: Mapping[str, str]) -> EngineOptions:
-    engine = EngineOptions.of(values, format_name=FORMAT, given=given, dated=True)
+    column = values["eventTimeColumn"]
+    engine = EngineOptions.of(values, format_name=FORMAT, given=given, dated=column is None)
+    if column is not None and engine.processing_time:
+        raise OptionError(
+            "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",
+            example="leave it out",
+        )  # fmt: skip
     on_clock = values[_ON_CLOCK]
     if on_clock and not engine.processing_time:
         raise OptionError(

@@ -125,18 +125,20 @@ class BinlogRows:
                 for changes in decoder.decode(block.memory, block.events, block.file, places):
                     rows = self._rows(changes, part, altered)
                     if rows.rows:
-                        yield ReadBatch(wanted.split, rows.rows, rows.columns, self._event_time(rows.committed))
+                        yield ReadBatch(wanted.split, rows.rows, rows.columns, self._on_time(rows.event_time))
         except DataLossError:
             if self.fail_on_data_loss:
                 raise
             _log.warning("failOnDataLoss is false: the rest of %s was purged while it was read", wanted)
-        yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
+        if self.layout.event_time is None:
+            yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
 
-    def _event_time(self, committed: pa.Array) -> pa.Array:
-        floor = None if self.relocation is None else self.relocation.floor
+    def _on_time(self, times: pa.Array) -> pa.Array:
+        """Return commit times of a new server, whose clock may be behind, as not before the watermark."""
+        floor = None if self.relocation is None or self.layout.event_time is not None else self.relocation.floor
         if floor is None:
-            return committed
-        return pc.max_element_wise(committed.view(pa.int64()), floor * 1_000).view(MOMENT)
+            return times
+        return pc.max_element_wise(times.view(pa.int64()), floor * 1_000).view(MOMENT)
 
     def _needed(self, part: Part, table: TableMap) -> Collection[str] | None:
         """Return the columns of a table to decode, ``None`` if nobody reads it."""

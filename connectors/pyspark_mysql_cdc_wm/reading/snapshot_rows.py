@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.client.charsets import charsets_of
@@ -24,7 +25,7 @@ from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, Layout
 from pyspark_mysql_cdc_wm.records.statements import look_at_statements
-from pyspark_mysql_cdc_wm.records.stream_columns import stream_columns
+from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
@@ -72,7 +73,7 @@ class SnapshotRows:
             except UnknownSplitError as gone:
                 _log.warning("table %s was dropped before %s of it was read: %s", table, keys, gone)
         for rows in undone.rows:
-            yield from self._batch(split, table, rows, len(rows[0]) if rows else 0, place)
+            yield from self._batch(split, table, rows, place)
 
     def _still_as_they_were(  # noqa: PLR0917 - a chunk and its parts
         self,
@@ -89,12 +90,10 @@ class SnapshotRows:
         for found in view.rows(table, asked, [types[name] for name in needed], columns.key_columns, undone.keys):
             values = dict(zip(needed, found, strict=True))
             kept = undone.untouched([values[name] for name in columns.key])
-            rows = len(found[0])
             if kept is not None:
                 taken = integers(kept, pa.int64())
-                values, rows = {name: each.take(taken) for name, each in values.items()}, len(kept)
-            made = stream_columns(self.layout, f"table {table}", by_name, values) if rows else ()
-            yield from self._batch(split, table, made, rows, place)
+                values = {name: each.take(taken) for name, each in values.items()}
+            yield from self._batch(split, table, table_rows(self.layout, f"table {table}", by_name, values), place)
 
     def _changes_since(
         self, connection: MySqlConnection, table: TableName, columns: TableColumns, keys: KeyRange, place: int
@@ -127,9 +126,8 @@ class SnapshotRows:
             return place
         return (place if self.relocation.as_of is None else self.relocation.as_of[0]) + self.relocation.shift
 
-    def _batch(
-        self, split: Split, table: TableName, rows: tuple[pa.Array, ...], count: int, place: int
-    ) -> Iterator[ReadBatch]:
+    def _batch(self, split: Split, table: TableName, rows: TableRows, place: int) -> Iterator[ReadBatch]:
+        count = len(rows.columns[0]) if rows.columns else 0
         if not count:
             return
         own = (
@@ -140,5 +138,6 @@ class SnapshotRows:
             repeated(table.database, pa.string(), count),
             repeated(table.table, pa.string(), count),
         )
-        # Valid since ever.
-        yield ReadBatch(split, count, (*rows, *own), integers(np.zeros(count, np.int64), MOMENT))
+        since_ever = integers(np.zeros(count, np.int64), MOMENT)
+        times = since_ever if rows.event_time is None else pc.coalesce(rows.event_time, since_ever)
+        yield ReadBatch(split, count, (*rows.columns, *own), times)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout, Mask
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_BEFORE
-from pyspark_mysql_cdc_wm.records.stream_columns import stream_columns
+from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from watermark_source.spark.arrow import column, repeated
 
 _TYPES = column(("insert", "update_preimage", "update_postimage", "delete"), pa.string())
@@ -20,22 +20,22 @@ _TYPES = column(("insert", "update_preimage", "update_postimage", "delete"), pa.
 
 
 class ChangedRows(NamedTuple):
-    """Rows to deliver: all columns before the engine's own, and when each was committed."""
+    """Rows to deliver: all columns before the engine's own, and their event times."""
 
     rows: int
     columns: tuple[pa.Array, ...]
-    committed: pa.Array
+    event_time: pa.Array
 
 
-def table_columns_of(changes: Changes, layout: Layout) -> tuple[pa.Array, ...]:
-    """Return the stream's columns that come of the table's own.
+def table_rows_of(changes: Changes, layout: Layout) -> TableRows:
+    """Return what of the stream comes of the table's own columns.
 
     Raises:
         UnsupportedFormatError: the table had other columns then.
     """
     where = f"table {changes.table.database}.{changes.table.table}"
     columns = {str(column.name): column for column in changes.table.columns}
-    return stream_columns(layout, where, columns, dict(zip(changes.names, changes.columns, strict=True)))
+    return table_rows(layout, where, columns, dict(zip(changes.names, changes.columns, strict=True)))
 
 
 def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> ChangedRows:
@@ -45,13 +45,12 @@ def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> 
     which only one image is kept is that one's half.
     """
     kinds = change_types(changes, kept)
-    columns = table_columns_of(changes, layout)
+    table = table_rows_of(changes, layout)
     version, number, committed = changes.versions, changes.numbers, changes.committed
     if kept is not None:
         chosen = np.flatnonzero(kept)
         kinds, version, number, committed = kinds[chosen], version[chosen], number[chosen], committed[chosen]
-        taken = integers(chosen, pa.int64())
-        columns = tuple(each.take(taken) for each in columns)
+        table = table.take(integers(chosen, pa.int64()))
     rows = len(kinds)
     when = integers(committed, MOMENT)
     own = (
@@ -62,7 +61,8 @@ def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> 
         repeated(changes.table.database, pa.string(), rows),
         repeated(changes.table.table, pa.string(), rows),
     )
-    return ChangedRows(rows, (*columns, *own), when)
+    times = when if table.event_time is None else pc.coalesce(table.event_time, when)
+    return ChangedRows(rows, (*table.columns, *own), times)
 
 
 def change_types(changes: Changes, kept: Mask | None) -> npt.NDArray[np.int64]:

@@ -12,9 +12,15 @@ class ColumnChoice:
     only: tuple[str, ...] | None = None
     """``None`` is all."""
     without: tuple[str, ...] = ()
+    event_time: str | None = None
+    """Of which column rows have their event time; ``None``: they have that of their commit."""
 
     def has(self, name: str) -> bool:
         """Return whether a column is wanted."""
         lowered = name.lower()
         wanted = self.only is None or lowered in map(str.lower, self.only)
         return wanted and lowered not in map(str.lower, self.without)
+
+    def reads(self, name: str) -> bool:
+        """Return whether a column is wanted, or is event time."""
+        return self.has(name) or (self.event_time is not None and name.lower() == self.event_time.lower())

@@ -34,16 +34,19 @@ class Layout:
     types: tuple[pa.DataType, ...]
     choice: ColumnChoice | None = None
     """Which columns are in the JSON text that is the only column; ``None`` where tables' columns are the stream's."""
+    event_time: str | None = None
+    """The column of tables that is event time; ``None``: commit times are."""
 
     @classmethod
-    def of_json(cls, choice: ColumnChoice) -> Layout:
+    def of_json(cls, choice: ColumnChoice, event_time: str | None = None) -> Layout:
         """Return the layout of whole rows."""
-        return cls((ROW_COLUMN,), (pa.string(),), choice)
+        return cls((ROW_COLUMN,), (pa.string(),), choice, event_time)
 
     def delivered(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return which of a table's columns, by their names in its order, are delivered."""
         return self.names if self.choice is None else tuple(name for name in names if self.choice.has(name))
 
     def needed(self, names: Iterable[str], key: Sequence[str]) -> tuple[str, ...]:
-        """Return which of a table's columns must be read, those of its primary key included."""
-        return tuple(dict.fromkeys((*self.delivered(names), *key)))
+        """Return which of a table's columns must be read: event time and the primary key included."""
+        event_time = () if self.event_time is None else (self.event_time,)
+        return tuple(dict.fromkeys((*self.delivered(names), *event_time, *key)))

@@ -1,21 +1,34 @@
-"""Rows of a table to the stream's columns, as its layout has them."""
+"""Rows of a table to the stream's columns and their event times, as its layout has them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.records.column import Column
 from pyspark_mysql_cdc_wm.records.json_rows import json_rows
-from pyspark_mysql_cdc_wm.records.layout import Layout
+from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout
 from watermark_source.errors import UnsupportedFormatError
 
 
-def stream_columns(
-    layout: Layout, where: str, table: Mapping[str, Column], values: Mapping[str, pa.Array]
-) -> tuple[pa.Array, ...]:
-    """Return the stream's columns of rows of a table, whose columns and values are given by name, in its order.
+class TableRows(NamedTuple):
+    """Rows of a table as the stream has them."""
+
+    columns: tuple[pa.Array, ...]
+    """The stream's, of the table's own."""
+    event_time: pa.Array | None
+    """Null where a row tells none; ``None`` if it is not a column of the table."""
+
+    def take(self, at: pa.Array) -> TableRows:
+        """Return some of the rows."""
+        times = None if self.event_time is None else self.event_time.take(at)
+        return TableRows(tuple(each.take(at) for each in self.columns), times)
+
+
+def table_rows(layout: Layout, where: str, table: Mapping[str, Column], values: Mapping[str, pa.Array]) -> TableRows:
+    """Return rows of a table, whose columns and values are given by name, in its order.
 
     A column that the table has not, or had not then, is null.
 
@@ -23,14 +36,28 @@ def stream_columns(
         UnsupportedFormatError: a column of the table is of another type than the stream's, and does not fit it.
     """
     rows = len(next(iter(values.values()), ()))
+    times = None if layout.event_time is None else _times(where, layout.event_time, values, rows)
     if layout.choice is None:
         wanted = zip(layout.names, layout.types, strict=True)
-        return tuple(
+        columns = tuple(
             _fitted(where, name, kind, values[name]) if name in values else pa.nulls(rows, kind)
             for name, kind in wanted
         )
+        return TableRows(columns, times)
     names = layout.delivered(name for name in table if name in values)
-    return (json_rows([(table[name], values[name]) for name in names], rows),)
+    return TableRows((json_rows([(table[name], values[name]) for name in names], rows),), times)
+
+
+def _times(where: str, name: str, values: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    if name not in values:
+        return pa.nulls(rows, MOMENT)
+    if not pa.types.is_timestamp(values[name].type):
+        raise UnsupportedFormatError(
+            f"{where} was altered: at this place of the binlog the column {name}, which is event time, is "
+            f"{values[name].type}"
+        )
+    # What has no zone is taken for UTC.
+    return values[name].cast(MOMENT)
 
 
 def _fitted(where: str, name: str, kind: pa.DataType, values: pa.Array) -> pa.Array:

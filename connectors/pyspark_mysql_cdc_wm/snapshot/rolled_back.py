@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.records.change_columns import integers, table_columns_of
+from pyspark_mysql_cdc_wm.records.change_columns import integers, table_rows_of
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.records.rows import DELETE, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.records.stream_columns import TableRows
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from watermark_source.errors import UnsupportedFormatError
 
@@ -36,8 +37,8 @@ class RollBack:
         self.keys = keys
         """The range."""
         self._changed: pa.Table | None = None
-        self.rows: list[tuple[pa.Array, ...]] = []
-        """The stream's columns of rows that were there and have been changed since."""
+        self.rows: list[TableRows] = []
+        """Those that were there and have been changed since."""
 
     def add(self, changes: Changes) -> None:
         """Take the next changes in, in the order of the binlog.
@@ -65,7 +66,7 @@ class RollBack:
         at = np.sort(firsts[_ROW].to_numpy())
         kinds = changes.images.kinds[at]
         was_there = integers(at[(kinds == UPDATE_BEFORE) | (kinds == DELETE)], pa.int64())
-        self.rows.append(tuple(each.take(was_there) for each in table_columns_of(changes, self._layout)))
+        self.rows.append(table_rows_of(changes, self._layout).take(was_there))
 
     def untouched(self, key: Sequence[pa.Array]) -> npt.NDArray[np.int64] | None:
         """Return which rows of a SELECT, by their keys, have not been changed since, ``None`` if none have."""

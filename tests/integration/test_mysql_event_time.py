@@ -1,0 +1,101 @@
+"""Event time from a column of the table: of snapshot and binlog, with rows that come out of order or have none."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from pyspark_mysql_cdc_wm import DefaultSource
+from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import PASSWORD, USER, MySqlStreams
+from watermark_source import follow_watermark
+from watermark_source.errors import OptionError
+
+pytestmark = pytest.mark.service
+
+_TABLE = "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount INT, at DATETIME(3), moment TIMESTAMP(6) NULL)"
+# As the server and Spark show them, in UTC.
+_NOON = datetime(2024, 5, 7, 12)  # noqa: DTZ001
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001
+
+
+def row(number: int, seconds: float | None) -> str:
+    at = "NULL" if seconds is None else f"'{_NOON + timedelta(seconds=seconds)}'"
+    return f"({number}, 'n', 0, {at}, {at})"
+
+
+@pytest.mark.parametrize("column", ["at", "MOMENT"])
+def test_windows_go_by_the_column_and_rows_within_the_disorder_are_on_time(
+    column: str, mysql_streams: MySqlStreams
+) -> None:
+    mysql_streams.run_sql(_TABLE, f"INSERT INTO t VALUES {row(1, 0)}, {row(2, 61)}")
+    frame = mysql_streams.source(eventTimeColumn=column, maxOutOfOrderness="30 seconds", columns="id")
+    assert frame.columns[0:2] == ["id", "_change_type"]
+    counted = follow_watermark(frame).groupBy(F.window("event_time", "1 minute")).count()
+    running = mysql_streams.start(counted)
+    running.settle()
+    assert running.rows() == []
+    mysql_streams.run_sql(f"INSERT INTO t VALUES {row(3, 100)}")
+    running.settle()
+    # 30 seconds behind the newest: on time, and in the second minute.
+    mysql_streams.run_sql(f"INSERT INTO t VALUES {row(4, 70)}")
+    running.settle()
+    mysql_streams.run_sql(f"INSERT INTO t VALUES {row(5, 200)}")
+    running.settle()
+    closed = [(entry[0]["start"], entry[1]) for entry in running.rows()]
+    assert closed == [(_NOON, 1), (_NOON + timedelta(minutes=1), 3)]
+    assert running.dropped == 0
+
+
+def test_a_row_without_a_value_has_its_commits_time(mysql_database: Database) -> None:
+    mysql_database.run(_TABLE, f"INSERT INTO t VALUES {row(1, None)}, {row(2, 5)}")
+    life = Life(mysql_database, eventTimeColumn="moment")
+    start = life.reader.initialOffset()
+    snapshot = life.reader.latestOffset(start, ALL)
+    times = {each["id"]: each["event_time"].replace(tzinfo=None) for each in life.rows(start, snapshot)}
+    assert times == {1: _EPOCH, 2: _NOON + timedelta(seconds=5)}
+    mysql_database.run(f"INSERT INTO t VALUES {row(3, None)}", f"INSERT INTO t VALUES {row(4, 7)}")
+    end = life.reader.latestOffset(snapshot, ALL)
+    found = {each["id"]: each for each in life.rows(snapshot, end)}
+    assert found[3]["event_time"] == found[3]["_commit_timestamp"]
+    assert found[4]["event_time"].replace(tzinfo=None) == _NOON + timedelta(seconds=7)
+    life.reader.stop()
+
+
+def test_quiet_does_not_move_a_watermark_that_goes_by_rows(mysql_database: Database) -> None:
+    mysql_database.run(_TABLE)
+    life = Life(mysql_database, eventTimeColumn="at", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    mysql_database.run(f"INSERT INTO t VALUES {row(1, 3)}")
+    end = life.reader.latestOffset(start, ALL)
+    life.rows(start, end)
+    told = life.reader.latestOffset(end, ALL)
+    assert told["wm"] == 1_000 * int((_NOON - _EPOCH).total_seconds()) + 2_999
+    assert life.reader.latestOffset(told, ALL) == told
+    life.reader.stop()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"eventTimeColumn": "amounts"}, "there is no column amounts; .*the nearest is amount"),
+        ({"eventTimeColumn": "amount"}, "is int32 in .*[.]t, and must be TIMESTAMP or DATETIME"),
+        ({"eventTimeColumn": "at", "watermarkInterval": "1 second"}, "its watermark follows rows, not the clock"),
+        (
+            {"eventTimeColumn": "at", "watermarkStrategy": "none", "useProcessingTimeDuringBinlog": "true"},
+            "event time is the clock",
+        ),
+    ],
+)
+def test_what_cannot_be_event_time_is_refused(options: dict[str, str], says: str, mysql_database: Database) -> None:
+    mysql_database.run(_TABLE)
+    server = mysql_database.server
+    given = {
+        "hostname": server.host, "port": str(server.port), "username": USER, "password": PASSWORD,
+        "tables": f"{mysql_database.name}.t", **options,
+    }  # fmt: skip
+    with pytest.raises(OptionError, match=says):
+        DefaultSource(given).schema()
