@@ -128,6 +128,6 @@ class MySqlSource:
         client = self.options.client.patient
         return MySqlRangeReader(
             BinlogRows(client, self.tables, layout, known, self.options.fail_on_data_loss),
-            SnapshotRows(client, self.options.choice, layout),
+            SnapshotRows(client, self.tables, self.options.choice, layout),
             BINLOG,
         )

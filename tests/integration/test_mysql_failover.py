@@ -177,6 +177,24 @@ def test_a_snapshot_goes_on_on_the_other_server(pair: MySqlPair, database: Datab
     assert table == dict(database.run("SELECT id, amount FROM t"))
 
 
+def test_a_run_that_ends_fixes_its_end_when_the_replica_has_all_that_was_read(
+    pair: MySqlPair, database: Database
+) -> None:
+    here = Life(database, startingOffsets="latest")
+    start = here.reader.initialOffset()
+    caught_up(pair, database, "INSERT INTO t VALUES (1, 'one', 1)")
+    there = Life(on(pair.replica, database))
+    with stopped(pair):
+        database.run("INSERT INTO t VALUES (2, 'two', 2)")
+        end = here.reader.latestOffset(start, ALL)
+        there.reader.prepareForTriggerAvailableNow()
+    planned = there.reader.latestOffset(end, ALL)
+    assert there.changes(end, planned) == []
+    caught_up(pair, database, "INSERT INTO t VALUES (3, 'three', 3)")
+    later = Life(on(pair.replica, database))
+    assert [change[3] for change in later.changes(planned, later.reader.latestOffset(planned, ALL))] == [3]
+
+
 def test_a_server_that_lacks_what_was_read_is_refused(
     pair: MySqlPair, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +251,30 @@ def test_a_binlog_that_was_reset_is_refused_however_long_it_is_again() -> None:
                     Life(database).reader.partitions(end, end)
                 with pytest.raises(OffsetError, match="RESET BINARY LOGS AND GTIDS"):
                     Life(database).reader.latestOffset(end, ALL)
+
+
+def test_a_file_that_ends_while_a_query_stands_still_is_no_matter(database: Database) -> None:
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run("INSERT INTO t VALUES (1, 'one', 1)")
+    end = life.reader.latestOffset(start, ALL)
+    database.run("FLUSH BINARY LOGS")
+    going_on = Life(database)
+    nothing = going_on.reader.latestOffset(end, ALL)
+    assert going_on.rows(end, nothing) == []
+    database.run("INSERT INTO t VALUES (2, 'two', 2)")
+    assert [change[3] for change in going_on.changes(nothing, going_on.reader.latestOffset(nothing, ALL))] == [2]
+
+
+def test_a_first_batch_that_was_not_done_is_refused_elsewhere(pair: MySqlPair, database: Database) -> None:
+    here = Life(database, startingOffsets="latest")
+    start = here.reader.initialOffset()
+    caught_up(pair, database, "INSERT INTO t VALUES (1, 'one', 1)")
+    end = here.reader.latestOffset(start, ALL)
+    there = Life(on(pair.replica, database), startingOffsets="latest")
+    # Spark asks for the beginning anew.
+    with pytest.raises(OffsetError, match="the first batch of the query was planned on"):
+        there.reader.partitions(there.reader.initialOffset(), end)
 
 
 @pytest.mark.parametrize("tagged", [False, True])

@@ -17,8 +17,9 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from services.deadline import wait_until
-from services.mysql import MySqlPair, mysql_pair
+from services.mysql import MySqlPair, mysql_pair, mysql_service
 from services.mysql_client import run
+from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database, root
 from tests.integration.mysql_writers import writers
 from watermark_source.errors import ResponseTimeoutError
@@ -70,6 +71,17 @@ def test_what_no_replica_has_received_is_not_planned(
         run(pair.replica.host, pair.replica.port, "START REPLICA")
         inserted.result(60)
         assert transactions.end() > begun
+
+
+def test_what_a_server_was_set_up_with_lies_before_all_its_files() -> None:
+    with mysql_service(where=Where.LOCAL) as server, closing(MySqlConnection(root(server))) as connection:
+        given = "11111111-2222-3333-4444-555555555555:1-7"
+        run(server.host, server.port, f"SET GLOBAL gtid_purged = '+{given}'", "FLUSH BINARY LOGS", "CREATE DATABASE d")
+        status = LogStatus(connection)
+        end, executed = status.executed_end()
+        assert GtidSet.parse(given) - executed == GtidSet()
+        # Found in the binlog, as beside writers without a pause.
+        assert Transactions(connection, status).before(end.number) == executed
 
 
 def ends(asked: Database) -> Iterator[tuple[int, str]]:

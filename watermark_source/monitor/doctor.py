@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import importlib
 import os
@@ -44,8 +45,12 @@ class Doctor(Protocol):
 def flags() -> dict[str, str]:
     """Return the packages that have a doctor, by their flags."""
     names = (found.name for found in pkgutil.iter_modules() if found.name.startswith(_PREFIX))
-    found = {getattr(importlib.import_module(name), "DOCTOR_FLAG", None): name for name in names}
-    return {flag: name for flag, name in sorted(found.items(), key=str) if flag is not None}
+    found: dict[str, str] = {}
+    for name in names:
+        # Others of that name are not ours, and may lack what they need.
+        with contextlib.suppress(Exception):
+            found[importlib.import_module(name).DOCTOR_FLAG] = name
+    return dict(sorted(found.items()))
 
 
 def doctor_of(package: str) -> Doctor:

@@ -70,7 +70,8 @@ def plan(
             "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
         )
     # That flag never goes back, though a table that is found later has a snapshot too.
-    on_clock = state.use_processing_time or (policy.use_processing_time and not unfinished(state))
+    copies_on = bool(unfinished(state) or observation.found)
+    on_clock = state.use_processing_time or (policy.use_processing_time and not copies_on)
     begun = {**unfinished(state), **dict.fromkeys(observation.found)}
     begun = {log: lower for log, lower in begun.items() if log not in observation.dropped}
     done = finished(state) | set(map(snapshot_split, observation.dropped))

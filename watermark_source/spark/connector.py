@@ -169,6 +169,10 @@ class Copies(Protocol):
         """Raise ``OffsetError`` if something else than this lies before a position of this copy now."""
         ...
 
+    def remember(self, position: int, done: str | None) -> None:
+        """Take in that this lies before a position of this copy."""
+        ...
+
     def begin(self, done: str | None) -> int:
         """Return a position before which there is nothing but this.
 

@@ -32,7 +32,7 @@ MARKER_TYPE = StructType(
 )
 """``type`` is ``watermark`` or ``status``. ``log`` and ``split`` are null for the whole source."""
 SNAPSHOT_COMPLETE = "snapshot_complete"
-"""The reason of a status of the whole source: all that was to be read of snapshots has been, in batches before."""
+"""The reason of a status of the whole source, once: what a query began with has been read, in batches before."""
 
 _STATUS_NAME = {SplitStatus.ACTIVE: "active", SplitStatus.IDLE: "idle", SplitStatus.PAUSED: "paused"}
 
@@ -79,7 +79,8 @@ def _of_snapshots(before: SourceState, after: SourceState) -> list[Marker]:
         Marker("status", *snapshot_split(log), None, "finished", on_clock, "its snapshot is read to its end")
         for log in read
     ]
-    if before.frontiers and not after.frontiers:
+    at_first = before.watermark is None and not before.use_processing_time
+    if at_first and before.frontiers and not after.frontiers:
         found.append(Marker("status", None, None, None, "active", on_clock, SNAPSHOT_COMPLETE))
     return found
 

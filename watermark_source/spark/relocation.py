@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from typing import NamedTuple
 
-from watermark_source.errors import InternalError
+from watermark_source.errors import InternalError, OffsetError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Origin, SourceState, SplitState
@@ -61,6 +61,10 @@ class Whereabouts:
             _log.warning("%s is read now, and not %s: all that was not read there", self._copies.system, origin.copy)
         return _at(state, self._copies.begin(origin.done))
 
+    def is_elsewhere(self, state: SourceState) -> bool:
+        """Return whether a state as an offset has it was made on another copy."""
+        return self._copies is not None and _origin(state, self._copies).copy != self._copies.system
+
     def named(self, state: SourceState) -> SourceState:
         """Return the state as it goes into an offset."""
         if self._copies is None or state.origin is not None:
@@ -77,12 +81,19 @@ class Whereabouts:
         # Spark takes what is at its watermark for late.
         floor = None if before.watermark is None else Millis(before.watermark + 1)
         if end.copy != copies.system:
+            if not before.run and not before.frontiers and start.copy == copies.system:
+                raise OffsetError(
+                    f"the first batch of the query was planned on {end.copy} and not done, and where it began is known "
+                    f"there only, not on {copies.system}. Connect to the server it was, or start with a new checkpoint "
+                    "location"
+                )
             return self._batch_of_others(before, after, copies, floor)
         self._shift = end.shift
         own = _moved(after, -end.shift)
         if start.copy == copies.system and start.shift == end.shift:
+            # The end: a beginning may have been asked for anew.
+            self._confirm(own, end, copies)
             first = _moved(before, -start.shift)
-            self._confirm(first, start, copies)
             return Here(first, own, Relocation(end.copy, end.shift, floor if end.shift else None))
         return Here(
             _at(before, copies.begin(start.done)), own, Relocation(end.copy, end.shift, floor, left_out=start.done)
@@ -107,9 +118,11 @@ class Whereabouts:
         )
 
     def _confirm(self, own: SourceState, origin: Origin, copies: Copies) -> None:
+        position = _log_of(own)[1].position
         if not self._confirmed:
-            copies.confirm(_log_of(own)[1].position, origin.done)
+            copies.confirm(position, origin.done)
             self._confirmed = True
+        copies.remember(position, origin.done)
 
 
 def _origin(state: SourceState, copies: Copies) -> Origin:

@@ -137,7 +137,7 @@ class SourceRunner:
     def freeze(self) -> None:
         """Fix the ends of this run (``Trigger.AvailableNow``)."""
         if self._connector.snapshots is not None:
-            self._listed_first = self._listed(self._connector.snapshots)
+            self._listed_first = self._connector.snapshots.logs()
         splits = self._connector.discovery.discover()
         now, asked_at = self._clock.now(), self._clock.elapsed()
         bounds = self._connector.bounds
@@ -156,7 +156,11 @@ class SourceRunner:
             self._pace.wait()
             state = self._state
         else:
-            state = self._whereabouts.here(self._decode(start))
+            planned_before = self._decode(start)
+            state = self._whereabouts.here(planned_before)
+            if self._frozen is not None and self._whereabouts.is_elsewhere(planned_before):
+                # This copy may have been behind when its ends were fixed.
+                self.freeze()
         self._show_progress(state)
         cpu = time.thread_time()
         observation = self._observe(state, limit)

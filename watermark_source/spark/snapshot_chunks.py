@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from watermark_source.errors import listed
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.snapshot import snapshot_split, unfinished
+from watermark_source.planning.snapshot import completed, snapshot_split, unfinished
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector import Snapshots
 
@@ -37,7 +37,7 @@ def with_chunks(
         _log.warning("%s: gone before the snapshot was read to its end; nothing more comes of it", listed(dropped))
     if first:
         # If one is chosen again later, what came in between is lacking: its snapshot begins anew.
-        dropped |= {log for log in state.complete if not snapshots.is_wanted(log)}
+        dropped |= {log for log in completed(state) if not snapshots.is_wanted(log)}
     if not lower:
         return replace(logs, dropped=dropped)
     chunks = snapshots.next_chunks(lower, to_end=to_end)

@@ -48,7 +48,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         holds_back = not options.processing_time and at.status is not SplitStatus.IDLE
         return Outline(
             split,
-            _status(at, end, final=seen.observation.ends_are_final),
+            _status(at, end, final=seen.observation.ends_are_final and split not in growing),
             None if end is None else max(0, end - at.position) + (split in growing),
             holds_back and _order(at) == lowest < highest,
         )

@@ -93,6 +93,10 @@ class BinlogBounds:
                 left_out,
                 "the server has no GTIDs of MySQL's form (gtid_mode); give file and position",
             )
+        if gone := self._status.purged() - left_out:
+            raise OptionError(
+                "startingOffsets", left_out, f"the server no longer has all others in its binlog: purged are {gone}"
+            )
         executed = self._status.executed_end()[1]
         if missing := left_out - executed:
             raise OptionError(

@@ -71,7 +71,11 @@ class MySqlCopy:
             )
         if position > end.number or (position < end.number and self._status.earliest().number <= position):
             self._confirm_next(position, end.number, read)
-        self._transactions.remember(position, read)
+
+    def remember(self, position: int, done: str | None) -> None:
+        """Take in what lies before a place."""
+        if self._transactions is not None and done is not None:
+            self._transactions.remember(position, _set(done))
 
     def begin(self, done: str | None) -> int:
         """Return the beginning of the file in which the first transaction lies that is not among those.
@@ -101,14 +105,21 @@ class MySqlCopy:
         begin, wanted = self._checked(start), self._checked(end)
         assert self._transactions is not None
         place = self._transactions.end().number
-        return Passage(place, str(self._transactions.before(place) - (wanted - begin)))
+        before = self._transactions.before(place)
+        if missing := wanted - before:
+            raise ResponseTimeoutError(
+                f"{self._where}: transactions that are to be read again are not committed yet: {_shown(missing)}; is "
+                "the server waiting for a replica (semi-synchronous replication)?"
+            )
+        return Passage(place, str(before - (wanted - begin)))
 
     def _confirm_next(self, position: int, end: int, read: GtidSet) -> None:
         assert self._transactions is not None
         found = "it ends before" if position > end else "what begins no transaction"
         try:
             first = self._transactions.first_after(position, end)
-            if first and not first & read:
+            # None at all is in order: files end and begin without one.
+            if position < end and not first & read:
                 return
             found = str(first) or found
         except (RefusedError, ResponseTimeoutError, UnreachableError):
@@ -141,8 +152,7 @@ class MySqlCopy:
                 "that is behind: wait until it has them. Or it never got them before the server they were committed on "
                 "was lost: then begin a new query"
             )
-        purged = self._connection.one("SELECT @@GLOBAL.gtid_purged")
-        if gone := GtidSet.parse(str(purged[0]) if purged else "") - read:
+        if gone := self._status.purged() - read:
             raise DataLossError(
                 f"{self._where}: transactions that come next were purged from its binlog, or never were in it: "
                 f"{_shown(gone)}. On the server: binlog_expire_logs_seconds keeps it longer, and log_replica_updates "

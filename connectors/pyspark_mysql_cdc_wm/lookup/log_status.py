@@ -67,11 +67,19 @@ class LogStatus:
             raise SourceError(f"{self._connection.settings.where} lists no binlog files")
         return files
 
+    def purged(self) -> GtidSet:
+        """Return the transactions that were executed and are in no file any more, or never were."""
+        found = self._connection.one("SELECT @@GLOBAL.gtid_purged")
+        return GtidSet.parse(str(found[0]) if found else "")
+
     def before_file(self, file: str) -> GtidSet:
-        """Return the transactions that lie in files before one."""
+        """Return the transactions that lie in files before one, those included that never were in any.
+
+        A server that was set up from a backup has executed what is in none of its files, and does not list it there.
+        """
         for row in self._connection.rows(f"SHOW BINLOG EVENTS IN '{file}' LIMIT 2"):
             if row[2] == "Previous_gtids":
-                return GtidSet.parse(str(row[5]))
+                return GtidSet.parse(str(row[5])) | self.purged()
         raise SourceError(f"{self._connection.settings.where}: {file} does not begin with the GTIDs before it")
 
 

@@ -35,19 +35,17 @@ def stream_layout(tables: Mapping[TableName, TableColumns], choice: ColumnChoice
 
 
 def _event_time(tables: Mapping[TableName, TableColumns], choice: ColumnChoice) -> str | None:
-    """Return the column that is event time, as the tables spell it."""
+    """Return the column that is event time; tables may spell it in their own ways."""
     if choice.event_time is None:
         return None
     _check_names("eventTimeColumn", (choice.event_time,), tables, everywhere=True)
-    found = None
     for table, columns in tables.items():
-        found = next(name for name in columns.names if name.lower() == choice.event_time.lower())
-        if not pa.types.is_timestamp(columns.type_by_name[found]):
+        kind = next(kind for name, kind in columns.type_by_name.items() if name.lower() == choice.event_time.lower())
+        if not pa.types.is_timestamp(kind):
             raise OptionError(
-                "eventTimeColumn", choice.event_time, f"is {columns.type_by_name[found]} in {table}, and must be "
-                "TIMESTAMP or DATETIME",
-            )  # fmt: skip
-    return found
+                "eventTimeColumn", choice.event_time, f"is {kind} in {table}, and must be TIMESTAMP or DATETIME"
+            )
+    return choice.event_time
 
 
 def check_fits(
@@ -62,6 +60,15 @@ def check_fits(
     if not any(map(choice.has, table.names)) and not (layout.choice is not None and table.key):
         option, given = ("columns", choice.only) if choice.only is not None else ("excludeColumns", choice.without)
         raise OptionError(option, ",".join(given), f"no column of {name} is left of {', '.join(table.names)}")
+    if layout.event_time is not None:
+        spelled = {column.lower(): kind for column, kind in table.type_by_name.items()}
+        kind = spelled.get(layout.event_time.lower())
+        if kind is None or not pa.types.is_timestamp(kind):
+            has = "has no such column" if kind is None else f"has it as {kind}"
+            raise SchemaError(
+                f"event time is the column {layout.event_time}, a TIMESTAMP or DATETIME, and {name} {has}. Leave the "
+                "table out of the option tables, or read it as a stream of its own"
+            )
     if layout.choice is not None:
         return
     its = {each: table.type_by_name[each] for each in table.names if choice.has(each)}

@@ -79,6 +79,10 @@ class Selection:
         flags = re.DOTALL | (re.IGNORECASE if self.ignores_case else 0)
         return re.fullmatch(entry.expression, entry.separator.join(name), flags) is not None
 
+    def key(self, name: TableName) -> TableName:
+        """Return a name that is equal for all spellings of a table."""
+        return TableName(name.database.lower(), name.table.lower()) if self.ignores_case else name
+
     @property
     def databases(self) -> Sequence[str] | None:
         """The only databases they can be in; ``None`` if they may be in any."""

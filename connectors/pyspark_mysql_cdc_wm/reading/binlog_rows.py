@@ -73,7 +73,13 @@ class Known:
             SchemaError: it has others.
         """
         name = TableName(table.database, table.table)
-        names = {str(column.name) for column in table.columns if self.choice.has(str(column.name))}
+        all_names = [str(column.name) for column in table.columns]
+        if self.layout.event_time is not None and self.layout.event_time_of(all_names) is None:
+            raise SchemaError(
+                f"event time is the column {self.layout.event_time}, and the table {name} has no such column. Leave "
+                "the table out of the option tables, or read it as a stream of its own"
+            )
+        names = set(filter(self.choice.has, all_names))
         if self.layout.choice is None and name not in self.tables and names != set(self.layout.names):
             raise SchemaError(
                 f"the table {name}, which came after the query began, has the columns {', '.join(sorted(names))}, and "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyspark_mysql_cdc_wm.client.charsets import charsets_of, collations_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
 from pyspark_mysql_cdc_wm.records.changes import Changes
@@ -61,7 +61,7 @@ class MySqlRangeReader:
                 yield from self.snapshot.read(wanted.split, TableName.of(wanted.split.log), keys, place)
             elif wanted.split == self.binlog_split:
                 with closing(MySqlConnection(self.binlog.client)) as connection:
-                    yield from self.binlog.read(wanted, _Copied(batch, connection))
+                    yield from self.binlog.read(wanted, _Copied(batch, self.binlog.tables, connection))
             else:
                 raise InternalError(f"{wanted} is no chunk of its batch")
 
@@ -69,15 +69,18 @@ class MySqlRangeReader:
 class _Copied:
     """``Part`` of the binlog that is of rows which batches before have delivered."""
 
-    def __init__(self, batch: SnapshotBatch, connection: MySqlConnection) -> None:
-        self._batch = batch
+    def __init__(self, batch: SnapshotBatch, tables: Selection, connection: MySqlConnection) -> None:
+        self._key = tables.key
+        self._complete = {tables.key(TableName.of(log)) for log in batch.complete}
+        self._copied = {tables.key(TableName.of(log)): bound for log, bound in batch.copied.items()}
         self._connection = connection
         self._charsets: Mapping[int, str] = {}
         self._collations: Mapping[int, str] = {}
 
     def has(self, table: TableName) -> bool:
         """Return whether batches before have read any of a table."""
-        return str(table) in self._batch.complete or self._batch.copied.get(str(table)) is not None
+        key = self._key(table)
+        return key in self._complete or self._copied.get(key) is not None
 
     def keeps(self, changes: Changes) -> Mask | None:
         """Return which images are of keys below the frontier.
@@ -86,12 +89,12 @@ class _Copied:
             SourceError: the server cannot be reached, or refuses.
             OffsetError: the table's primary key was altered since.
         """
-        log = str(TableName(changes.table.database, changes.table.table))
-        if log in self._batch.complete:
+        table = self._key(TableName(changes.table.database, changes.table.table))
+        if table in self._complete:
             return None
         if not self._collations:
             self._charsets, self._collations = charsets_of(self._connection), collations_of(self._connection)
         types = {name: values.type for name, values in zip(changes.names, changes.columns, strict=True)}
         key = logged_key(changes.table, types, self._charsets, self._collations)
         order = KeyOrder(key, self._connection)
-        return order.within([changes.column(column.name) for column in key], KeyRange(None, self._batch.copied[log]))
+        return order.within([changes.column(column.name) for column in key], KeyRange(None, self._copied[table]))

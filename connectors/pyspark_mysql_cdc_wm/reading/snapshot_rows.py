@@ -18,7 +18,7 @@ from pyspark_mysql_cdc_wm.client.log_dump import dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
-from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
@@ -42,6 +42,7 @@ class SnapshotRows:
     """Reads chunks of tables: ranges of their primary keys, or all rows of tables without one."""
 
     client: ClientSettings
+    tables: Selection
     choice: ColumnChoice
     layout: Layout
     relocation: Relocation | None = None
@@ -115,8 +116,13 @@ class SnapshotRows:
                 blocks = dumped(self.client, status.base(), place, end)
             else:
                 blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
+            own = self.tables.key(table)
+
+            def concerns(database: str, name: str) -> bool:
+                return self.tables.key(TableName(database, name)) == own
+
             for block in blocks:
-                look_at_statements(block.memory, block.events, block.file, lambda *name: name == table)
+                look_at_statements(block.memory, block.events, block.file, concerns)
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                     undone.add(changes)
         return undone

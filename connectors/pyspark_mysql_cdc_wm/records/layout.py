@@ -35,7 +35,7 @@ class Layout:
     choice: ColumnChoice | None = None
     """Which columns are in the JSON text that is the only column; ``None`` where tables' columns are the stream's."""
     event_time: str | None = None
-    """The column of tables that is event time; ``None``: commit times are."""
+    """The column of tables that is event time, in any case; ``None``: commit times are."""
 
     @classmethod
     def of_json(cls, choice: ColumnChoice, event_time: str | None = None) -> Layout:
@@ -48,5 +48,11 @@ class Layout:
 
     def needed(self, names: Iterable[str], key: Sequence[str]) -> tuple[str, ...]:
         """Return which of a table's columns must be read: event time and the primary key included."""
-        event_time = () if self.event_time is None else (self.event_time,)
-        return tuple(dict.fromkeys((*self.delivered(names), *event_time, *key)))
+        all_names = tuple(names)
+        event_time = () if self.event_time is None else (self.event_time_of(all_names),)
+        return tuple(dict.fromkeys((*self.delivered(all_names), *filter(None, event_time), *key)))
+
+    def event_time_of(self, names: Iterable[str]) -> str | None:
+        """Return which of a table's columns is event time, ``None`` if none is."""
+        wanted = None if self.event_time is None else self.event_time.lower()
+        return next((name for name in names if name.lower() == wanted), None)

@@ -6,7 +6,7 @@ But for those that drop a table: what it held is gone, and nobody can tell of it
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -27,9 +27,14 @@ _WHOLE = re.compile(
     r"|ALTER\s+TABLE\b.*\b((TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(PARTITION|TABLESPACE)|RENAME\s+(TO|AS|`))",
     re.IGNORECASE | re.DOTALL,
 )
-_DROP = re.compile(r"DROP\s+TABLE\b", re.IGNORECASE)
-_ALTER = re.compile(r"ALTER\s+TABLE\b", re.IGNORECASE)
-_NAMES = re.compile(r"`((?:[^`]|``)+)`|([\w$]+)")
+_DROP = re.compile(r"DROP\s+(TEMPORARY\s+)?TABLES?\s+(IF\s+EXISTS\s+)?", re.IGNORECASE)
+_ALTER = re.compile(r"ALTER\s+((ONLINE|OFFLINE|IGNORE)\s+)*TABLE\s+(IF\s+EXISTS\s+)?", re.IGNORECASE)
+_NEW_NAME = re.compile(r"\bRENAME\s+(?:TO\s+|AS\s+)?(?!COLUMN\b|INDEX\b|KEY\b)", re.IGNORECASE)
+_TRUNCATE = re.compile(r"TRUNCATE\s+(TABLE\s+)?", re.IGNORECASE)
+_RENAME = re.compile(r"RENAME\s+TABLES?\s+(IF\s+EXISTS\s+)?", re.IGNORECASE)
+_NO_NAME = re.compile(r"/\*.*?\*/|\b(TO|RESTRICT|CASCADE|WAIT\s+\d+|NOWAIT)\b", re.IGNORECASE | re.DOTALL)
+_PART = r"""(`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+)"""
+_TABLE = re.compile(rf"{_PART}(?:\s*\.\s*{_PART})?")
 
 Concerns = Callable[[str, str], bool]
 """Whether a table, of a database, is one that is read."""
@@ -72,7 +77,8 @@ class Definitions(NamedTuple):
 def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concerns) -> Definitions:
     """Refuse statements that changed rows of a table, or all of it, without logging rows; tell of other definitions.
 
-    A table is taken to be meant where its name is in the statement, and its database is there or is the session's.
+    A table is taken to be meant where a statement of its kind names tables; its database stands before it, or is the
+    session's.
 
     Raises:
         UnsupportedFormatError: there is one.
@@ -85,8 +91,7 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
         logged, whole, drop, alters = (each.match(text) for each in (_ROWS, _WHOLE, _DROP, _ALTER))
         if not (logged or whole or drop or alters):
             continue
-        names = {quoted.replace("``", "`") or plain for quoted, plain in _NAMES.findall(text)}
-        for database, table in _meant(names, found.database, concerns):
+        for database, table in sorted(each for each in tables_named(text, found.database) if concerns(*each)):
             if drop:
                 dropped.add((database, table))
                 continue
@@ -105,6 +110,26 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
     return Definitions(dropped, altered)
 
 
-def _meant(names: Set[str], session: str, concerns: Concerns) -> list[tuple[str, str]]:
-    """Return the tables that are read among all that a statement with these names in it may mean."""
-    return sorted((d, t) for d in {*names, session} for t in names if concerns(d, t))
+def tables_named(text: str, session: str) -> set[tuple[str, str]]:
+    """Return the tables, each with its database, that a statement names where its kind does so, or else anywhere."""
+    if begun := _TRUNCATE.match(text):
+        return _tables(text[begun.end() :], session, most=1)
+    if begun := _ALTER.match(text):
+        found = _tables(text[begun.end() :], session, most=1)
+        for new in _NEW_NAME.finditer(text):
+            found |= _tables(text[new.end() :], session, most=1)
+        return found
+    for listing in (_RENAME, _DROP):
+        if begun := listing.match(text):
+            return _tables(_NO_NAME.sub(" ", text[begun.end() :]), session)
+    return _tables(text, session)
+
+
+def _tables(text: str, session: str, *, most: int | None = None) -> set[tuple[str, str]]:
+    pairs = [tuple(map(_bare, pair)) for pair in _TABLE.findall(text)[:most]]
+    return {(one, other) if other else (session, one) for one, other in pairs}
+
+
+def _bare(name: str) -> str:
+    quote = name[:1]
+    return name[1:-1].replace(2 * quote, quote) if quote in ("`", '"') else name

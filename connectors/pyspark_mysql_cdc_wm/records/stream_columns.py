@@ -36,7 +36,7 @@ def table_rows(layout: Layout, where: str, table: Mapping[str, Column], values: 
         UnsupportedFormatError: a column of the table is of another type than the stream's, and does not fit it.
     """
     rows = len(next(iter(values.values()), ()))
-    times = None if layout.event_time is None else _times(where, layout.event_time, values, rows)
+    times = None if layout.event_time is None else _times(where, layout.event_time_of(values), values, rows)
     if layout.choice is None:
         wanted = zip(layout.names, layout.types, strict=True)
         columns = tuple(
@@ -48,8 +48,8 @@ def table_rows(layout: Layout, where: str, table: Mapping[str, Column], values: 
     return TableRows((json_rows([(table[name], values[name]) for name in names], rows),), times)
 
 
-def _times(where: str, name: str, values: Mapping[str, pa.Array], rows: int) -> pa.Array:
-    if name not in values:
+def _times(where: str, name: str | None, values: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    if name is None:
         return pa.nulls(rows, MOMENT)
     if not pa.types.is_timestamp(values[name].type):
         raise UnsupportedFormatError(
