@@ -69,11 +69,10 @@ def plan(
             "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
             "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
         )
+    going_on = {**unfinished(state), **dict.fromkeys(observation.found)}
     # That flag never goes back, though a table that is found later has a snapshot too.
-    copies_on = bool(unfinished(state) or observation.found)
-    on_clock = state.use_processing_time or (policy.use_processing_time and not copies_on)
-    begun = {**unfinished(state), **dict.fromkeys(observation.found)}
-    begun = {log: lower for log, lower in begun.items() if log not in observation.dropped}
+    on_clock = state.use_processing_time or (policy.use_processing_time and not going_on)
+    begun = {log: lower for log, lower in going_on.items() if log not in observation.dropped}
     done = finished(state) | set(map(snapshot_split, observation.dropped))
     folded = {s: _fold(t, s, observation, policy) for s, t in state.splits.items() if s not in done}
     splits, losses = check_loss(folded, observation)

@@ -105,7 +105,8 @@ class Whereabouts:
         self._shift = copies.shift_after(_log_of(after)[1].position)
         first, last = copies.begin(start.done), copies.begin(end.done)
         _log.warning("a batch that was planned on %s is done on %s: just what it had in it", end.copy, copies.system)
-        as_of = None if end.done is None else (last, end.done)
+        assert end.done is not None, "a copy begins at nothing that has no words"
+        as_of = last, end.done
         if start.done == end.done:
             return Here(
                 _at(before, first), _at(after, first), Relocation(copies.system, self._shift, floor, as_of=as_of)

@@ -64,11 +64,7 @@ def check_fits(
         spelled = {column.lower(): kind for column, kind in table.type_by_name.items()}
         kind = spelled.get(layout.event_time.lower())
         if kind is None or not pa.types.is_timestamp(kind):
-            has = "has no such column" if kind is None else f"has it as {kind}"
-            raise SchemaError(
-                f"event time is the column {layout.event_time}, a TIMESTAMP or DATETIME, and {name} {has}. Leave the "
-                "table out of the option tables, or read it as a stream of its own"
-            )
+            raise without_event_time(layout, name, kind)
     if layout.choice is not None:
         return
     its = {each: table.type_by_name[each] for each in table.names if choice.has(each)}
@@ -79,6 +75,15 @@ def check_fits(
             f"{_shown(its)}. Set rowFormat to json, which takes any, choose columns they share by the option columns, "
             "or read them as two streams"
         )
+
+
+def without_event_time(layout: Layout, name: TableName, kind: pa.DataType | None) -> SchemaError:
+    """Return the error for a table whose column of that name is of another kind, or ``None`` if there is none."""
+    has = "has no such column" if kind is None else f"has it as {kind}"
+    return SchemaError(
+        f"event time is the column {layout.event_time}, a TIMESTAMP or DATETIME, and {name} {has}. Leave the table out "
+        "of the option tables, or read it as a stream of its own"
+    )
 
 
 def _check_names(

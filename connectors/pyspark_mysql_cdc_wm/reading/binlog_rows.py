@@ -18,6 +18,7 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.change_columns import ChangedRows, changed_rows
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
@@ -75,10 +76,7 @@ class Known:
         name = TableName(table.database, table.table)
         all_names = [str(column.name) for column in table.columns]
         if self.layout.event_time is not None and self.layout.event_time_of(all_names) is None:
-            raise SchemaError(
-                f"event time is the column {self.layout.event_time}, and the table {name} has no such column. Leave "
-                "the table out of the option tables, or read it as a stream of its own"
-            )
+            raise without_event_time(self.layout, name, None)
         names = set(filter(self.choice.has, all_names))
         if self.layout.choice is None and name not in self.tables and names != set(self.layout.names):
             raise SchemaError(

@@ -22,17 +22,21 @@ _BEGIN_SIZE = len("BEGIN")
 _QUERY = int(EventType.QUERY)
 _COMMENT = re.compile(r"\s*(/\*.*?\*/\s*)*", re.DOTALL)
 _ROWS = re.compile(r"(INSERT|UPDATE|DELETE|REPLACE|LOAD|CALL|WITH)\b", re.IGNORECASE)
+_ALTER_TABLE = r"ALTER\s+(?:(?:ONLINE|OFFLINE|IGNORE)\s+)*TABLE\b\s*(?:IF\s+EXISTS\b\s*)?"
+_RENAME_TABLE = r"RENAME\s+TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?"
 _WHOLE = re.compile(
-    r"TRUNCATE\b|RENAME\s+TABLE\b"
-    r"|ALTER\s+TABLE\b.*\b((TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(PARTITION|TABLESPACE)|RENAME\s+(TO|AS|`))",
+    rf"TRUNCATE\b|{_RENAME_TABLE}"
+    rf"|{_ALTER_TABLE}.*\b((TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(PARTITION|TABLESPACE)|RENAME\s+(TO|AS|`))",
     re.IGNORECASE | re.DOTALL,
 )
-_DROP = re.compile(r"DROP\s+(TEMPORARY\s+)?TABLES?\s+(IF\s+EXISTS\s+)?", re.IGNORECASE)
-_ALTER = re.compile(r"ALTER\s+((ONLINE|OFFLINE|IGNORE)\s+)*TABLE\s+(IF\s+EXISTS\s+)?", re.IGNORECASE)
+_ALTER = re.compile(_ALTER_TABLE, re.IGNORECASE)
+_RENAME = re.compile(_RENAME_TABLE, re.IGNORECASE)
+_DROP = re.compile(r"DROP\s+(?:TEMPORARY\s+)?TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
+_TRUNCATE = re.compile(r"TRUNCATE\b\s*(?:TABLE\b\s*)?", re.IGNORECASE)
 _NEW_NAME = re.compile(r"\bRENAME\s+(?:TO\s+|AS\s+)?(?!COLUMN\b|INDEX\b|KEY\b)", re.IGNORECASE)
-_TRUNCATE = re.compile(r"TRUNCATE\s+(TABLE\s+)?", re.IGNORECASE)
-_RENAME = re.compile(r"RENAME\s+TABLES?\s+(IF\s+EXISTS\s+)?", re.IGNORECASE)
-_NO_NAME = re.compile(r"/\*.*?\*/|\b(TO|RESTRICT|CASCADE|WAIT\s+\d+|NOWAIT)\b", re.IGNORECASE | re.DOTALL)
+_QUOTED = r"""`(?:[^`]|``)+`|"(?:[^"]|"")+"|'(?:[^'\\]|\\.|'')*'"""
+_REMARK = re.compile(rf"({_QUOTED})|/\*.*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
+_NO_NAME = re.compile(rf"({_QUOTED})|\b(?:TO|RESTRICT|CASCADE|WAIT\s+\d+|NOWAIT)\b", re.IGNORECASE)
 _PART = r"""(`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+)"""
 _TABLE = re.compile(rf"{_PART}(?:\s*\.\s*{_PART})?")
 
@@ -112,6 +116,7 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
 
 def tables_named(text: str, session: str) -> set[tuple[str, str]]:
     """Return the tables, each with its database, that a statement names where its kind does so, or else anywhere."""
+    text = _without(_REMARK, text)
     if begun := _TRUNCATE.match(text):
         return _tables(text[begun.end() :], session, most=1)
     if begun := _ALTER.match(text):
@@ -121,13 +126,18 @@ def tables_named(text: str, session: str) -> set[tuple[str, str]]:
         return found
     for listing in (_RENAME, _DROP):
         if begun := listing.match(text):
-            return _tables(_NO_NAME.sub(" ", text[begun.end() :]), session)
+            return _tables(_without(_NO_NAME, text[begun.end() :]), session)
     return _tables(text, session)
 
 
 def _tables(text: str, session: str, *, most: int | None = None) -> set[tuple[str, str]]:
     pairs = [tuple(map(_bare, pair)) for pair in _TABLE.findall(text)[:most]]
     return {(one, other) if other else (session, one) for one, other in pairs}
+
+
+def _without(what: re.Pattern[str], text: str) -> str:
+    """Return a text without that, but for what is quoted."""
+    return what.sub(lambda found: found[1] or " ", text)
 
 
 def _bare(name: str) -> str:
