@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.binlog_pieces import BinlogPieces
 from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
@@ -99,6 +100,7 @@ class MySqlSource:
             bounds=bounds,
             time_index=None,
             positions_are_rows=False,
+            cutter=BinlogPieces(connection),
             snapshots=self._snapshots(connection),
             copies=MySqlCopy(connection, status, transactions, connection.stay(), left_out),
         )

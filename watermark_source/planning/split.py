@@ -42,6 +42,14 @@ class SplitRange(NamedTuple):
         return f"{self.split}[{self.start},{self.end})"
 
 
+class Piece(NamedTuple):
+    """A part of a range that is read on its own, of a log that can be entered only where it is known to be whole."""
+
+    range: SplitRange
+    whole: SplitRange
+    """Where reading begins and where it must end; what is not of ``range`` is somebody else's."""
+
+
 def sample(splits: Set[Split], size: int) -> Set[Split]:
     """Return so many of the splits, or all if there are no more: always the same ones, of any log and number."""
     return splits if len(splits) <= size else frozenset(Random(size).sample(sorted(splits), size))  # noqa: S311

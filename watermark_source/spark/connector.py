@@ -17,7 +17,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.snapshot import SnapshotBatch
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.state import Bound
 from watermark_source.planning.time_index import TimeIndex
 
@@ -246,6 +246,25 @@ class SnapshotRangeReader(Protocol):
         ...
 
 
+class RangeCutter(Protocol):
+    """Cuts long ranges of logs whose positions are not rows."""
+
+    def pieces(self, wanted: SplitRange, at_least: int | None) -> Sequence[Piece]:
+        """Return all of a range, in order; one piece where it is not worth while.
+
+        ``at_least``: so many, if there is that much to read.
+        """
+        ...
+
+
+class PieceReader(Protocol):
+    """A ``RangeReader`` of a source that cuts its ranges."""
+
+    def read_piece(self, piece: Piece) -> Iterator[ReadBatch]:
+        """Yield as ``RangeReader.read`` does, the rows of one piece; together its range's pieces are its rows."""
+        ...
+
+
 class RelocatedRangeReader(Protocol):
     """A ``RangeReader`` of a system with copies."""
 
@@ -277,6 +296,8 @@ class Connector:
     progress: ProgressSink | None = None
     positions_are_rows: bool = True
     """Whether each position is about one row, so that a range can be cut at any of them."""
+    cutter: RangeCutter | None = None
+    """For ranges that cannot be cut at any position; ``None`` if each is one task's."""
     snapshots: Snapshots | None = None
     copies: Copies | None = None
     """``None`` of a system that has no copies, or none that can be told apart."""

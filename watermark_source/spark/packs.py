@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector import Relocation
+from watermark_source.spark.connector import Connector, Relocation
 from watermark_source.spark.markers import Marker
 from watermark_source.spark.reports import ReportAddress
 
@@ -42,12 +42,14 @@ class Pack(InputPartition):
     """While a snapshot is under way."""
     relocation: Relocation | None = None
     """Of a system with copies."""
+    whole: SplitRange | None = None
+    """Where the log of the only range can be entered and left, if the range is a piece of it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ranges log by log, as numbers: ten thousand of them as objects take longer than all else here."""
         logs = [(log, _numbers_of(ranges)) for log, ranges in groupby(self.ranges, key=lambda r: r.split.log)]
-        others = (self.markers, self.future_cap, self.clock, self.report_to, self.snapshot, self.relocation)
-        return _unpickled, (logs, *others)
+        others = (self.markers, self.future_cap, self.clock, self.report_to)
+        return _unpickled, (logs, *others, self.snapshot, self.relocation, self.whole)
 
 
 def _numbers_of(ranges: Iterable[SplitRange]) -> list[int]:
@@ -61,6 +63,36 @@ def _unpickled(logs: Iterable[tuple[str, Sequence[int]]], *others: Any) -> Pack:
         for number, start, end in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     )
     return Pack(tuple(ranges), *others)
+
+
+class Laid(NamedTuple):
+    """What of a batch one task reads."""
+
+    ranges: tuple[SplitRange, ...]
+    whole: SplitRange | None = None
+    """As in ``Pack``."""
+
+
+def lay(
+    connector: Connector,
+    ranges: Sequence[SplitRange],
+    snapshot: SnapshotBatch | None,
+    relocation: Relocation | None,
+    *,
+    at_least: int | None,
+    at_most: int | None,
+) -> list[Laid]:
+    """Lay all that a batch reads into tasks, as its source's positions allow."""
+    if connector.positions_are_rows:
+        return [Laid(each) for each in pack(ranges, at_least=at_least, at_most=at_most)]
+    if snapshot is not None:
+        chunks = tuple(snapshot.chunks)
+        read_by_key = {chunk.split for chunk in chunks}
+        return [Laid((each,)) for each in (*(r for r in ranges if r.split not in read_by_key), *chunks)]
+    if connector.cutter is None or (relocation is not None and relocation.left_out is not None):
+        return [Laid((each,)) for each in ranges]
+    pieces = (piece for each in ranges for piece in connector.cutter.pieces(each, at_least))
+    return [Laid((piece.range,), None if piece.range == piece.whole else piece.whole) for piece in pieces]
 
 
 def pack(

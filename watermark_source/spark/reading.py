@@ -11,12 +11,17 @@ from pyspark.sql.types import StructType
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import RangeReport
-from watermark_source.planning.snapshot import SnapshotBatch
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.spark.arrow import repeated
 from watermark_source.spark.collector import spare_imports
 from watermark_source.spark.column_names import MARKER
-from watermark_source.spark.connector import RangeReader, ReadBatch, RelocatedRangeReader, SnapshotRangeReader
+from watermark_source.spark.connector import (
+    PieceReader,
+    RangeReader,
+    ReadBatch,
+    RelocatedRangeReader,
+    SnapshotRangeReader,
+)
 from watermark_source.spark.markers import arrow_schema, marker_batch, no_markers
 from watermark_source.spark.packs import Pack
 from watermark_source.spark.reports import send_reports
@@ -83,8 +88,7 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
     spare_imports()
     if pack.relocation is not None:
         reader = cast("RelocatedRangeReader", reader).relocated(pack.relocation)
-    batches = reader.read(pack.ranges) if pack.snapshot is None else _during_snapshot(reader, pack, pack.snapshot)
-    for batch in batches:
+    for batch in _read(reader, pack):
         observer.observe(batch)
         if not batch.rows:
             continue
@@ -96,9 +100,13 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
         send_reports(pack.report_to, observer.reports())
 
 
-def _during_snapshot(reader: RangeReader, pack: Pack, batch: SnapshotBatch) -> Iterator[ReadBatch]:
-    snapshots = cast("SnapshotRangeReader", reader)
-    return snapshots.read_during_snapshot(pack.ranges, batch)
+def _read(reader: RangeReader, pack: Pack) -> Iterator[ReadBatch]:
+    if pack.snapshot is not None:
+        return cast("SnapshotRangeReader", reader).read_during_snapshot(pack.ranges, pack.snapshot)
+    if pack.whole is not None:
+        (piece,) = pack.ranges
+        return cast("PieceReader", reader).read_piece(Piece(piece, pack.whole))
+    return reader.read(pack.ranges)
 
 
 def data_batch(batch: ReadBatch, event_time: pa.Array, schema: StructType) -> pa.RecordBatch:

@@ -23,14 +23,14 @@ from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.rest import Rest
-from watermark_source.planning.snapshot import SnapshotBatch, snapshot_batch, snapshot_split, unfinished
-from watermark_source.planning.split import SAMPLE, Split, SplitRange, sample
+from watermark_source.planning.snapshot import snapshot_batch, snapshot_split, unfinished
+from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.collector import collect_later, collect_rarely, spare_imports
 from watermark_source.spark.connector import Snapshots, SourceDefinition
 from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
-from watermark_source.spark.packs import Pack, pack
+from watermark_source.spark.packs import Laid, Pack, lay
 from watermark_source.spark.polling import Pace
 from watermark_source.spark.relocation import Whereabouts
 from watermark_source.spark.reports import ReportBook, ReportServer
@@ -81,7 +81,9 @@ class SourceRunner:
         collect_rarely()
         self._book = ReportBook()
         self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
-        self._second_look = SecondLook(definition, self._book, self._server)
+        self._second_look = SecondLook(
+            definition, self._book, self._server, enters_anywhere=self._connector.positions_are_rows
+        )
         self._initial: dict[str, Any] | None = None
         self._offset: dict[str, Any] | None = None
         self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
@@ -202,24 +204,33 @@ class SourceRunner:
             )
         before, after, relocation = self._whereabouts.batch(before, after)
         snapshot = snapshot_batch(before, after)
-        laid = self._laid(ranges_of(self._since(before, after)), snapshot)
+        ranges = ranges_of(self._since(before, after))
+        laid = lay(
+            self._connector,
+            ranges,
+            snapshot,
+            relocation,
+            at_least=self._options.min_partitions,
+            at_most=self._options.max_records_per_partition,
+        )
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:
-            laid = [()]
+            laid = [Laid(())]
         clock = None
         if after.use_processing_time and after.watermark is not None:
             clock = Millis(after.watermark + 1)
         return [
             Pack(
-                ranges=ranges,
+                ranges=each.ranges,
                 markers=markers if number == 0 else (),
                 future_cap=after.future_cap,
                 clock=clock,
                 report_to=self._server.address,
                 snapshot=snapshot,
                 relocation=relocation,
+                whole=each.whole,
             )
-            for number, ranges in enumerate(laid)
+            for number, each in enumerate(laid)
         ]
 
     @collect_later()
@@ -239,13 +250,6 @@ class SourceRunner:
         if self._connector.progress is not None and not self._progress_shown:
             self._connector.progress.processed({s: t.position for s, t in state.splits.items()})
             self._progress_shown = True
-
-    def _laid(self, ranges: list[SplitRange], snapshot: SnapshotBatch | None) -> list[tuple[SplitRange, ...]]:
-        if not self._connector.positions_are_rows:
-            chunks = () if snapshot is None else tuple(snapshot.chunks)
-            read_by_key = {chunk.split for chunk in chunks}
-            return [(each,) for each in (*(r for r in ranges if r.split not in read_by_key), *chunks)]
-        return pack(ranges, at_least=self._options.min_partitions, at_most=self._options.max_records_per_partition)
 
     def _encode(self, state: SourceState) -> dict[str, Any]:
         state = self._whereabouts.named(state)

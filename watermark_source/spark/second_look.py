@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import cast
 
 from watermark_source.errors import DataLossError, UnknownSplitError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import Coverage
-from watermark_source.planning.split import SplitRange
-from watermark_source.spark.connector import SourceDefinition
+from watermark_source.planning.split import Piece, SplitRange
+from watermark_source.spark.connector import PieceReader, SourceDefinition
 from watermark_source.spark.reading import observe
 from watermark_source.spark.reports import ReportBook, ReportServer
 
@@ -18,7 +19,11 @@ _log = logging.getLogger(__name__)
 class SecondLook:
     """Of one run of a query."""
 
-    def __init__(self, definition: SourceDefinition, book: ReportBook, server: ReportServer) -> None:
+    def __init__(
+        self, definition: SourceDefinition, book: ReportBook, server: ReportServer, *, enters_anywhere: bool
+    ) -> None:
+        """Take whether a log can be read from any position on, or only from where a range begins."""
+        self._enters_anywhere = enters_anywhere
         self._definition = definition
         self._book = book
         self._server = server
@@ -42,7 +47,11 @@ class SecondLook:
         reader = self._definition.observing_reader
         try:
             for part in parts:
-                self._book.add(observe(reader.read([part]), [part], future_cap))
+                if self._enters_anywhere:
+                    rows = reader.read([part])
+                else:
+                    rows = cast("PieceReader", reader).read_piece(Piece(part, wanted))
+                self._book.add(observe(rows, [part], future_cap))
         except (DataLossError, UnknownSplitError) as error:
             # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
             _log.warning("%s cannot be looked at again, its watermark stays: %s", wanted, error)

@@ -243,8 +243,7 @@ NOT_BUILT: Mapping[str, str] = {
 NO_MEANING: Mapping[str, str] = {
     "alignmentGroup": "alignment of this source is not built yet",
     "alignmentMaxDrift": "alignment of this source is not built yet",
-    "minPartitions": "a batch's range of the binlog is one task, and each chunk of a snapshot is",
-    "maxRecordsPerPartition": "a batch's range of the binlog is one task; see snapshotChunkRows",
+    "maxRecordsPerPartition": "see minPartitions for the binlog and snapshotChunkRows for a snapshot",
 }
 """Options of the engine that this source cannot honour, and why."""
 

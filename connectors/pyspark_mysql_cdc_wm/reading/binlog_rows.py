@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -99,27 +100,34 @@ class BinlogRows:
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
-    def read(self, wanted: SplitRange, part: Part = _EVERYTHING) -> Iterator[ReadBatch]:
+    def read(
+        self, wanted: SplitRange, part: Part = _EVERYTHING, whole: SplitRange | None = None
+    ) -> Iterator[ReadBatch]:
         """Yield the rows of a range; the last batch has none, and tells how far the log's time has come.
+
+        Both its ends are between transactions, or else those of the ``whole`` that it is a piece of are; the log is
+        then passed over from there on. An event is of the piece in which it ends.
 
         Raises:
             DataLossError: part of the range was purged, and ``fail_on_data_loss`` is set.
             SourceError: the server, the way to it, or the bytes it sent.
         """
-        shift, left_out = 0, None
+        entered, shift, left_out = whole or wanted, 0, None
         if self.relocation is not None:
             shift, left_out = self.relocation.shift, self.relocation.left_out
         with closing(MySqlConnection(self.client)) as connection:
             base = LogStatus(connection).base()
             charsets = charsets_of(connection)
             decoder = ChangeDecoder(charsets, partial(self._needed, part), batch_rows=self.batch_rows)
-            start = wanted.start
+            start = entered.start
             if not self.fail_on_data_loss:
-                start = self._still_there(connection, wanted)
+                start = self._still_there(connection, entered)
         if left_out is None:
-            blocks = dumped(self.client, base, start, wanted.end)
+            blocks = dumped(self.client, base, start, entered.end)
         else:
             blocks = dumped_without(self.client, GtidSet.parse(left_out), wanted.end)
+        if whole is not None:
+            blocks = _of_piece(blocks, wanted, decoder, shift)
         altered: dict[tuple[str, str], str] = {}
         try:
             for block in blocks:
@@ -182,3 +190,17 @@ class BinlogRows:
             return wanted.start
         _log.warning("failOnDataLoss is false: of %s, what is before %d was purged", wanted, earliest)
         return min(earliest, wanted.end)
+
+
+def _of_piece(
+    blocks: Iterator[PlacedBlock], piece: SplitRange, decoder: ChangeDecoder, shift: int
+) -> Iterator[PlacedBlock]:
+    """Yield the blocks of a piece, in which an event ends; those before it the decoder passes over."""
+    for block in blocks:
+        first, last = np.searchsorted(block.places, (piece.start, piece.end), side="right").tolist()
+        if first:
+            decoder.pass_over(block.memory, block.events[:first], block.file, block.places[:first] + shift)
+        if first < last:
+            yield block._replace(events=block.events[first:last], places=block.places[first:last])
+        if last < len(block.places):
+            return

@@ -17,7 +17,7 @@ from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from watermark_source.errors import InternalError
 from watermark_source.planning.snapshot import SnapshotBatch
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.spark.connector import ReadBatch, Relocation
 
 
@@ -47,6 +47,10 @@ class MySqlRangeReader:
         """
         for wanted in ranges:
             yield from self.binlog.read(wanted)
+
+    def read_piece(self, piece: Piece) -> Iterator[ReadBatch]:
+        """Yield the rows of a piece of the binlog; raises as ``read`` does."""
+        return self.binlog.read(piece.range, whole=piece.whole)
 
     def read_during_snapshot(self, ranges: Sequence[SplitRange], batch: SnapshotBatch) -> Iterator[ReadBatch]:
         """Yield the rows of chunks as of the batch's end, and of the binlog what concerns keys that were read before.

@@ -117,9 +117,7 @@ class ChangeDecoder:
         """
         begins, versions = self._transactions(events, events[:, POSITION] if places is None else places)
         memory, events = self._unpacker.plain(memory, events, file)
-        routes = self._router.route(memory, events, file)
-        self.reached = max(self.reached, int(routes.committed.max(initial=0)))
-        self._refuse_prepared(memory, events, routes, file)
+        routes = self._routes(memory, events, file)
         first = int(routes.transactions[-1]) - begins if len(events) else 0
         for index in np.unique(routes.tables[routes.tables >= 0]).tolist():
             chosen = np.flatnonzero(routes.tables == index)
@@ -137,6 +135,29 @@ class ChangeDecoder:
                     versions[transactions - first],
                     self._numbers(index, transactions),
                 )
+
+    def pass_over(self, memory: Bytes, events: Longs, file: str, places: Longs) -> None:
+        """Take in a block whose rows somebody else reads; what comes after is numbered as if they had been read.
+
+        Raises as ``decode`` does.
+        """
+        self._transactions(events, places)
+        # A compressed transaction ends here; only one that does not has numbers to go on from.
+        events = events[events[:, TYPE] != EventType.TRANSACTION_PAYLOAD]
+        routes = self._routes(memory, events, file)
+        goes_on = routes.transactions == routes.transactions[-1:]
+        for index in np.unique(routes.tables[goes_on & (routes.tables >= 0)]).tolist():
+            _, decoder = self._tables.found[index]
+            images = decoder.count(memory, events[goes_on & (routes.tables == index)], f"binlog {file}")
+            transaction = int(routes.transactions[-1])
+            last, counted = self._counted.get(index, (-1, 0))
+            self._counted[index] = (transaction, images + (counted if last == transaction else 0))
+
+    def _routes(self, memory: Bytes, events: Longs, file: str) -> Routes:
+        routes = self._router.route(memory, events, file)
+        self.reached = max(self.reached, int(routes.committed.max(initial=0)))
+        self._refuse_prepared(memory, events, routes, file)
+        return routes
 
     def _refuse_prepared(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
         """Refuse rows of a transaction that is only prepared: whether it is committed is told later, elsewhere."""

@@ -33,7 +33,7 @@ class RowImages(NamedTuple):
 class TableDecoder:
     """Decodes the row events of one table in one of its shapes, one read at a time: scratch memory is kept."""
 
-    __slots__ = ("_columns", "_locator", "_where", "names", "types")
+    __slots__ = ("_columns", "_counter", "_locator", "_where", "names", "types")
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class TableDecoder:
             self._columns.append(row_column(column, charsets, f"{self._where} column {column.name}"))
             self.names.append(column.name)
         self.types = tuple(column.type for column in self._columns)
-        self._locator = RowLocator(
-            np.array(widths, np.int64), np.array(slots, np.int64), capacity=batch_rows, befores=befores
-        )
+        all_widths, no_slots = np.array(widths, np.int64), np.full(len(widths), -1)
+        self._locator = RowLocator(all_widths, np.array(slots, np.int64), capacity=batch_rows, befores=befores)
+        self._counter = RowLocator(all_widths, no_slots, capacity=batch_rows, befores=befores)
 
     def decode(self, data: Bytes, events: Longs, where: str = "binlog") -> Iterator[RowImages]:
         """Yield the images of ``events``, all row events of this table, in batches.
@@ -90,6 +90,13 @@ class TableDecoder:
                 continue
             kinds, sources, rows = located.images.copy()
             yield RowImages(kinds, sources, rows, tuple(self._built(data, located.starts, located.sizes)))
+
+    def count(self, data: Bytes, events: Longs, where: str = "binlog") -> int:
+        """Return how many images ``decode`` would yield; raises as it does for rows that cannot be."""
+        cursor, images = new_cursor(), 0
+        while not exhausted(cursor, events):
+            images += self._counter.locate(data, events, cursor, f"{where}, {self._where}").rows
+        return images
 
     def _built(self, data: Bytes, starts: npt.NDArray[np.int32], sizes: npt.NDArray[np.int32]) -> Iterator[pa.Array]:
         for slot, column in enumerate(self._columns):
