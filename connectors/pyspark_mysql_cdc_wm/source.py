@@ -72,7 +72,7 @@ class MySqlSource:
         return StructType(
             [
                 StructField(name, from_arrow_type(kind, prefer_timestamp_ntz=True))
-                for name, kind in (*own, *CHANGE_COLUMNS.items())
+                for name, kind in (*own, *((name, CHANGE_COLUMNS[name]) for name in self.layout.about))
             ]
         )
 
@@ -84,7 +84,7 @@ class MySqlSource:
     @property
     def observing_reader(self) -> RangeReader:
         """The executor side without columns, for event times alone."""
-        return self._reader(Layout((), (), event_time=self.layout.event_time), knows=False)
+        return self._reader(Layout((), (), event_time=self.layout.event_time, about=()), knows=False)
 
     def open(self) -> Connector:
         """Return the driver side, connected."""

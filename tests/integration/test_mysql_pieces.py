@@ -21,7 +21,8 @@ Row = tuple[Any, ...]
 
 
 def _insert(table: str, first: int, count: int) -> str:
-    return f"INSERT INTO {table} VALUES " + ", ".join(f"({i}, '{'x' * (i % 60 * 50)}')" for i in range(first, first + count))
+    rows = (f"({i}, '{'x' * (i % 60 * 50)}')" for i in range(first, first + count))
+    return f"INSERT INTO {table} VALUES {', '.join(rows)}"
 
 
 def _history(database: Database) -> None:

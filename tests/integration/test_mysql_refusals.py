@@ -168,6 +168,16 @@ def test_columns_can_be_left_out_and_what_cannot_be_is_told(server: MySql) -> No
     # Tables that differ only in what is left out are one stream.
     assert names(tables="shop.t,shop.other", excludeColumns="name")[:2] == ["id", "_change_type"]
     assert names(tables="shop.t,shop.other", columns="id")[:2] == ["id", "_change_type"]
+    # What tells about changes goes with both options.
+    about = "_change_number,_Commit_Timestamp,_database,_table"
+    assert names(columns="id", excludeColumns=about) == [
+        "id",
+        "_change_type",
+        "_commit_version",
+        "event_time",
+        "marker",
+    ]
+    assert names(excludeColumns=f"{about},name")[:2] == ["id", "_change_type"]
 
 
 def test_a_type_that_is_not_read_can_be_left_out(server: MySql) -> None:

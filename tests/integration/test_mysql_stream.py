@@ -59,6 +59,19 @@ def test_a_new_query_begins_where_it_is_told(mysql_streams: MySqlStreams) -> Non
         assert [tuple(row) for row in mysql_streams.changes(name, SHOWN)] == [("insert", 1, "one")]
 
 
+def test_what_tells_about_changes_is_left_out_where_it_is_not_wanted(mysql_streams: MySqlStreams) -> None:
+    mysql_streams.run_sql(_TABLE, "INSERT INTO t VALUES (1, 'one', 1)")
+    left_out = "_commit_version,_change_number,_commit_timestamp,_database,_table"
+    frame = mysql_streams.source(columns="id,name", excludeColumns=left_out)
+    mysql_streams.run(frame, "few")
+    mysql_streams.run_sql("UPDATE t SET name = 'uno'")
+    mysql_streams.run(frame, "few")
+    rows = mysql_streams.result("few").where("marker IS NULL").drop("event_time", "marker").collect()
+    assert sorted(map(tuple, rows)) == [
+        (1, "one", "insert"), (1, "one", "update_preimage"), (1, "uno", "update_postimage"),
+    ]  # fmt: skip
+
+
 def test_a_restart_goes_on_where_the_query_was_and_a_replay_gives_equal_rows(mysql_streams: MySqlStreams) -> None:
     mysql_streams.run_sql(_TABLE)
     frame = mysql_streams.source(startingOffsets="latest")

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.layout import Layout
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from watermark_source.errors import OptionError, SchemaError
 
 
@@ -22,13 +22,15 @@ def stream_layout(tables: Mapping[TableName, TableColumns], choice: ColumnChoice
         SchemaError: tables whose columns are not one schema.
     """
     _check_names("columns", choice.only or (), tables, everywhere=not as_json)
-    _check_names("excludeColumns", choice.without, tables, everywhere=False)
+    about = tuple(filter(choice.tells, CHANGE_COLUMNS))
+    left_out = [name for name in choice.without if name.lower() not in CHANGE_COLUMNS]
+    _check_names("excludeColumns", left_out, tables, everywhere=False)
     first, columns = next(iter(tables.items()))
     names = tuple(filter(choice.has, columns.names))
     event_time = _event_time(tables, choice)
-    layout = Layout(names, tuple(columns.type_by_name[name] for name in names), event_time=event_time)
+    layout = Layout(names, tuple(columns.type_by_name[name] for name in names), event_time=event_time, about=about)
     if as_json:
-        layout = Layout.of_json(choice, event_time)
+        layout = Layout.of_json(choice, event_time, about)
     for name, each in tables.items():
         check_fits(layout, choice, name, each, shown=str(first))
     return layout

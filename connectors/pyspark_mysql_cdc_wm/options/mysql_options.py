@@ -11,6 +11,7 @@ from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode, parse_start
 from pyspark_mysql_cdc_wm.options.tables import Selection, parse_tables
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS
 from watermark_source.errors import OptionError
 from watermark_source.options import Option, OptionTable, boolean, host_name, integer, non_empty, positive_integer, word
 from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
@@ -159,9 +160,10 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         parse=_columns,
         default=(),
         default_text="none",
-        accepted="must be a comma list of columns of the tables",
-        example="photo,password_hash",
-        doc="Which of the tables' columns to leave out; not together with `columns`.",
+        accepted="must be a comma list of columns",
+        example="photo,_database,_table",
+        doc="Which columns to leave out: of the tables, but not together with `columns`, or of those about changes, "
+        "whose names begin with `_`.",
     ),
     Option(
         name="rowFormat",
@@ -184,9 +186,9 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
     Option(
         name="snapshotParallelism",
         parse=positive_integer,
-        default=4,
+        default=8,
         accepted="must be a whole number of at least 1",
-        example="8",
+        example="16",
         doc="So many chunks are in one batch while a snapshot is read; all are as of one point in time.",
     ),
     Option(
@@ -286,7 +288,7 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
     for name, why in NO_MEANING.items():
         if values[name] is not None:
             raise OptionError(name, given_text(given, name), f"has no meaning here: {why}", example="leave it out")
-    if values["columns"] is not None and values["excludeColumns"]:
+    if values["columns"] is not None and any(name.lower() not in CHANGE_COLUMNS for name in values["excludeColumns"]):
         raise OptionError(
             "excludeColumns", given_text(given, "excludeColumns"), "columns says which to deliver, so there are no "
             "others to leave out", example="leave one of the two out",

@@ -136,14 +136,14 @@ class SnapshotRows:
         count = len(rows.columns[0]) if rows.columns else 0
         if not count:
             return
-        own = (
-            repeated("insert", pa.string(), count),
-            integers(np.full(count, self._version(place)), pa.int64()),
-            integers(np.zeros(count, np.int64), pa.int64()),
-            pa.nulls(count, CHANGE_COLUMNS["_commit_timestamp"]),
-            repeated(table.database, pa.string(), count),
-            repeated(table.table, pa.string(), count),
-        )
+        about = {
+            "_change_type": repeated("insert", pa.string(), count),
+            "_commit_version": integers(np.full(count, self._version(place)), pa.int64()),
+            "_change_number": integers(np.zeros(count, np.int64), pa.int64()),
+            "_commit_timestamp": pa.nulls(count, CHANGE_COLUMNS["_commit_timestamp"]),
+            "_database": repeated(table.database, pa.string(), count),
+            "_table": repeated(table.table, pa.string(), count),
+        }
         since_ever = integers(np.zeros(count, np.int64), MOMENT)
         times = since_ever if rows.event_time is None else pc.coalesce(rows.event_time, since_ever)
-        yield ReadBatch(split, count, (*rows.columns, *own), times)
+        yield ReadBatch(split, count, (*rows.columns, *map(about.get, self.layout.about)), times)

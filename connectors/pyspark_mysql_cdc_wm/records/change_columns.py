@@ -53,16 +53,16 @@ def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> 
         table = table.take(integers(chosen, pa.int64()))
     rows = len(kinds)
     when = integers(committed, MOMENT)
-    own = (
-        _TYPES.take(integers(kinds, pa.int64())),
-        integers(version, pa.int64()),
-        integers(number, pa.int64()),
-        when,
-        repeated(changes.table.database, pa.string(), rows),
-        repeated(changes.table.table, pa.string(), rows),
-    )
+    about = {
+        "_change_type": _TYPES.take(integers(kinds, pa.int64())),
+        "_commit_version": integers(version, pa.int64()),
+        "_change_number": integers(number, pa.int64()),
+        "_commit_timestamp": when,
+        "_database": repeated(changes.table.database, pa.string(), rows),
+        "_table": repeated(changes.table.table, pa.string(), rows),
+    }
     times = when if table.event_time is None else pc.coalesce(table.event_time, when)
-    return ChangedRows(rows, (*table.columns, *own), times)
+    return ChangedRows(rows, (*table.columns, *map(about.get, layout.about)), times)
 
 
 def change_types(changes: Changes, kept: Mask | None) -> npt.NDArray[np.int64]:

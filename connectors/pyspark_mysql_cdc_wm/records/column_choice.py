@@ -21,6 +21,10 @@ class ColumnChoice:
         wanted = self.only is None or lowered in map(str.lower, self.only)
         return wanted and lowered not in map(str.lower, self.without)
 
+    def tells(self, name: str) -> bool:
+        """Return whether a column about changes is wanted: all are that are not named to be left out."""
+        return name not in map(str.lower, self.without)
+
     def reads(self, name: str) -> bool:
         """Return whether a column is wanted, or is event time."""
         return self.has(name) or (self.event_time is not None and name.lower() == self.event_time.lower())

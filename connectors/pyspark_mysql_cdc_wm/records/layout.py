@@ -20,7 +20,7 @@ CHANGE_COLUMNS: Mapping[str, pa.DataType] = {
     "_database": pa.string(),
     "_table": pa.string(),
 }
-"""What follows a table's own columns."""
+"""What follows a table's own columns, but for those that are left out."""
 ROW_COLUMN = "_row"
 
 Mask = npt.NDArray[np.bool_]
@@ -36,11 +36,15 @@ class Layout:
     """Which columns are in the JSON text that is the only column; ``None`` where tables' columns are the stream's."""
     event_time: str | None = None
     """The column of tables that is event time, in any case; ``None``: commit times are."""
+    about: tuple[str, ...] = tuple(CHANGE_COLUMNS)
+    """Which of ``CHANGE_COLUMNS`` there are."""
 
     @classmethod
-    def of_json(cls, choice: ColumnChoice, event_time: str | None = None) -> Layout:
+    def of_json(
+        cls, choice: ColumnChoice, event_time: str | None = None, about: tuple[str, ...] = tuple(CHANGE_COLUMNS)
+    ) -> Layout:
         """Return the layout of whole rows."""
-        return cls((ROW_COLUMN,), (pa.string(),), choice, event_time)
+        return cls((ROW_COLUMN,), (pa.string(),), choice, event_time, about)
 
     def delivered(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return which of a table's columns, by their names in its order, are delivered."""
