@@ -11,7 +11,7 @@ from services.deadline import wait_until
 from services.errors import ServiceError
 from services.mysql_client import run
 from services.mysql_container import ContainerMySql
-from services.mysql_program import Flavour
+from services.mysql_program import Flavour, flavour_from_environment
 from services.mysqld import LocalMySql, normalised
 from services.where import Where, created, where_from_environment
 
@@ -96,13 +96,15 @@ def mysql_service(
     """One server that answers; it and its data are gone when the block is left or this process dies.
 
     It writes a binlog of row events with full metadata and GTIDs; ``config`` overrides any setting. ``flavour``
-    ``None`` takes MySQL, or MariaDB where MySQL cannot be had. ``where`` defaults to the environment variable
-    ``WATERMARK_SOURCE_SERVICES`` (``auto``, ``container`` or ``local``) and that to ``auto``.
+    defaults to the environment variable ``WATERMARK_SOURCE_MYSQL`` (``mysql`` or ``mariadb``), and that to MySQL, or
+    MariaDB where MySQL cannot be had. ``where`` defaults to the environment variable ``WATERMARK_SOURCE_SERVICES``
+    (``auto``, ``container`` or ``local``), and that to ``auto``.
 
     Raises:
         ServiceError: it cannot start; the message says why and what to do.
     """
-    with contextlib.closing(_create(config, flavour, where or where_from_environment())) as server:
+    flavour, where = flavour or flavour_from_environment(), where or where_from_environment()
+    with contextlib.closing(_create(config, flavour, where)) as server:
         server.start()
         yield server
 

@@ -25,6 +25,24 @@ class Flavour(enum.Enum):
     MARIADB = "MariaDB"
 
 
+FLAVOUR_VARIABLE = "WATERMARK_SOURCE_MYSQL"
+
+
+def flavour_from_environment() -> Flavour | None:
+    """What ``WATERMARK_SOURCE_MYSQL`` (``mysql`` or ``mariadb``) says; ``None`` without it.
+
+    Raises:
+        ServiceError: it says something else.
+    """
+    value = os.environ.get(FLAVOUR_VARIABLE)
+    if value is None:
+        return None
+    flavours = {each.value.lower(): each for each in Flavour}
+    if value.lower() not in flavours:
+        raise ServiceError(f"{FLAVOUR_VARIABLE}={value}: accepted are {', '.join(flavours)}")
+    return flavours[value.lower()]
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A server program: how it is run and where it finds its own files."""
