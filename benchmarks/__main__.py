@@ -41,6 +41,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="counted runs of each variant (default 3)")
     parser.add_argument("--scale", type=float, default=1.0, help="this much of MySQL's data (default 1)")
     parser.add_argument("--tls", action="store_true", help="MySQL over TLS, for every reader")
+    parser.add_argument(
+        "--without-debezium", action="store_true", help="leave it out of mysql-binlog: it needs a JDK and 60 MB of jars"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help=f"folder to save in (default {RESULTS})")
     given = parser.parse_args()
     unknown = set(given.cases) - set(CASES)
@@ -57,7 +60,9 @@ def main() -> None:
     if of_kafka:
         figures += _on_one_broker(session, of_kafka, given.rounds)
     if of_mysql:
-        figures += on_one_server(session, of_mysql, given.rounds, scale=given.scale, tls=given.tls)
+        figures += on_one_server(
+            session, of_mysql, given.rounds, scale=given.scale, tls=given.tls, debezium=not given.without_debezium
+        )
     print(table(figures))
     save(figures, given.results / "results.json")
     (given.results / "results.txt").write_text(table(figures) + "\n")

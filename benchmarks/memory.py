@@ -35,6 +35,17 @@ def memory(bootstrap: str, topics: dict[int, str]) -> Iterator[Figure]:
     yield Figure("worker memory, long range / short range", long / short, "x", at_most=MOST_APART)
 
 
+def workers() -> Iterator[psutil.Process]:
+    """Yield the workers of this driver: they are forked from a daemon, and kept for a while after their last task."""
+    return filter(_is_worker, psutil.Process().children(recursive=True))
+
+
+def peak_mib(process: psutil.Process) -> float:
+    """Return the most resident memory a process had; not ru_maxrss, which begins with its parent's."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
 def _is_worker(process: psutil.Process) -> bool:
     try:
         return _WORKER in " ".join(process.cmdline())
@@ -43,19 +54,11 @@ def _is_worker(process: psutil.Process) -> bool:
         return False
 
 
-def _peak_mib(process: psutil.Process) -> float:
-    """Return the most resident memory a process had; not ru_maxrss, which begins with its parent's."""
-    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-
-
 if __name__ == "__main__":
     from benchmarks.queries import OURS, read_all
     from benchmarks.session import spark_session
 
     session = spark_session("memory", jars=())
     run = read_all(session, sys.argv[1], OURS, sys.argv[2], _ONE_TASK)
-    # Workers are forked from a daemon and are kept for a while after their last task.
-    workers = filter(_is_worker, psutil.Process().children(recursive=True))
-    print(json.dumps([run.rows, max(map(_peak_mib, workers))]))
+    print(json.dumps([run.rows, max(map(peak_mib, workers()))]))
     session.stop()

@@ -10,17 +10,25 @@ from benchmarks.binlog import binlog
 from benchmarks.commits import commits
 from benchmarks.compiling import compiling
 from benchmarks.figures import Figure
+from benchmarks.mysql_memory import mysql_memory
 from benchmarks.orders import IN_THE_CLEAR, SERVER, fill, ranges, write
 from benchmarks.snapshot import snapshot
 from services.mysql import mysql_service
 from services.mysql_program import Flavour
 
-SNAPSHOT, BINLOG, LATENCY, COMPILING = "mysql-snapshot", "mysql-binlog", "mysql-latency", "mysql-compiling"
-CASES = (SNAPSHOT, BINLOG, LATENCY, COMPILING)
+SNAPSHOT, BINLOG, LATENCY, MEMORY = "mysql-snapshot", "mysql-binlog", "mysql-latency", "mysql-memory"
+COMPILING = "mysql-compiling"
+CASES = (SNAPSHOT, BINLOG, LATENCY, MEMORY, COMPILING)
 
 
 def on_one_server(
-    session: Callable[[], SparkSession], chosen: Collection[str], rounds: int, *, scale: float, tls: bool
+    session: Callable[[], SparkSession],
+    chosen: Collection[str],
+    rounds: int,
+    *,
+    scale: float,
+    tls: bool,
+    debezium: bool,
 ) -> Iterator[Figure]:
     """Fill a server and measure the chosen cases; every reader encrypts, or none does."""
     if COMPILING in chosen:
@@ -31,16 +39,18 @@ def on_one_server(
     with mysql_service(config=SERVER if tls else {**SERVER, **IN_THE_CLEAR}, flavour=Flavour.MYSQL) as server:
         print("filling the table …", flush=True)
         rows = fill(server, scale)
-        spark = session()
         if SNAPSHOT in chosen:
             print(f"measuring {SNAPSHOT} …", flush=True)
-            yield from snapshot(spark, server, rows, rounds)
+            yield from snapshot(session(), server, rows, rounds)
         if BINLOG in chosen:
             for each in ranges(scale):
                 print(f"writing range {each.name} …", flush=True)
                 start = write(server, each)
                 print(f"measuring {BINLOG} …", flush=True)
-                yield from binlog(spark, server, each, start, rounds)
+                yield from binlog(session(), server, each, start, rounds, debezium=debezium)
         if LATENCY in chosen:
             print(f"measuring {LATENCY} …", flush=True)
-            yield from commits(spark, server, rounds)
+            yield from commits(session(), server, rounds)
+        if MEMORY in chosen:
+            print(f"measuring {MEMORY} …", flush=True)
+            yield from mysql_memory(server, rows, scale)

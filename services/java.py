@@ -25,6 +25,22 @@ def java_command() -> str:
     return _checked(os.environ.get("JAVA_HOME"), os.environ.get("PATH"))
 
 
+def javac_command() -> str:
+    """Path of the compiler beside that ``java``.
+
+    Raises:
+        ServiceError: as ``java_command``, or there is a runtime only.
+    """
+    java = java_command()
+    compiler = Path(java).resolve().with_name("javac")
+    if not os.access(compiler, os.X_OK):
+        raise ServiceError(
+            f"{java} has no compiler beside it ({compiler}): it is a JRE. Install a JDK {OLDEST_JAVA} or newer and "
+            "put it on PATH, or set JAVA_HOME"
+        )
+    return str(compiler)
+
+
 @functools.cache
 def _checked(java_home: str | None, path: str | None) -> str:
     if java_home:

@@ -49,8 +49,8 @@ class Database:
 
         decoder = ChangeDecoder(self.charsets, wanted, **options)
         with closing(self.dump(since)) as dump:
-            for memory, events, file in dump.blocks():
-                yield from decoder.decode(memory, events, file)
+            for block in dump.blocks():
+                yield from decoder.decode(block.memory, block.events, block.file)
 
 
 def root(server: MySql) -> ClientSettings:

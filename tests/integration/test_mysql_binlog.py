@@ -250,8 +250,8 @@ def test_least_metadata_is_refused_with_the_remedy() -> None:
             database.run("SET GLOBAL binlog_row_metadata = FULL", "SET SESSION binlog_row_image = MINIMAL")
             decoder = ChangeDecoder(database.charsets, lambda table: None)
             with closing(database.dump()) as dump:
-                for memory, events, file in dump.blocks():
-                    assert not list(decoder.decode(memory, events, file))
+                for block in dump.blocks():
+                    assert not list(decoder.decode(block.memory, block.events, block.file))
 
 
 def test_who_may_not_read_the_binlog_is_told_so(mysql: MySql) -> None:

@@ -22,7 +22,7 @@ from services.mysql_client import run
 from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database, root
 from tests.integration.mysql_writers import writers
-from watermark_source.errors import ResponseTimeoutError
+from watermark_source.errors import ResponseTimeoutError, SourceError
 
 pytestmark = pytest.mark.service
 
@@ -114,3 +114,27 @@ def befores(asked: Database, places: set[int]) -> Iterator[tuple[int, str]]:
                 yield left.pop(0), str(before)
             before |= GtidSet.parse(text.split("'")[1])
     yield from ((place, str(before)) for place in left)
+
+
+def test_what_lies_before_a_transaction_that_the_server_does_not_list_is_known(mysql_database: Database) -> None:
+    database = mysql_database
+    database.run("CREATE TABLE t (id INT PRIMARY KEY, body VARBINARY(1024))", "FLUSH BINARY LOGS")
+    database.run("INSERT INTO t VALUES (-1, 'before')")
+    with closing(MySqlConnection(root(database.server))) as connection:
+        end, executed = LogStatus(connection).executed_end()
+    ((packet,),) = database.run("SELECT @@global.max_allowed_packet")
+    database.run(
+        "SET SESSION cte_max_recursion_depth = 1000000", "SET SESSION binlog_transaction_compression = ON",
+        "INSERT INTO t WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)"
+        " SELECT i, RANDOM_BYTES(1024) FROM n",
+    )  # fmt: skip
+    try:
+        database.run("SET GLOBAL max_allowed_packet = 1048576")
+        with closing(MySqlConnection(root(database.server))) as connection:
+            transactions = Transactions.of(connection, LogStatus(connection))
+            assert transactions is not None
+            with pytest.raises(SourceError, match="Event too big"):
+                transactions._listed(database.since.file[:-6] + f"{end.file:06}", 4, end.offset)
+            assert transactions.before(end.number) == executed
+    finally:
+        database.run(f"SET GLOBAL max_allowed_packet = {packet}")

@@ -13,7 +13,7 @@ import pytest
 
 from services.deadline import wait_until
 from services.errors import ServiceError
-from services.java import java_command
+from services.java import java_command, javac_command
 from services.ports import free_ports
 from services.process import ChildProcess, run_to_end
 from services.where import engine_answers
@@ -114,6 +114,15 @@ def test_a_missing_java_says_what_to_install(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ServiceError, match="no java found through PATH; install a JDK or JRE 17 or newer"):
         java_command()
+
+
+def test_a_runtime_without_a_compiler_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fake_java(tmp_path, 'openjdk version "17.0.15" 2025-04-15')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ServiceError, match=r"has no compiler beside it .*Install a JDK 17 or newer"):
+        javac_command()
+    (tmp_path / "bin" / "javac").symlink_to(tmp_path / "bin" / "java")
+    assert javac_command() == str(tmp_path / "bin" / "javac")
 
 
 def _fake_java(home: Path, banner: str) -> None:

@@ -76,7 +76,7 @@ _HEARTBEATS = (int(EventType.HEARTBEAT), int(EventType.HEARTBEAT_V2))
 
 def next_file(memory: Bytes, rotate: Longs) -> str:
     """Return the file that a ROTATE, a row of the table of events, names as the next."""
-    return memory[rotate[START] + _ROTATE_NAME : rotate[STOP]].tobytes().decode()
+    return memory[rotate[START] + _ROTATE_NAME : rotate[STOP]].tobytes().decode(errors="replace")
 
 
 @inlined

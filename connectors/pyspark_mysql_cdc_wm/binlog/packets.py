@@ -74,7 +74,7 @@ def _walk(  # noqa: PLR0911, PLR0917 - arrays in, arrays out
 class PacketWalk:
     """Walks over the packets of one dump, one stretch of bytes after another."""
 
-    __slots__ = ("_check", "_events", "_gaps", "checksums", "position")
+    __slots__ = ("_events", "_gaps", "checks", "checksums", "position")
 
     def __init__(
         self, *, position: int, checksums: bool, check: bool = True, gaps: bool = False, capacity: int = 65536
@@ -83,7 +83,7 @@ class PacketWalk:
         self._gaps = gaps
         self.position = position
         self.checksums = checksums
-        self._check = check
+        self.checks = check
         self._events = np.empty((capacity, EVENT_FIELDS), np.int64)
 
     def walk(self, data: Bytes, start: int, stop: int, file: str, *, held: int = 0) -> tuple[Stopped, Longs, int]:
@@ -96,17 +96,21 @@ class PacketWalk:
             CorruptDataError: an event that fails its own checks.
         """
         why, fault, rows, at, self.checksums, self.position = _walk(
-            data, start, stop, self.checksums, self._check, self._gaps, self.position, self._events[held:]
+            data, start, stop, self.checksums, self.checks, self._gaps, self.position, self._events[held:]
         )
         if why == Stopped.FAULT:
             raise fault_error(Fault(fault), f"binlog {file} after position {self.position}")
         return Stopped(why), self._events[: held + rows], at
 
-    def one_event(self, data: Bytes, start: int, stop: int, file: str) -> Longs:
-        """Tabulate one event that fills ``data[start:stop]``, put together from several packets."""
+    def one_event(self, data: Bytes, start: int, stop: int, file: str, *, body_follows: bool = False) -> Longs:
+        """Tabulate one event that fills ``data[start:stop]``, put together from several packets.
+
+        With ``body_follows`` no more than its header is there: the checksum is the caller's to compare.
+        """
         rows = np.empty((1, EVENT_FIELDS), np.int64)
+        check = self.checks and not body_follows
         fault, self.checksums, self.position = _one(
-            data, start, stop, self.checksums, self._check, self._gaps, self.position, rows
+            data, start, stop, self.checksums, check, self._gaps, self.position, rows
         )
         if fault:
             raise fault_error(Fault(fault), f"binlog {file} after position {self.position}")

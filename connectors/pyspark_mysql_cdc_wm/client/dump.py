@@ -13,10 +13,12 @@ from typing import Any, NamedTuple
 
 import pymysql
 
-from pyspark_mysql_cdc_wm.binlog.events import START, TYPE, EventType, next_file
+from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType, next_file
 from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk, Stopped
-from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs
+from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
+from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.client.connection import connected
+from pyspark_mysql_cdc_wm.client.long_event import LongEvent
 from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.errors.server import LOG_CANNOT_BE_READ, REFUSALS, server_error
@@ -47,6 +49,14 @@ class FilePosition:
     position: int = _FIRST_POSITION
 
 
+class Part(NamedTuple):
+    """Which of the events of a compressed transaction are in a block of which it has more than one."""
+
+    before: int
+    """How many are in the blocks before."""
+    is_last: bool
+
+
 class Block(NamedTuple):
     """Events received together; ``memory`` and ``events`` are valid until the next block is asked for."""
 
@@ -54,6 +64,9 @@ class Block(NamedTuple):
     events: Longs
     file: str
     """The file of the first of these events; a ROTATE among them tells the next one's."""
+    part: Part | None = None
+    """Of a compressed transaction too long to be held. Its events are here as they were before it was packed, all with
+    the position after it; no dump can begin between them."""
 
 
 class BinlogDump:
@@ -149,7 +162,7 @@ class BinlogDump:
             if stopped is Stopped.ERROR:
                 raise self._refusal()
             if stopped is Stopped.LONG:
-                yield self._long_event()
+                yield from self._long_payload() if self._is_payload() else (self._long_event(),)
                 file = self.file
             elif stopped is Stopped.SHORT:
                 self._receive_more()
@@ -188,6 +201,21 @@ class BinlogDump:
 
     def _where(self) -> str:
         return f"binlog {self.file} position {self.position}"
+
+    def _is_payload(self) -> bool:
+        self._receive_until(PACKET_HEAD + 1 + HEADER_SIZE)
+        return bool(self._buffer.memory[self._buffer.begin + PACKET_HEAD + 1 + 4] == EventType.TRANSACTION_PAYLOAD)
+
+    def _long_payload(self) -> Iterator[Block]:
+        """Unpack a compressed transaction of several packets as it arrives."""
+        event = LongEvent(self._buffer, self._receive_more, self._where(), checksums=self._walk.checksums)
+        (row,) = self._walk.one_event(padded(event.header), 0, event.size, self.file, body_follows=True)
+        before = 0
+        for memory, events, is_last in Unpacker().of_one(event, int(row[POSITION]), self.file):
+            if is_last:
+                event.finish(check=self._walk.checks)
+            yield Block(memory, events, self.file, Part(before, is_last))
+            before += len(events)
 
     def _long_event(self) -> Block:
         """Receive all packets of one event and close the gaps that their heads leave."""

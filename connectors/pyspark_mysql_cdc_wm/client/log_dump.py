@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from pyspark_mysql_cdc_wm.binlog.events import POSITION, TYPE, EventType, next_f
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name, file_number, position_number
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
-from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition
+from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition, Part
 from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS, ClientSettings
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 
@@ -31,6 +32,11 @@ class PlacedBlock(NamedTuple):
     events: Longs
     file: str
     places: Longs
+    part: Part | None = None
+
+    def without(self, events: int) -> PlacedBlock:
+        """Return the block without its first events."""
+        return self._replace(events=self.events[events:], places=self.places[events:])
 
 
 def dumped(
@@ -46,27 +52,26 @@ def dumped(
         ResponseTimeoutError: nothing new for so many seconds.
         SourceError: what ``BinlogDump`` raises.
     """
-    at, late = start, time.monotonic() + seconds
-    while at < end:
-        before = at
+    done, late = _Yielded(start), time.monotonic() + seconds
+    while done.at < end:
+        before = done.place
         try:
-            place = LogPosition.of(at)
+            place = LogPosition.of(done.at)
             start_at = FilePosition(file_name(base, place.file), place.offset)
             for block in _until_the_end(settings, start_at, end, check=check):
-                at = int(block.places[-1]) if len(block.places) else at
-                yield block
+                yield from done.new(block)
         except UnreachableError as lost:
-            if at == before and time.monotonic() > late:
+            if done.place == before and time.monotonic() > late:
                 raise
-            _log.info("%s; going on from %s", lost, shown(base, at))
-        if at >= end:
+            _log.info("%s; going on from %s", lost, shown(base, done.at))
+        if done.at >= end:
             return
-        if at > before:
+        if done.place > before:
             late = time.monotonic() + seconds
         elif time.monotonic() > late:
             raise ResponseTimeoutError(
-                f"{settings.where}: the binlog ends at {shown(base, at)}, and should go on to {shown(base, end)}; it "
-                f"did not within {seconds:g} s. Was the binlog reset (RESET BINARY LOGS AND GTIDS)?"
+                f"{settings.where}: the binlog ends at {shown(base, done.at)}, and should go on to {shown(base, end)}; "
+                f"it did not within {seconds:g} s. Was the binlog reset (RESET BINARY LOGS AND GTIDS)?"
             )
         time.sleep(_PAUSE_SECONDS)
 
@@ -82,24 +87,49 @@ def dumped_without(
         DataLossError: the server no longer has one of them.
         SourceError: what ``BinlogDump`` raises.
     """
-    at, late = 0, time.monotonic() + seconds
-    while at < end:
-        before = at
+    done, late = _Yielded(0), time.monotonic() + seconds
+    while done.at < end:
+        before = done.place
         try:
             for block in _until_the_end(settings, left_out.encoded(), end):
                 # After a dump that broke off the server begins anew.
-                seen = int(np.searchsorted(block.places, at, side="right"))
-                if seen < len(block.places):
-                    at = int(block.places[-1])
-                    yield PlacedBlock(block.memory, block.events[seen:], block.file, block.places[seen:])
+                yield from done.new(block.without(int(np.searchsorted(block.places, done.at, side="right"))))
         except UnreachableError as lost:
-            if at == before and time.monotonic() > late:
+            if done.place == before and time.monotonic() > late:
                 raise
-            late = time.monotonic() + seconds if at > before else late
+            late = time.monotonic() + seconds if done.place > before else late
             _log.info("%s; beginning anew", lost)
             time.sleep(_PAUSE_SECONDS)
         else:
             return
+
+
+@dataclass(slots=True)
+class _Yielded:
+    """How far events were yielded. A dump that broke off within a transaction of several blocks begins before it."""
+
+    at: int
+    """Where the next dump can begin."""
+    inside: int = 0
+    """Events behind there."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Grows with all that is yielded."""
+        return self.at, self.inside
+
+    def new(self, block: PlacedBlock) -> Iterator[PlacedBlock]:
+        """Yield what of a block was not yielded yet, if anything."""
+        part = block.part
+        if part is not None:
+            seen = max(0, self.inside - part.before)
+            self.inside = max(self.inside, part.before + len(block.places))
+            block = block.without(seen)
+        if len(block.places):
+            reached = int(block.places[-1])
+            if reached > self.at and (part is None or part.is_last):
+                self.at, self.inside = reached, 0
+            yield block
 
 
 def _until_the_end(
@@ -113,8 +143,9 @@ def _until_the_end(
             # Places only grow, so those within are the first.
             inside = int(np.searchsorted(places, end, side="right"))
             if inside:
-                yield PlacedBlock(block.memory, block.events[:inside], block.file, places[:inside])
-            if inside < len(places) or (inside and places[inside - 1] == end):
+                yield PlacedBlock(block.memory, block.events[:inside], block.file, places[:inside], block.part)
+            goes_on = block.part is not None and not block.part.is_last
+            if inside < len(places) or (inside and places[inside - 1] == end and not goes_on):
                 return
 
 

@@ -9,12 +9,13 @@ from uuid import UUID
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet, Range, Source
 from pyspark_mysql_cdc_wm.binlog.scan import Scan
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.client.log_dump import dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 
 _PLAIN_BYTES = 16 + 8
 _TAGGED_UUID, _TAGGED_NUMBER, _TAGGED_TAG = 1, 2, 3
@@ -23,21 +24,30 @@ _TAGGED_UUID, _TAGGED_NUMBER, _TAGGED_TAG = 1, 2, 3
 def transactions_between(settings: ClientSettings, base: str, start: int, end: int) -> GtidSet:
     """Return the transactions between two places; raises as ``dumped``."""
     blocks = dumped(settings, base, start, end, check=False)
-    return functools.reduce(operator.or_, (_that_begin(each.memory, each.events) for each in blocks), GtidSet())
+    return functools.reduce(
+        operator.or_, (transactions_that_begin(each.memory, each.events, each.file) for each in blocks), GtidSet()
+    )
 
 
 def first_transaction(settings: ClientSettings, base: str, start: int, end: int) -> GtidSet:
     """Return the first transaction between two places, none if there is none; raises as ``dumped``."""
     for block in dumped(settings, base, start, end):
         for number in range(len(block.events)):
-            if found := _that_begin(block.memory, block.events[number : number + 1]):
+            if found := transactions_that_begin(block.memory, block.events[number : number + 1], block.file):
                 return found
     return GtidSet()
 
 
-def _that_begin(memory: Bytes, events: Longs) -> GtidSet:
-    """Return the transactions that begin in a block of events."""
-    plain = events[events[:, TYPE] == EventType.GTID, START] + HEADER_SIZE + 1
+def transactions_that_begin(memory: Bytes, events: Longs, file: str) -> GtidSet:
+    """Return the transactions that begin in a block of events.
+
+    Raises:
+        CorruptDataError: an identifier that cannot be read.
+    """
+    begins = events[events[:, TYPE] == EventType.GTID]
+    plain = begins[:, START] + HEADER_SIZE + 1
+    if (plain + _PLAIN_BYTES > begins[:, STOP]).any():
+        raise fault_error(Fault.GTID, f"binlog {file}")
     heads = memory[plain[:, None] + np.arange(_PLAIN_BYTES)]
     uuids, which = np.unique(heads[:, :16], axis=0, return_inverse=True)
     numbers = np.ascontiguousarray(heads[:, 16:]).view("<i8").ravel()
@@ -46,7 +56,10 @@ def _that_begin(memory: Bytes, events: Longs) -> GtidSet:
         for i, uuid in enumerate(uuids)
     }
     for event in events[events[:, TYPE] == EventType.GTID_TAGGED].tolist():
-        source, number = _tagged(memory[event[START] + HEADER_SIZE : event[STOP]].tobytes())
+        try:
+            source, number = _tagged(memory[event[START] + HEADER_SIZE : event[STOP]].tobytes())
+        except (IndexError, ValueError):
+            raise fault_error(Fault.GTID, f"binlog {file} position {event[POSITION]}") from None
         found.setdefault(source, []).append((number, number))
     return GtidSet.of(found)
 

@@ -26,6 +26,9 @@ REFUSALS = _NOT_LET_IN | _NO_PRIVILEGE
 LOG_CANNOT_BE_READ = 1236
 """The server's number for all that keeps it from sending the binlog from a position."""
 
+CANNOT_BE_LISTED = 1220
+"""Its number for what keeps it from executing SHOW BINLOG EVENTS."""
+
 
 def server_error(failure: BaseException, where: str, user: str) -> SourceError:
     """Return the error for what PyMySQL raised. It knows no password, so none can be in it.

@@ -1,1 +1,1 @@
-"""A server's settings, tables, and ends of its binlog. Imports ``binlog``, ``client``, ``options``, ``records``."""
+"""The server's settings, tables, binlog ends. Imports ``binlog``, ``client``, ``errors``, ``options``, ``records``."""

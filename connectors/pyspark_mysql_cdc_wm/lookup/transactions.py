@@ -13,8 +13,9 @@ from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS
+from pyspark_mysql_cdc_wm.errors.server import CANNOT_BE_LISTED, code_of
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from watermark_source.errors import ResponseTimeoutError
+from watermark_source.errors import ResponseTimeoutError, SourceError
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +114,12 @@ class Transactions:
         else:
             at, before = LogPosition.of(near), self._known[near]
         if end.offset - at.offset <= _LISTED_BYTES:
-            return before | self._listed(file_name(base, end.file), at.offset, end.offset)
+            try:
+                return before | self._listed(file_name(base, end.file), at.offset, end.offset)
+            except SourceError as failure:
+                # A list goes on behind the end, where an event may be larger than the server puts into lists.
+                if failure.__cause__ is None or code_of(failure.__cause__) != CANNOT_BE_LISTED:
+                    raise
         from pyspark_mysql_cdc_wm.client.log_gtids import transactions_between  # noqa: PLC0415 - as above
 
         return before | transactions_between(self._connection.settings, base, at.number, end.number)

@@ -20,7 +20,7 @@ from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.change_columns import integers
-from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
+from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, Layout
@@ -67,65 +67,65 @@ class SnapshotRows:
             if columns is None:
                 _log.warning("table %s was dropped before %s of it was read: no row of it is left", table, keys)
                 return
+            since = RollBack(self.layout, columns.key, KeyOrder(columns.key_columns, connection), keys)
             # After the view was opened: it sees nothing that is not in the binlog before here.
-            undone = self._changes_since(connection, table, columns, keys, place)
+            for changes in self._changes_since(connection, table, columns, place):
+                rows = since.undone(changes)
+                if rows is not None:
+                    yield from self._batch(split, table, rows, place)
             try:
-                yield from self._still_as_they_were(split, table, columns, undone, view, place)
+                yield from self._still_as_they_were(split, table, columns, since, view, place)
             except UnknownSplitError as gone:
                 _log.warning("table %s was dropped before %s of it was read: %s", table, keys, gone)
-        for rows in undone.rows:
-            yield from self._batch(split, table, rows, place)
 
     def _still_as_they_were(  # noqa: PLR0917 - a chunk and its parts
         self,
         split: Split,
         table: TableName,
         columns: TableColumns,
-        undone: RollBack,
+        since: RollBack,
         view: ConsistentView,
         place: int,
     ) -> Iterator[ReadBatch]:
         by_name, types = columns.by_name, columns.type_by_name
         needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
         asked = [by_name[name] for name in needed]
-        for found in view.rows(table, asked, [types[name] for name in needed], columns.key_columns, undone.keys):
+        for found in view.rows(table, asked, [types[name] for name in needed], columns.key_columns, since.keys):
             values = dict(zip(needed, found, strict=True))
-            kept = undone.untouched([values[name] for name in columns.key])
+            kept = since.untouched([values[name] for name in columns.key])
             if kept is not None:
                 taken = integers(kept, pa.int64())
                 values = {name: each.take(taken) for name, each in values.items()}
             yield from self._batch(split, table, table_rows(self.layout, f"table {table}", by_name, values), place)
 
     def _changes_since(
-        self, connection: MySqlConnection, table: TableName, columns: TableColumns, keys: KeyRange, place: int
-    ) -> RollBack:
-        """Return what was changed after a place. All rows of a table that was dropped and made anew were."""
+        self, connection: MySqlConnection, table: TableName, columns: TableColumns, place: int
+    ) -> Iterator[Changes]:
+        """Yield what was changed after a place. All rows of a table that was dropped and made anew were."""
         status = LogStatus(connection)
         end = status.end().number
-        undone = RollBack(self.layout, columns.key, KeyOrder(columns.key_columns, connection), keys)
         as_of = None if self.relocation is None else self.relocation.as_of
-        if columns.key and (as_of is not None or end > place):
+        if not columns.key or (as_of is None and end <= place):
+            return
 
-            def wanted(found: TableMap) -> Collection[str] | None:
-                if (found.database, found.table) != table:
-                    return None
-                return self.layout.needed((str(column.name) for column in found.columns), columns.key)
+        def wanted(found: TableMap) -> Collection[str] | None:
+            if (found.database, found.table) != table:
+                return None
+            return self.layout.needed((str(column.name) for column in found.columns), columns.key)
 
-            decoder = ChangeDecoder(charsets_of(connection), wanted, batch_rows=self.batch_rows)
-            if as_of is None:
-                blocks = dumped(self.client, status.base(), place, end)
-            else:
-                blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
-            own = self.tables.key(table)
+        decoder = ChangeDecoder(charsets_of(connection), wanted, batch_rows=self.batch_rows)
+        if as_of is None:
+            blocks = dumped(self.client, status.base(), place, end)
+        else:
+            blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
+        own = self.tables.key(table)
 
-            def concerns(database: str, name: str) -> bool:
-                return self.tables.key(TableName(database, name)) == own
+        def concerns(database: str, name: str) -> bool:
+            return self.tables.key(TableName(database, name)) == own
 
-            for block in blocks:
-                look_at_statements(block.memory, block.events, block.file, concerns)
-                for changes in decoder.decode(block.memory, block.events, block.file, block.places):
-                    undone.add(changes)
-        return undone
+        for block in blocks:
+            look_at_statements(block.memory, block.events, block.file, concerns)
+            yield from decoder.decode(block.memory, block.events, block.file, block.places)
 
     def _version(self, place: int) -> int:
         if self.relocation is None:

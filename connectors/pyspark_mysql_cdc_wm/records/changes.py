@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
+from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
 from pyspark_mysql_cdc_wm.records.routing import Router, Routes
@@ -115,10 +116,16 @@ class ChangeDecoder:
         Raises:
             SourceError: bytes that cannot be, or that this version does not read.
         """
-        begins, versions = self._transactions(events, events[:, POSITION] if places is None else places)
-        memory, events = self._unpacker.plain(memory, events, file)
+        first = self._router.transactions
+        versions = self._versions(events, events[:, POSITION] if places is None else places)
+        for each, unpacked in self._unpacker.plain(memory, events, file):
+            yield from self._changes(each, unpacked, file, first, versions)
+
+    def _changes(self, memory: Bytes, events: Longs, file: str, first: int, versions: Longs) -> Iterator[Changes]:
+        """Yield the changes of events of which none is packed; ``versions`` are those of transaction ``first`` on."""
         routes = self._routes(memory, events, file)
-        first = int(routes.transactions[-1]) - begins if len(events) else 0
+        if self._router.transactions - first >= len(versions):
+            raise fault_error(Fault.GTID, f"binlog {file}, in a compressed transaction")
         for index in np.unique(routes.tables[routes.tables >= 0]).tolist():
             chosen = np.flatnonzero(routes.tables == index)
             rows = events[chosen]
@@ -141,7 +148,7 @@ class ChangeDecoder:
 
         Raises as ``decode`` does.
         """
-        self._transactions(events, places)
+        self._versions(events, places)
         # A compressed transaction ends here; only one that does not has numbers to go on from.
         events = events[events[:, TYPE] != EventType.TRANSACTION_PAYLOAD]
         routes = self._routes(memory, events, file)
@@ -175,12 +182,12 @@ class ChangeDecoder:
         if with_rows.size:
             self._last_with_rows = int(with_rows[-1])
 
-    def _transactions(self, events: Longs, places: Longs) -> tuple[int, Longs]:
-        """Return how many transactions begin in a block, and the version of the one before and of each of them."""
-        begins = np.flatnonzero(np.isin(events[:, TYPE], BEGINNINGS))
+    def _versions(self, events: Longs, places: Longs) -> Longs:
+        """Return the version of the transaction before a block and of each that begins in it."""
+        begins = np.isin(events[:, TYPE], BEGINNINGS)
         versions = np.concatenate((np.array([self._version], np.int64), places[begins]))
         self._version = int(versions[-1])
-        return len(begins), versions
+        return versions
 
     def _numbers(self, index: int, transactions: Longs) -> Longs:
         """Number the images of a table within each transaction; one may have begun in an earlier batch."""

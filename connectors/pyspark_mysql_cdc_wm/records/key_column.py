@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, ColumnType, TableMap, key_names
-from watermark_source.errors import OffsetError
+from watermark_source.errors import OffsetError, shortened
 
 _WHOLE_NUMBERS = frozenset(
     {ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG, ColumnType.YEAR}
@@ -27,6 +27,7 @@ _TEMPORAL: Mapping[ColumnType, str] = {
     ColumnType.TIMESTAMP2: "TIMESTAMP",
 }
 """What a literal of the type begins with."""
+_MOST_DIGITS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,12 @@ class KeyColumn:
             return _number
         if self.type in _TEMPORAL:
             return date.fromisoformat if self.type is ColumnType.DATE else _moment
-        return bytes.fromhex if self.is_binary else str
+        return bytes.fromhex if self.is_binary else _encodable
 
     def _strange(self, value: int | str) -> OffsetError:
         return OffsetError(
-            f"the checkpoint has {value!r} as a value of the column {self.name}, which cannot be one of its type. Was "
-            "the table altered since? Begin a new query"
+            f"the checkpoint has {shortened(repr(value))} as a value of the column {self.name}, which cannot be one of "
+            "its type. Was the table altered since? Begin a new query"
         )
 
 
@@ -145,9 +146,15 @@ def text_literal(text: str) -> str:
 
 def _number(value: int | str) -> Decimal:
     number = Decimal(value)
-    if not number.is_finite():
+    # A checkpoint may hold anything, and an exponent can mean more digits than there is memory.
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
         raise ValueError(value)
     return number
+
+
+def _encodable(text: str) -> str:
+    text.encode()
+    return text
 
 
 def _moment(text: str) -> datetime:

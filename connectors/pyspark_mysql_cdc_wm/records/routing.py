@@ -166,6 +166,11 @@ class Router:
         self._carried = np.zeros(3, np.int64)
         self._forget()
 
+    @property
+    def transactions(self) -> int:
+        """How many have begun so far."""
+        return int(self._carried[_TRANSACTION])
+
     def route(self, memory: Bytes, events: Longs, file: str) -> Routes:
         """Tell what each event belongs to.
 

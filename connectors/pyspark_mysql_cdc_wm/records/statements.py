@@ -13,13 +13,14 @@ import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
-from watermark_source.errors import UnsupportedFormatError, shortened
+from watermark_source.errors import CorruptDataError, UnsupportedFormatError, shortened
 
 # A QUERY event's body: thread 4, seconds 4, size of the database's name 1, error 2, size of variables 2, the variables,
 # the name and a zero byte, the statement.
 _NAME_SIZE, _VARIABLES_SIZE, _FIXED = 8, 11, 13
 _BEGIN_SIZE = len("BEGIN")
 _QUERY = int(EventType.QUERY)
+_SHORT = "near here is a statement that does not fit its event; the binlog is damaged. Check it with mysqlbinlog"
 _COMMENT = re.compile(r"\s*(/\*.*?\*/\s*)*", re.DOTALL)
 _ROWS = re.compile(r"(INSERT|UPDATE|DELETE|REPLACE|LOAD|CALL|WITH)\b", re.IGNORECASE)
 _ALTER_TABLE = r"ALTER\s+(?:(?:ONLINE|OFFLINE|IGNORE)\s+)*TABLE\b\s*(?:IF\s+EXISTS\b\s*)?"
@@ -54,14 +55,22 @@ class Statement(NamedTuple):
 
 
 def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
-    """Yield the statements of a block of events, but for the BEGIN that most transactions have."""
+    """Yield the statements of a block of events, but for the BEGIN that most transactions have.
+
+    Raises:
+        CorruptDataError: one that does not fit its event.
+    """
     queries = events[events[:, TYPE] == _QUERY]
     if not len(queries):
         return
     bodies = queries[:, START] + HEADER_SIZE
+    if (bodies + _FIXED > queries[:, STOP]).any():
+        raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")
     variables = memory[bodies + _VARIABLES_SIZE] | memory[bodies + _VARIABLES_SIZE + 1].astype(np.int64) << 8
     names = bodies + _FIXED + variables
     texts = names + memory[bodies + _NAME_SIZE] + 1
+    if (texts > queries[:, STOP]).any():
+        raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")
     for i in np.flatnonzero(queries[:, STOP] - texts != _BEGIN_SIZE).tolist():
         yield Statement(
             memory[names[i] : texts[i] - 1].tobytes().decode(errors="replace"),

@@ -18,17 +18,16 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.records.change_columns import integers, table_rows_of
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.key_set import KeySet
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.records.rows import DELETE, UPDATE_BEFORE
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from watermark_source.errors import UnsupportedFormatError
 
-_ROW = "row"
-
 
 class RollBack:
-    """Collects the changes of a range of keys after a place, then undoes them. Memory grows with the keys changed."""
+    """Undoes the changes of a range of keys after a place. Holds no rows, but all keys that were changed."""
 
     def __init__(self, layout: Layout, key: Sequence[str], order: KeyOrder, keys: KeyRange) -> None:
         self._layout = layout
@@ -36,12 +35,11 @@ class RollBack:
         self._order = order
         self.keys = keys
         """The range."""
-        self._changed: pa.Table | None = None
-        self.rows: list[TableRows] = []
-        """Those that were there and have been changed since."""
+        self._changed = KeySet()
+        self._types: tuple[pa.DataType, ...] | None = None
 
-    def add(self, changes: Changes) -> None:
-        """Take the next changes in, in the order of the binlog.
+    def undone(self, changes: Changes) -> TableRows | None:
+        """Return the rows that were there and have been changed by the next changes, in the order of the binlog.
 
         Raises:
             UnsupportedFormatError: the table had another primary key, or other columns, then.
@@ -51,33 +49,30 @@ class RollBack:
                 f"table {changes.table.database}.{changes.table.table} was altered while its snapshot was read: its "
                 f"primary key was ({', '.join(changes.key)}) and is ({', '.join(self._key)}). Begin a new query"
             )
-        parts = [changes.column(name) for name in self._key]
+        parts = self._of_one_type([changes.column(name) for name in self._key])
         inside = np.flatnonzero(self._order.within(parts, self.keys))
-        touched = _numbered([part.take(integers(inside, pa.int64())) for part in parts], inside)
-        names = touched.column_names[:-1]
-        firsts = touched.group_by(names, use_threads=False).aggregate([(_ROW, "min")])
-        firsts = firsts.select([*names, f"{_ROW}_min"]).rename_columns([*names, _ROW])
-        if self._changed is not None:
-            firsts = firsts.join(self._changed, names, join_type="left anti", use_threads=False)
-        if not firsts.num_rows:
-            return
-        new = firsts.drop_columns([_ROW])
-        self._changed = new if self._changed is None else pa.concat_tables([self._changed, new])
-        at = np.sort(firsts[_ROW].to_numpy())
+        at = inside[self._changed.add([part.take(integers(inside, pa.int64())) for part in parts])]
+        if not at.size:
+            return None
         kinds = changes.images.kinds[at]
         was_there = integers(at[(kinds == UPDATE_BEFORE) | (kinds == DELETE)], pa.int64())
-        self.rows.append(table_rows_of(changes, self._layout).take(was_there))
+        return table_rows_of(changes, self._layout).take(was_there)
 
     def untouched(self, key: Sequence[pa.Array]) -> npt.NDArray[np.int64] | None:
         """Return which rows of a SELECT, by their keys, have not been changed since, ``None`` if none have."""
-        if self._changed is None:
+        if not len(self._changed):
             return None
-        found = _numbered(key, np.arange(len(key[0])))
-        kept = found.join(self._changed, found.column_names[:-1], join_type="left anti", use_threads=False)
-        return None if kept.num_rows == found.num_rows else np.sort(kept[_ROW].to_numpy())
+        changed = self._changed.has(self._of_one_type(key))
+        return np.flatnonzero(~changed) if changed.any() else None
 
-
-def _numbered(key: Sequence[pa.Array], rows: npt.NDArray[np.int64]) -> pa.Table:
-    """Return keys, a column a part, and a number for each."""
-    parts = {f"part {number}": part for number, part in enumerate(key)}
-    return pa.table({**parts, _ROW: rows})
+    def _of_one_type(self, key: Sequence[pa.Array]) -> Sequence[pa.Array]:
+        """Check that a key is of the types that it had before."""
+        types = tuple(part.type for part in key)
+        if self._types is None:
+            self._types = types
+        elif types != self._types:
+            raise UnsupportedFormatError(
+                f"a table was altered while its snapshot was read: its primary key ({', '.join(self._key)}) was of "
+                f"({', '.join(map(str, self._types))}) and is of ({', '.join(map(str, types))}). Begin a new query"
+            )
+        return key

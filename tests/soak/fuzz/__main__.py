@@ -27,7 +27,7 @@ def main() -> None:
     given = parser.parse_args()
     folder = _CORPUS / given.target
     folder.mkdir(parents=True, exist_ok=True)
-    with atheris.instrument_imports(include=["pyspark_aligned_kafka", "watermark_source"]):
+    with atheris.instrument_imports(include=["pyspark_aligned_kafka", "pyspark_mysql_cdc_wm", "watermark_source"]):
         check = check_of(given.target, interpreted=given.target in COMPILED)
     where = given.inputs or [str(folder), str(SEEDS / given.target)]
     limits = [*_LIMITS, f"-max_total_time={int(60 * given.minutes)}", f"-artifact_prefix={_CORPUS}/{given.target}-"]

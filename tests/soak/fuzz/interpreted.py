@@ -1,6 +1,6 @@
-"""The connector's compiled code as plain Python: coverage can be seen, and every access to memory is checked.
+"""The connectors' compiled code as plain Python: coverage can be seen, and every access to memory is checked.
 
-Import this before anything of the connector. Numbers stay of the widths they have in compiled code, so that they
+Import this before anything of a connector. Numbers stay of the widths they have in compiled code, so that they
 overflow in the same places.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,11 +60,16 @@ def _address_of(array: Any) -> Address:
 
 
 def _checksum(address: Address, start: int, stop: int) -> np.int64:
-    # The real one has tests of its own, and as plain Python it would take most of the time.
+    # The real ones have tests of their own, and as plain Python they would take most of the time.
     return np.int64(plain_crc32c(address.memory[(address + start).slice(int(stop - start))].tobytes()))
+
+
+def _crc32(address: Address, start: int, stop: int) -> np.int64:
+    return np.int64(zlib.crc32(address.memory[(address + start).slice(int(stop - start))].tobytes()))
 
 
 native.address_of, native.byte_at, native.word_at, native.copy_bytes = _address_of, _byte_at, _word_at, _copy_bytes
 # The processor's instruction has no Python.
 native.HAS_CRC32C = False
 importlib.import_module("pyspark_aligned_kafka.records.crc32c").checksum = _checksum  # type: ignore[attr-defined]
+importlib.import_module("pyspark_mysql_cdc_wm.binlog.crc32").checksum = _crc32  # type: ignore[attr-defined]

@@ -10,9 +10,9 @@ from pathlib import Path
 SEEDS = Path(__file__).parent / "seeds"
 """Inputs to begin with, a folder a target; recorded from a real broker where there is one."""
 
-COMPILED = ("decoder", "fetches")
+COMPILED = ("decoder", "fetches", "mysql_binlog")
 """Targets that run compiled code: they are fuzzed as plain Python, and what was found is run again compiled."""
-TARGETS = (*COMPILED, "offsets", "reports", "settings")
+TARGETS = (*COMPILED, "mysql_places", "offsets", "reports", "settings")
 
 Check = Callable[[bytes], str]
 """Runs one input and returns what came of it; whatever it raises is a finding."""

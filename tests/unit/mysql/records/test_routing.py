@@ -90,13 +90,17 @@ def test_a_table_is_asked_about_once_a_shape() -> None:
     assert asked == ["orders", "keys_of_two", "hidden"]
 
 
+def _long(number: int) -> bytes:
+    return b"\xfe" + number.to_bytes(8, "little")
+
+
 def _payload(content: bytes, *, size: int | None = None, compression: int = 0) -> tuple[Bytes, Longs]:
     packed = zstandard.ZstdCompressor().compress(content) if compression == 0 else content
     length = len(content) if size is None else size
-    fields = b"\x02\x01" + (bytes([compression]) if compression < 0xFB else b"")
+    fields = b"\x02\x01" + bytes([compression])
     if compression >= 0xFB:
         fields = b"\x02\x03\xfc" + compression.to_bytes(2, "little")
-    head = fields + b"\x03\x03\xfc" + length.to_bytes(2, "little") + b"\x01\x03\xfc" + len(packed).to_bytes(2, "little")
+    head = fields + b"\x03\x09" + _long(length) + b"\x01\x09" + _long(len(packed))
     return _one_event(EventType.TRANSACTION_PAYLOAD, head + b"\x00" + packed)
 
 
@@ -107,28 +111,56 @@ def _event(kind: int, body: bytes) -> bytes:
 @pytest.mark.parametrize("compression", [0, 255])
 def test_packed_events_take_the_place_and_position_of_their_pack(compression: int) -> None:
     inner = _event(EventType.QUERY, b"one") + _event(EventType.XID, b"12345678")
-    memory, events = Unpacker().plain(*_payload(inner, compression=compression), "f")
+    ((memory, events),) = Unpacker().plain(*_payload(inner, compression=compression), "f")
     assert events[:, TYPE].tolist() == [EventType.QUERY, EventType.XID]
     assert events[:, POSITION].tolist() == [77, 77]
     assert [memory[each[START] + HEADER_SIZE : each[STOP]].tobytes() for each in events] == [b"one", b"12345678"]
 
 
+@pytest.mark.parametrize("compression", [0, 255])
+def test_a_large_pack_comes_in_pieces_of_a_bounded_size(compression: int) -> None:
+    sent = [bytes([i % 251]) * size for i, size in enumerate([100] * 20_000 + [700_000] + [3_000] * 1_000)]
+    inner = b"".join(_event(EventType.QUERY, body) for body in sent)
+    unpacker = Unpacker(piece_bytes=500_000)
+    found = []
+    pieces = 0
+    for memory, events in unpacker.plain(*_payload(inner, compression=compression), "f"):
+        assert memory.size < 3_000_000
+        found += [memory[each[START] + HEADER_SIZE : each[STOP]].tobytes() for each in events]
+        pieces += 1
+    assert found == sent
+    assert pieces > 5
+
+
+_INNER = _event(EventType.QUERY, b"x" * 31) * 2
+
+
 @pytest.mark.parametrize(
     ("payload", "error", "text"),
     [
-        (_payload(b"x" * 50, size=49), CorruptDataError, "of another size than it says, 49"),
-        (_payload(b"x" * 50, size=51), CorruptDataError, "of another size than it says, 51"),
+        (_payload(_INNER, size=99), CorruptDataError, "impossible event size"),
+        (_payload(_INNER, size=50), CorruptDataError, "of another size than it says"),
+        (_payload(_INNER, size=101), CorruptDataError, "of another size than it says"),
+        (_payload(_INNER, size=101, compression=255), CorruptDataError, "of another size than it says"),
+        (_payload(_INNER, size=2**62), CorruptDataError, "of another size than it says"),
+        (_payload(_INNER, size=2**64 - 1), CorruptDataError, "head cannot be read"),
         (_payload(b"\0" * 50), CorruptDataError, "impossible event size"),
         (_payload(_event(2, b"") + b"\0"), CorruptDataError, "impossible event size"),
         (_payload(b"x" * 50, compression=7), UnsupportedFormatError, "compression 7"),
-        (_payload(b"x" * 5000), UnsupportedFormatError, "5000 bytes; the limit is 4000"),
+        (_payload(_event(2, bytes(400_000))), UnsupportedFormatError, "of 400019 bytes; the limit is 300000"),
         (_one_event(40, b"\x03\xfc"), CorruptDataError, "head cannot be read"),
         (_one_event(40, b"\x02\x01\x00\x03\x01\x20\x00rubbish"), CorruptDataError, "cannot be decompressed"),
     ],
 )
 def test_a_damaged_pack_is_refused(payload: tuple[Bytes, Longs], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=f"binlog f position 77.*{text}"):
-        Unpacker(limit=4000).plain(*payload, "f")
+        list(Unpacker(largest_event=300_000).plain(*payload, "f"))
+
+
+def test_no_transaction_begins_within_a_packed_one() -> None:
+    inner = _event(EventType.GTID, b"\0" * 16 + b"\1" * 26)
+    with pytest.raises(CorruptDataError, match=r"identifier .* cannot be read"):
+        list(ChangeDecoder(charsets(), lambda table: None).decode(*_payload(inner), "f"))
 
 
 def test_no_wanted_table_means_no_changes() -> None:

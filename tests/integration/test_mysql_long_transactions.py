@@ -1,0 +1,86 @@
+"""A compressed transaction of several packets is read as it arrives; a dump that breaks off within it goes on there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped, dumped_without
+from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
+from pyspark_mysql_cdc_wm.records.column import TableMap
+from services.mysql_client import run
+from tests.integration.mysql_binlog import Database, root
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
+
+_ROWS = 60_000
+
+
+def _status(database: Database) -> tuple[str, int]:
+    with closing(MySqlConnection(root(database.server))) as connection:
+        status = LogStatus(connection)
+        return status.base(), status.end().number
+
+
+def _end_the_dumps(database: Database) -> None:
+    server = database.server
+    for number, *_, command in run(server.host, server.port, "SELECT id, command FROM information_schema.processlist"):
+        if str(command).startswith("Binlog Dump"):
+            run(server.host, server.port, f"KILL {number}")
+
+
+def _blocks(database: Database, way: str, start: int, end: int, before: str) -> Iterator[PlacedBlock]:
+    if way == "by place":
+        return dumped(root(database.server), _status(database)[0], start, end)
+    return dumped_without(root(database.server), GtidSet.parse(before), end)
+
+
+@pytest.mark.parametrize("breaks", [0, 3])
+@pytest.mark.parametrize("way", ["by place", "by GTIDs"])
+def test_its_rows_come_once_and_in_order(
+    mysql_database: Database, way: str, breaks: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = mysql_database
+    database.run("CREATE TABLE t (id INT PRIMARY KEY, body VARBINARY(1024))")
+    _, start = _status(database)
+    ((before,),) = database.run("SELECT @@global.gtid_executed")
+    database.run(
+        "SET SESSION cte_max_recursion_depth = 1000000", "INSERT INTO t VALUES (-1, 'before')",
+        "SET SESSION binlog_transaction_compression = ON",
+        f"INSERT INTO t WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {_ROWS - 1})"
+        " SELECT i, RANDOM_BYTES(1024) FROM n",
+        f"INSERT INTO t VALUES ({_ROWS}, 'after')",
+    )  # fmt: skip
+    _, end = _status(database)
+
+    def wanted(table: TableMap) -> list[str] | None:
+        return ["id"] if (table.database, table.table) == (database.name, "t") else None
+
+    decoder = ChangeDecoder(database.charsets, wanted)
+    ids: list[int] = []
+    numbers: list[int] = []
+    versions: set[int] = set()
+    parts = 0
+    with caplog.at_level(logging.INFO):
+        for block in _blocks(database, way, start, end, before):
+            for changes in decoder.decode(block.memory, block.events, block.file, block.places):
+                ids += changes.column("id").to_pylist()
+                numbers += changes.numbers.tolist()
+                versions |= set(changes.versions.tolist())
+            if block.part is not None:
+                parts += 1
+                if parts in range(2, 2 + 2 * breaks, 2):
+                    _end_the_dumps(database)
+    assert ids == list(range(-1, _ROWS + 1))
+    assert numbers == [0, *range(_ROWS), 0]
+    assert len(versions) == 3
+    assert parts > 8
+    assert len([each for each in caplog.messages if "going on from" in each or "beginning anew" in each]) >= bool(
+        breaks
+    )
