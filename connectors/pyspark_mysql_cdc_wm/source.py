@@ -11,10 +11,12 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.row_index import BinlogRowIndex
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
@@ -98,7 +100,7 @@ class MySqlSource:
             starts=bounds,
             bounds=bounds,
             time_index=None,
-            positions_are_rows=False,
+            row_index=BinlogRowIndex(connection, status, transactions, self.tables),
             snapshots=self._snapshots(connection),
             copies=MySqlCopy(connection, status, transactions, connection.stay(), left_out),
         )
@@ -109,7 +111,7 @@ class MySqlSource:
             TableList(connection, self.tables),
             self.layout,
             self.options.choice,
-            ChunkSize(self.options.chunk_rows, self.options.chunks),
+            ChunkSize(self.options.chunk_rows, self.options.chunks).within(self.options.max_rows),
             come_first=self.options.reads_tables,
             nothing_follows=self.options.start is StartMode.SNAPSHOT,
         )

@@ -16,6 +16,7 @@ import pyarrow as pa
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.planning.loss import LossKind
+from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound
@@ -275,8 +276,8 @@ class Connector:
     bounds: LogBounds
     time_index: EventTimeIndex | None
     progress: ProgressSink | None = None
-    positions_are_rows: bool = True
-    """Whether each position is about one row, so that a range can be cut at any of them."""
+    row_index: RowIndex | None = None
+    """``None`` where each position is about one row, so that a range can be cut at any of them."""
     snapshots: Snapshots | None = None
     copies: Copies | None = None
     """``None`` of a system that has no copies, or none that can be told apart."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Set
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_base, file_number
+from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options.start import Start, StartAfter, StartAt, StartMode
@@ -13,8 +14,6 @@ from watermark_source.errors import OptionError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Ends
-
-BINLOG = Split("binlog", 0)
 
 
 class BinlogBounds:

@@ -147,6 +147,17 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "on from there.",
     ),
     Option(
+        name="maxRowsPerTrigger",
+        parse=positive_integer,
+        default_text="no limit",
+        accepted="must be a whole number of at least 1",
+        example="1000000",
+        doc="About the most rows of one batch; an update is two. Of the binlog a batch ends after the last transaction "
+        "with which it has no more, or after the first one if that alone is larger; and after 256 MB of binlog. "
+        "While a snapshot is read, it is for the chunks of a batch, and for the changes beside them. The trigger Once "
+        "reads everything in one batch all the same, and so does the first batch on another server.",
+    ),
+    Option(
         name="columns",
         parse=_columns,
         default_text="all",
@@ -233,13 +244,16 @@ OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS))
 _NEEDED = ("hostname", "username", "tables")
 NOT_BUILT: Mapping[str, str] = {
     "startingTimestamp": "give startingOffsets a file and position",
-    "serverTimeZone": "TIMESTAMP columns are moments, whatever the server's time zone",
     "snapshotChunkColumn": "chunks go by the primary key",
-    "heartbeatInterval": "dumps end with their batch and need none",
-    "maxRowsPerTrigger": "a batch reads the binlog to its end",
     "snapshotConsistency": "each batch of a snapshot is one point in time",
 }
 """Options of later versions, and what to do instead."""
+NOT_NEEDED: Mapping[str, str] = {
+    "serverTimeZone": "TIMESTAMP columns are moments, whatever the server's time zone",
+    "heartbeatInterval": "a dump of the binlog ends with its batch, and positions move with all that the server "
+    "writes, be it of other tables",
+}
+"""Options of other readers of MySQL that this one does without, and why."""
 NO_MEANING: Mapping[str, str] = {
     "alignmentGroup": "alignment of this source is not built yet",
     "alignmentMaxDrift": "alignment of this source is not built yet",
@@ -256,6 +270,8 @@ class MySqlOptions:
     client: ClientSettings
     tables: Selection
     start: Start
+    max_rows: int | None
+    """Of a batch."""
     choice: ColumnChoice
     as_json: bool
     chunk_rows: int
@@ -275,10 +291,13 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
     Raises:
         OptionError: a value, a combination or a name that is not accepted.
     """
-    later = {name.lower(): name for name in NOT_BUILT}
+    others = {
+        **{name.lower(): (name, f"not built yet: {instead}") for name, instead in NOT_BUILT.items()},
+        **{name.lower(): (name, f"is not needed: {why}") for name, why in NOT_NEEDED.items()},
+    }
     for name, text in given.items():
-        if (known := later.get(name.lower())) is not None:
-            raise OptionError(known, text, f"not built yet: {NOT_BUILT[known]}")
+        if (known := others.get(name.lower())) is not None:
+            raise OptionError(known[0], text, known[1])
     values = OPTION_TABLE.parse(given)
     for name in _NEEDED:
         if values[name] is None:
@@ -318,6 +337,7 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         client=ClientSettings(values["hostname"], values["port"], values["username"], values["password"], _tls(values)),
         tables=values["tables"],
         start=values["startingOffsets"],
+        max_rows=values["maxRowsPerTrigger"],
         choice=ColumnChoice(values["columns"], values["excludeColumns"], values["eventTimeColumn"]),
         as_json=values["rowFormat"] == "json",
         chunk_rows=values["snapshotChunkRows"],

@@ -8,16 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.events import BEGINNINGS, HEADER_SIZE, POSITION, START, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
 from pyspark_mysql_cdc_wm.records.routing import Router, Routes
 from watermark_source.errors import UnsupportedFormatError
-
-BEGINNINGS = (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
-"""The events that transactions begin with."""
 
 
 class Changes(NamedTuple):

@@ -12,7 +12,7 @@ import pytest
 import pyspark_mysql_cdc_wm
 from pyspark_mysql_cdc_wm import DefaultSource
 from pyspark_mysql_cdc_wm.options import mysql_options
-from pyspark_mysql_cdc_wm.options.mysql_options import NOT_BUILT
+from pyspark_mysql_cdc_wm.options.mysql_options import NOT_BUILT, NOT_NEEDED
 from pyspark_mysql_cdc_wm.options.start import StartAt, StartMode
 from watermark_source.errors import OptionError, UnknownOptionError, UsageError
 
@@ -78,7 +78,9 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("columns", "a,A", "twice"),
         ("minPartitions", "3", "has no meaning here"),
         ("useProcessingTimeDuringBinlog", "true", "needs watermarkStrategy none, and it is bounded"),
+        ("maxRowsPerTrigger", "0", "at least 1"),
         *((name, "1", "not built yet") for name in NOT_BUILT),
+        *((name, "1", "is not needed") for name in NOT_NEEDED),
     ],
 )
 def test_what_cannot_work_is_refused_without_connecting(option: str, text: str, says: str) -> None:
