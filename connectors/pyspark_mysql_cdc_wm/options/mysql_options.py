@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
-from pyspark_mysql_cdc_wm.options.start import Start, StartMode, parse_start
+from pyspark_mysql_cdc_wm.options.start import Start, StartAtTime, StartMode, parse_start
 from pyspark_mysql_cdc_wm.options.tables import Selection, parse_tables
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from watermark_source.errors import OptionError
@@ -21,6 +21,10 @@ _ON_CLOCK: Final = "useProcessingTimeDuringBinlog"
 
 def _port(text: str) -> int:
     return integer(text, minimum=1, maximum=65_535)
+
+
+def _moment(text: str) -> StartAtTime:
+    return StartAtTime(integer(text, minimum=0))
 
 
 def _server_id(text: str) -> int:
@@ -147,6 +151,17 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "on from there.",
     ),
     Option(
+        name="startingTimestamp",
+        parse=_moment,
+        default_text="none",
+        accepted="must be milliseconds since the epoch",
+        example="1735689600000",
+        doc="Begin a new query with the first transaction that was committed at this moment or later, or at the end of "
+        "the binlog if there is none; no snapshot is taken. A moment before the oldest binlog file that the server "
+        "still has is an error, or begins there (`failOnDataLoss`). MariaDB does not log commit times: there it is "
+        "when the statement before the commit began, to the second. Wins over `startingOffsets`.",
+    ),
+    Option(
         name="maxRowsPerTrigger",
         parse=positive_integer,
         default_text="no limit",
@@ -243,7 +258,6 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
 OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS))
 _NEEDED = ("hostname", "username", "tables")
 NOT_BUILT: Mapping[str, str] = {
-    "startingTimestamp": "give startingOffsets a file and position",
     "snapshotChunkColumn": "chunks go by the primary key",
     "snapshotConsistency": "each batch of a snapshot is one point in time",
 }
@@ -255,8 +269,6 @@ NOT_NEEDED: Mapping[str, str] = {
 }
 """Options of other readers of MySQL that this one does without, and why."""
 NO_MEANING: Mapping[str, str] = {
-    "alignmentGroup": "alignment of this source is not built yet",
-    "alignmentMaxDrift": "alignment of this source is not built yet",
     "minPartitions": "a batch's range of the binlog is one task, and each chunk of a snapshot is",
     "maxRecordsPerPartition": "a batch's range of the binlog is one task; see snapshotChunkRows",
 }
@@ -336,7 +348,7 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
     return MySqlOptions(
         client=ClientSettings(values["hostname"], values["port"], values["username"], values["password"], _tls(values)),
         tables=values["tables"],
-        start=values["startingOffsets"],
+        start=values["startingTimestamp"] or values["startingOffsets"],
         max_rows=values["maxRowsPerTrigger"],
         choice=ColumnChoice(values["columns"], values["excludeColumns"], values["eventTimeColumn"]),
         as_json=values["rowFormat"] == "json",
