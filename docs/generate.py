@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
 from pyspark_aligned_kafka.options.kafka_options import KAFKA_OPTIONS
-from pyspark_mysql_cdc_wm.options.mysql_options import MYSQL_OPTIONS, NO_MEANING, NOT_BUILT
+from pyspark_mysql_cdc_wm.options.mysql_options import MYSQL_OPTIONS, NO_MEANING, NOT_BUILT, NOT_NEEDED
 from watermark_source.options import Option
 from watermark_source.spark.options import ENGINE_OPTIONS
 
@@ -77,7 +77,7 @@ def page() -> str:
 def mysql_page() -> str:
     """Return the whole page of the MySQL source."""
     ours = ", ".join(f"`{row.name}`" for row in ENGINE_OPTIONS if row.name not in NO_MEANING)
-    refused = f"Refused, with the reason:\n\n{_reasons(NO_MEANING)}"
+    refused = f"Refused, with the reason:\n\n{_reasons({**NO_MEANING, **NOT_NEEDED})}"
     parts = [
         _MYSQL_HEAD,
         _section("MySQL", _table(MYSQL_OPTIONS)),

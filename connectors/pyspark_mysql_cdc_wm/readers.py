@@ -33,7 +33,7 @@ def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStrea
         source,
         source.options.engine,
         schema,
-        max_rows=None,
+        max_rows=source.options.max_rows,
         fail_on_data_loss=source.options.fail_on_data_loss,
     )
 

@@ -12,12 +12,15 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_pieces import BinlogPieces
-from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.row_index import BinlogRowIndex
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
+from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options import mysql_options as options
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
@@ -91,15 +94,24 @@ class MySqlSource:
         connection = MySqlConnection(self.options.client.patient)
         status = LogStatus(connection)
         transactions = Transactions.of(connection, status)
-        bounds = BinlogBounds(status, transactions, self.options.start, by_commit=self.layout.event_time is None)
-        start = self.options.start
+        start, by_commit = self.options.start, self.layout.event_time is None
+        times = BinlogTimeIndex(connection, status, transactions)
+        bounds = BinlogBounds(
+            status,
+            transactions,
+            times,
+            start,
+            by_commit=by_commit,
+            fail_on_data_loss=self.options.fail_on_data_loss,
+        )
         left_out = start.left_out if isinstance(start, StartAfter) else None
         return Connector(
             discovery=bounds,
             starts=bounds,
             bounds=bounds,
-            time_index=None,
-            positions_are_rows=False,
+            # MariaDB does not log commit times.
+            time_index=times if by_commit and not connection.is_mariadb else None,
+            row_index=BinlogRowIndex(connection, status, transactions, self.tables),
             cutter=BinlogPieces(connection),
             snapshots=self._snapshots(connection),
             copies=MySqlCopy(connection, status, transactions, connection.stay(), left_out),
@@ -111,7 +123,7 @@ class MySqlSource:
             TableList(connection, self.tables),
             self.layout,
             self.options.choice,
-            ChunkSize(self.options.chunk_rows, self.options.chunks),
+            ChunkSize(self.options.chunk_rows, self.options.chunks).within(self.options.max_rows),
             come_first=self.options.reads_tables,
             nothing_follows=self.options.start is StartMode.SNAPSHOT,
         )

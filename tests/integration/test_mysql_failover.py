@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet, Source
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
@@ -95,6 +96,27 @@ def test_what_was_not_read_on_one_server_is_read_on_the_other(pair: MySqlPair, d
     last = back.changes(third, fourth)
     assert [change[3] for change in last] == [5]
     assert last[0][0] > found[0][0] > versions[-1]
+
+
+def test_a_limit_of_rows_holds_before_and_after_the_first_batch_on_the_other(
+    pair: MySqlPair, database: Database
+) -> None:
+    limit = ReadMaxRows(2)
+    here = Life(database, startingOffsets="latest")
+    start = here.reader.initialOffset()
+    caught_up(pair, database, *(f"INSERT INTO t VALUES ({key}, 'name', 0)" for key in range(1, 8)))
+    first = here.reader.latestOffset(start, limit)
+    second = here.reader.latestOffset(first, limit)
+    assert [change[3] for change in here.changes(start, first)] == [1, 2]
+    there = Life(on(pair.replica, database))
+    assert [change[3] for change in there.changes(start, first)] == [1, 2]
+    assert [change[3] for change in there.changes(first, second)] == [3, 4]
+    # What was read elsewhere may lie anywhere before the end of this log, so it cannot be cut before.
+    third = there.reader.latestOffset(second, limit)
+    assert [change[3] for change in there.changes(second, third)] == [5, 6, 7]
+    caught_up(pair, database, *(f"INSERT INTO t VALUES ({key}, 'name', 0)" for key in range(8, 12)))
+    fourth = there.reader.latestOffset(third, limit)
+    assert [change[3] for change in there.changes(third, fourth)] == [8, 9]
 
 
 def test_transactions_of_the_other_server_and_another_order_are_no_matter(pair: MySqlPair, database: Database) -> None:

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 _READ = """
 import sys
 from pathlib import Path
-from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG
+from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from watermark_source.planning.snapshot import Chunk, SnapshotBatch, snapshot_split
 from watermark_source.planning.split import SplitRange

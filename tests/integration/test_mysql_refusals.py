@@ -85,7 +85,6 @@ def test_an_unreachable_server_is_named_with_its_port(server: MySql) -> None:
         ("binlog_row_image", "MINIMAL", "FULL"),
         ("binlog_row_image", "NOBLOB", "FULL"),
         ("binlog_row_value_options", "PARTIAL_JSON", ""),
-        ("binlog_row_metadata", "MINIMAL", "FULL"),
     ],
 )
 def test_a_setting_that_leaves_something_out_is_refused(server: MySql, setting: str, value: str, usual: str) -> None:

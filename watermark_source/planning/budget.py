@@ -17,10 +17,13 @@ def budgeted_ends(backlog: Backlog, allowed: Mapping[Split, int], budget: int | 
     """Cut the planned ends to ``budget`` positions in all.
 
     With a time index all splits end at one event time, the latest one that fits; rows of one millisecond that do not
-    fit go to the lowest watermarks first. Without one, the budget is shared in proportion to backlog.
+    fit go to the lowest watermarks first. Without one, the budget is shared in proportion to backlog. Where positions
+    are not rows there is one log, and the budget is its own.
     """
     if budget is None or _total(backlog, allowed) <= budget:
         return dict(allowed)
+    if backlog.rows is not None:
+        return {split: backlog.within(split, end, budget) for split, end in allowed.items()}
     if backlog.index is None:
         return _shared(backlog, allowed, budget)
     aim = None

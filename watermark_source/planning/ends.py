@@ -15,12 +15,13 @@ from watermark_source.alignment.group import view
 from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.observation import Observation, PlanPolicy
-from watermark_source.planning.split import Split
+from watermark_source.planning.row_index import RowIndex
+from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.time_index import IndexEntry, TimeIndex
 
 BLIND_STEP = 10_000
-"""Positions read at a time where event times cannot be looked up: within so many a split may pass the limit."""
+"""Rows read at a time where event times cannot be looked up: within so many a split may pass the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,15 @@ class Backlog:
     index: TimeIndex | None
     future_cap: Millis | None
     blind_step: int
+    rows: RowIndex | None = None
+    """``None`` where each position is about one row."""
+
+    def within(self, split: Split, end: int, rows: int) -> int:
+        """Return where so many rows of a split end, ``end`` at the latest."""
+        position = self.splits[split].position
+        if self.rows is None:
+            return min(position + rows, end)
+        return self.rows.end_within(SplitRange(split, position, end), rows)
 
     def only(self, splits: Set[Split]) -> Backlog:
         """Return the backlog of some of the splits."""
@@ -85,15 +95,15 @@ class Backlog:
             if self.index is None or (entry is not None and entry.position < position):
                 # A row we have passed is later than this, yet does not show in the watermark: it was beyond the future
                 # cap, before our start, or never delivered. The index cannot separate the rows after it.
-                ends[split] = min(position + self.blind_step, ends[split])
+                ends[split] = self.within(split, ends[split], self.blind_step)
                 blind.add(split)
             elif entry is not None and entry.position < ends[split]:
                 ends[split] = entry.position
                 cut[split] = entry
         for split in self._in_a_gap(cut, watermark):
-            ends[split] += 1
+            ends[split] = cut[split].after
         if holder in cut and ends[holder] == self.splits[holder].position:
-            ends[holder] += 1
+            ends[holder] = cut[holder].after
         return Reach(ends, frozenset(blind), cut)
 
     def _first_after(self, splits: Set[Split], event_time: Millis) -> Mapping[Split, IndexEntry | None]:
@@ -129,7 +139,11 @@ def future_cap(observation: Observation, policy: PlanPolicy) -> Millis | None:
 
 
 def backlog_of(
-    splits: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy, index: TimeIndex | None
+    splits: Mapping[Split, SplitState],
+    observation: Observation,
+    policy: PlanPolicy,
+    index: TimeIndex | None,
+    rows: RowIndex | None = None,
 ) -> Backlog:
     """Return the splits that have rows to read."""
     ends = {s: end for s, t in splits.items() if (end := observation.ends.get(s, 0)) > t.position}
@@ -141,7 +155,7 @@ def backlog_of(
     step = BLIND_STEP
     if observation.max_rows is not None and ends:
         step = max(1, min(step, observation.max_rows // len(ends)))
-    return Backlog({s: splits[s] for s in ends}, ends, newest, latest, policy, index, cap, step)
+    return Backlog({s: splits[s] for s in ends}, ends, newest, latest, policy, index, cap, step, rows)
 
 
 def group_limit(
@@ -180,8 +194,7 @@ def aligned_ends(splits: Mapping[Split, SplitState], observation: Observation, b
         limit = group_limit(splits, observation, backlog, blind)
         if limit is None:
             # Nobody has read a row, and no log's end is known: one step, to see where everybody is.
-            step = backlog.blind_step
-            ends = {s: min(end, splits[s].position + step) for s, end in backlog.ends.items()}
+            ends = {s: backlog.within(s, end, backlog.blind_step) for s, end in backlog.ends.items()}
             return Aligned(None, ends, newest_matters=backlog.index is not None and bool(ends))
         reach = backlog.up_to(limit.watermark, limit.holder)
         if reach.blind <= blind:

@@ -17,6 +17,7 @@ from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.minimum_rows import waits_for_more
 from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import completed, finished, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
@@ -49,6 +50,7 @@ def plan(
     policy: PlanPolicy,
     index: TimeIndex | None,
     *,
+    rows: RowIndex | None = None,
     announce: bool = False,
 ) -> Plan:
     """Plan the next batch.
@@ -58,6 +60,7 @@ def plan(
         observation: what the outside said; ``highest`` must have every split with a range not yet observed.
         policy: the user's decisions.
         index: event-time look-ups; without one, alignment and budget go by what has been read so far.
+        rows: look-ups of rows in a log whose positions are not rows.
         announce: the first plan of a process: the watermark is sent even if it is unchanged.
 
     Raises:
@@ -80,7 +83,7 @@ def plan(
         refuse(losses, policy.loss_conditions)
     splits = {**splits, **_at_rest(splits, state.watermark, observation, policy)}
 
-    backlog = backlog_of(splits, observation, policy, index)
+    backlog = backlog_of(splits, observation, policy, index, rows)
     limit, allowed, newest_matters = aligned_ends(splits, observation, backlog)
     waits = _waits_for_more(backlog, allowed, observation, policy)
     budget = None if observation.one_batch else observation.max_rows

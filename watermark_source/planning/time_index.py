@@ -14,6 +14,13 @@ class IndexEntry(NamedTuple):
 
     position: int
     event_time: Millis
+    size: int = 1
+    """Positions it takes; where positions are not rows, those of all rows that cannot be read apart from it."""
+
+    @property
+    def after(self) -> int:
+        """First position after it."""
+        return self.position + self.size
 
 
 class TimeIndex(Protocol):

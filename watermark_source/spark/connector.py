@@ -16,6 +16,7 @@ import pyarrow as pa
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.planning.loss import LossKind
+from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.state import Bound
@@ -294,8 +295,8 @@ class Connector:
     bounds: LogBounds
     time_index: EventTimeIndex | None
     progress: ProgressSink | None = None
-    positions_are_rows: bool = True
-    """Whether each position is about one row, so that a range can be cut at any of them."""
+    row_index: RowIndex | None = None
+    """``None`` where each position is about one row, so that a range can be cut at any of them."""
     cutter: RangeCutter | None = None
     """For ranges that cannot be cut at any position; ``None`` if each is one task's."""
     snapshots: Snapshots | None = None

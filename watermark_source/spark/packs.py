@@ -83,7 +83,7 @@ def lay(
     at_most: int | None,
 ) -> list[Laid]:
     """Lay all that a batch reads into tasks, as its source's positions allow."""
-    if connector.positions_are_rows:
+    if connector.row_index is None:
         return [Laid(each) for each in pack(ranges, at_least=at_least, at_most=at_most)]
     if snapshot is not None:
         chunks = tuple(snapshot.chunks)

@@ -82,7 +82,7 @@ class SourceRunner:
         self._book = ReportBook()
         self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
         self._second_look = SecondLook(
-            definition, self._book, self._server, enters_anywhere=self._connector.positions_are_rows
+            definition, self._book, self._server, enters_anywhere=self._connector.row_index is None
         )
         self._initial: dict[str, Any] | None = None
         self._offset: dict[str, Any] | None = None
@@ -93,6 +93,10 @@ class SourceRunner:
         self._listed_first: Set[str] | None = None
         """What there was to take snapshots of, before those ends were asked for."""
         self._announced = False
+        self._is_behind = False
+        """Whether the last plan left rows for the next."""
+        self._is_elsewhere = False
+        """Whether the last batch was of another copy: what is not read yet may lie anywhere in this one."""
         self._newest_mattered = False
         """Then they probably do again, and planning twice would cost more."""
         self._rows_at: Millis | None = None
@@ -160,7 +164,8 @@ class SourceRunner:
         else:
             planned_before = self._decode(start)
             state = self._whereabouts.here(planned_before)
-            if self._frozen is not None and self._whereabouts.is_elsewhere(planned_before):
+            self._is_elsewhere = self._whereabouts.is_elsewhere(planned_before)
+            if self._frozen is not None and self._is_elsewhere:
                 # This copy may have been behind when its ends were fixed.
                 self.freeze()
         self._show_progress(state)
@@ -181,7 +186,8 @@ class SourceRunner:
             self._rows_at = observation.asked_at
         self._rest = self._rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at)
         self._state = planned.state
-        uncounted = not self._connector.positions_are_rows
+        uncounted = self._connector.row_index is not None
+        self._is_behind = bool(_behind(planned.state, observation.ends))
         copied = self._copied.progress(planned.state, observation.now)
         self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted, copied)
         self._pace = self._pace.after(is_batch=planned.is_batch, cpu=time.thread_time() - cpu)
@@ -189,7 +195,7 @@ class SourceRunner:
             self._offset = dict(start)
             return start
         self._status = None
-        self._progress_shown = False
+        self._progress_shown = self._is_elsewhere = False
         self._offset = self._encode(planned.state)
         return self._offset
 
@@ -290,7 +296,7 @@ class SourceRunner:
         logs = self._frozen
         if logs is None:
             logs = self._logs(state)
-            if _exceeds(state, logs.ends, limit):
+            if self._connector.row_index is None and _exceeds(state, logs.ends, limit):
                 behind = _behind(state, logs.ends)
                 # Without alignment they only tell how far away the end of a long backlog may be.
                 logs = self._dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
@@ -313,7 +319,7 @@ class SourceRunner:
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             since_rows=None if self._rows_at is None else Millis(logs.asked_at - self._rows_at),
             rest=self._rest.lasted(logs.asked_at),
-            one_batch=isinstance(limit, ReadAllAvailable),
+            one_batch=isinstance(limit, ReadAllAvailable) or self._is_elsewhere,
         )
 
     def _listed(self, snapshots: Snapshots) -> Set[str]:
@@ -345,6 +351,8 @@ class SourceRunner:
     def _dated(self, logs: Observation, splits: Set[Split]) -> Observation:
         """Add the newest event times of some splits, as far as there is a time index."""
         index = self._connector.time_index
+        # Snapshots have no end but that of their chunks.
+        splits = splits - set(map(snapshot_split, logs.chunks))
         if index is None or not splits:
             return logs
         newest = index.newest(splits)
@@ -355,11 +363,13 @@ class SourceRunner:
         return replace(logs, ends={**others, **ends}, newest=newest, settled=settled)
 
     def _plan(self, state: SourceState, observation: Observation) -> Plan:
-        return plan(state, observation, self._policy, self._connector.time_index, announce=not self._announced)
+        index, rows = self._connector.time_index, self._connector.row_index
+        return plan(state, observation, self._policy, index, rows=rows, announce=not self._announced)
 
     def _earliest(self, state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> Mapping[Split, int]:
         """Ask where the logs begin when retention may have passed us: after a time away, and with a long backlog."""
-        if self._announced and not _exceeds(state, ends, limit):
+        has_backlog = self._is_behind if self._connector.row_index is not None else _exceeds(state, ends, limit)
+        if self._announced and not has_backlog:
             return {}
         behind = _behind(state, ends) & state.splits.keys()
         return self._connector.bounds.earliest_positions(behind) if behind else {}

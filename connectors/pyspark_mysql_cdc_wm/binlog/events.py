@@ -69,6 +69,9 @@ class EventType(IntEnum):
     MARIADB_GTID_LIST = 163
 
 
+BEGINNINGS = (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
+"""The events that transactions begin with."""
+
 _FORMAT_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 _ROTATE = int(EventType.ROTATE)
 _HEARTBEATS = (int(EventType.HEARTBEAT), int(EventType.HEARTBEAT_V2))

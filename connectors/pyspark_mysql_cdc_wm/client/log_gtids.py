@@ -24,21 +24,19 @@ _TAGGED_UUID, _TAGGED_NUMBER, _TAGGED_TAG = 1, 2, 3
 def transactions_between(settings: ClientSettings, base: str, start: int, end: int) -> GtidSet:
     """Return the transactions between two places; raises as ``dumped``."""
     blocks = dumped(settings, base, start, end, check=False)
-    return functools.reduce(
-        operator.or_, (transactions_that_begin(each.memory, each.events, each.file) for each in blocks), GtidSet()
-    )
+    return functools.reduce(operator.or_, (begun(each.memory, each.events, each.file) for each in blocks), GtidSet())
 
 
 def first_transaction(settings: ClientSettings, base: str, start: int, end: int) -> GtidSet:
     """Return the first transaction between two places, none if there is none; raises as ``dumped``."""
     for block in dumped(settings, base, start, end):
         for number in range(len(block.events)):
-            if found := transactions_that_begin(block.memory, block.events[number : number + 1], block.file):
+            if found := begun(block.memory, block.events[number : number + 1], block.file):
                 return found
     return GtidSet()
 
 
-def transactions_that_begin(memory: Bytes, events: Longs, file: str) -> GtidSet:
+def begun(memory: Bytes, events: Longs, file: str) -> GtidSet:
     """Return the transactions that begin in a block of events.
 
     Raises:

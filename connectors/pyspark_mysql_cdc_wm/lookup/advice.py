@@ -6,12 +6,14 @@ import re
 import time
 from collections.abc import Iterable
 
-from pyspark_mysql_cdc_wm.lookup.bounds import BINLOG, BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
-from pyspark_mysql_cdc_wm.options.start import StartMode
+from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode
 from watermark_source.checks import Check, Doubt
 from watermark_source.durations import format_duration
 
@@ -29,7 +31,8 @@ def advice(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
     yield Check("TLS", _tls, after=("login",), at_load=False)
     if not isinstance(options.start, StartMode):
         # A query with a checkpoint does not begin there any more.
-        yield Check("startingOffsets", _start, after=("REPLICATION CLIENT",), at_load=False)
+        option = "startingTimestamp" if isinstance(options.start, StartAtTime) else "startingOffsets"
+        yield Check(option, _start, after=("REPLICATION SLAVE",), at_load=False)
     elif options.reads_tables:
         yield Check("engine", _engine, after=("tables",), at_load=False)
     yield Check("binlog kept", _retention, after=("log_bin", "tables"), at_load=False)
@@ -52,7 +55,9 @@ def _tls(server: CheckedServer) -> str | Doubt:
 def _start(server: CheckedServer) -> str:
     status = LogStatus(server.connection)
     transactions = Transactions.of(server.connection, status)
-    BinlogBounds(status, transactions, server.options.start).initial_positions(frozenset({BINLOG}))
+    times = BinlogTimeIndex(server.connection, status, transactions)
+    starts = BinlogBounds(status, transactions, times, server.options.start)
+    starts.initial_positions(frozenset({BINLOG}))
     return "is in the binlog"
 
 

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Set
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_base, file_number
+from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
-from pyspark_mysql_cdc_wm.options.start import Start, StartAfter, StartAt, StartMode
-from watermark_source.errors import OptionError
+from pyspark_mysql_cdc_wm.options.start import Start, StartAfter, StartAt, StartAtTime, StartMode
+from watermark_source.errors import DataLossError, OptionError
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.moments import watermark_text
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Ends
 
-BINLOG = Split("binlog", 0)
+_log = logging.getLogger(__name__)
 
 
 class BinlogBounds:
     """``SplitDiscovery``, ``StartPositions`` and ``LogBounds`` of connector.py, for the one split."""
 
     def __init__(
-        self, status: LogStatus, transactions: Transactions | None, start: Start, *, by_commit: bool = True
+        self,
+        status: LogStatus,
+        transactions: Transactions | None,
+        times: BinlogTimeIndex,
+        start: Start,
+        *,
+        by_commit: bool = True,
+        fail_on_data_loss: bool = True,
     ) -> None:
         """Take ``None`` for ``transactions`` of a server without GTIDs; ``by_commit`` if event time is commit time."""
         self._status = status
         self._transactions = transactions
+        self._times = times
         self._start = start
         self._by_commit = by_commit
+        self._fail_on_data_loss = fail_on_data_loss
 
     def discover(self) -> Set[Split]:
         """Return the binlog."""
@@ -38,6 +51,7 @@ class BinlogBounds:
 
         Raises:
             OptionError: a place that the server does not have.
+            DataLossError: a moment before its oldest file, and files before that were purged.
         """
         return dict.fromkeys(splits & {BINLOG}, self._first())
 
@@ -71,6 +85,8 @@ class BinlogBounds:
         if isinstance(self._start, StartAfter):
             self._check(self._start.left_out)
             return 0
+        if isinstance(self._start, StartAtTime):
+            return self._first_from(self._start.millis)
         if not isinstance(self._start, StartAt):
             return self._end()[0].number
         end = self._status.end()
@@ -85,6 +101,21 @@ class BinlogBounds:
                 f"{end.file} at position {end.offset}",
             )  # fmt: skip
         return given.number
+
+    def _first_from(self, millis: int) -> int:
+        earliest = self._status.earliest()
+        if earliest.file > 1 and not self._times.begun_by(millis):
+            lost = (
+                f"startingTimestamp = {millis} ({watermark_text(millis)} UTC): the server's binlog begins later, in "
+                f"file {earliest.file}, and what was before it was purged"
+            )
+            if self._fail_on_data_loss:
+                raise DataLossError(
+                    f"{lost}. Give a later moment, or set failOnDataLoss to false to begin with what is left"
+                )
+            _log.warning("failOnDataLoss is false: %s", lost)
+        found = self._times.first_committed_after(millis - 1)
+        return self._end()[0].number if found is None else found.start
 
     def _check(self, left_out: GtidSet) -> None:
         if self._transactions is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -121,6 +121,39 @@ def described(
     return found
 
 
+class DescribedColumn(NamedTuple):
+    """A column of any type, as the server describes it now."""
+
+    name: str
+    declared: str
+    """Its type, in the server's words."""
+    column: Column | None
+    """``None`` of a type that is not read."""
+
+
+class DescribedKey(NamedTuple):
+    """A column of a primary key; ``prefix`` characters of it, or all with ``None``."""
+
+    name: str
+    prefix: int | None
+
+
+def all_columns(
+    connection: MySqlConnection, table: TableName
+) -> tuple[Sequence[DescribedColumn], Sequence[DescribedKey]]:
+    """Ask the server about every column of a table, and its primary key; nothing of a table that is not there.
+
+    Raises:
+        SourceError: the server cannot be reached, or refuses.
+    """
+    collations = {name: number for number, name in collations_of(connection).items()}
+    columns = [
+        DescribedColumn(str(row[1]), str(row[3]), _column(row[1:], collations, table) if _type(row[2]) else None)
+        for row in connection.rows(_DESCRIBE.format("%s"), *table)
+    ]
+    return columns, [DescribedKey(str(name), prefix) for _, name, prefix in connection.rows(_KEYS.format("%s"), *table)]
+
+
 def _by_table(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Return rows without their first column, which names the table, by table."""
     found: dict[str, list[Row]] = {}
@@ -152,9 +185,13 @@ def _described(  # noqa: PLR0917 - what was asked of the server
     )
 
 
+def _type(kind: str) -> ColumnType | None:
+    return ColumnType.GEOMETRY if kind in _SHAPES else _TYPES.get(kind)
+
+
 def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName) -> Column:
     name, kind, declared, nullable, precision, scale, fraction, octets, collation, extra = row
-    found = ColumnType.GEOMETRY if kind in _SHAPES else _TYPES.get(kind)
+    found = _type(kind)
     if found is None:
         raise UnsupportedFormatError(
             f"table {table} column {name}: the type {declared} is not read; leave it out by the option excludeColumns"

@@ -41,11 +41,13 @@ _SETTINGS = (
         "binlog_row_value_options", "", "updates of JSON columns would be logged in part",
         "SET GLOBAL binlog_row_value_options = ''",
     ),
-    _Needed(
-        "binlog_row_metadata", "FULL", "tables would be logged without the names of their columns",
-        "SET GLOBAL binlog_row_metadata = 'FULL'",
-    ),
 )  # fmt: skip
+_METADATA = _Needed(
+    "binlog_row_metadata",
+    "FULL",
+    "tables would be logged without the names of their columns",
+    "SET GLOBAL binlog_row_metadata = 'FULL'",
+)
 
 
 def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
@@ -54,6 +56,7 @@ def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
         Check("server", _server),
         Check("login", _login, after=("server",)),
         *(Check(each.setting, partial(_setting, each), after=("login",)) for each in _SETTINGS),
+        Check(_METADATA.setting, _metadata, after=("login",)),
         Check("server_id", _server_id, after=("login",)),
         Check("REPLICATION CLIENT", _log_status, after=("log_bin",)),
         Check("REPLICATION SLAVE", _log_events, after=("log_bin",)),
@@ -94,6 +97,16 @@ def _setting(needed: _Needed, server: CheckedServer) -> str:
             f"{needed.why}. On the server: {needed.mends}"
         )
     return value or "empty"
+
+
+def _metadata(server: CheckedServer) -> str | Doubt:
+    if server.switch(_METADATA.setting) == "MINIMAL":
+        return Doubt(
+            "MINIMAL: names of columns, labels of ENUM and SET and the primary key are not logged, and are taken to be "
+            "what they are when a change is read. Changes from before a table was altered end the query, or come "
+            f"under wrong names if its columns kept their number and types. On the server: {_METADATA.mends}"
+        )
+    return _setting(_METADATA, server)
 
 
 def _server_id(server: CheckedServer) -> str:

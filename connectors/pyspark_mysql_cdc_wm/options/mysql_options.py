@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
-from pyspark_mysql_cdc_wm.options.start import Start, StartMode, parse_start
+from pyspark_mysql_cdc_wm.options.start import Start, StartAtTime, StartMode, parse_start
 from pyspark_mysql_cdc_wm.options.tables import Selection, parse_tables
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS
@@ -22,6 +22,10 @@ _ON_CLOCK: Final = "useProcessingTimeDuringBinlog"
 
 def _port(text: str) -> int:
     return integer(text, minimum=1, maximum=65_535)
+
+
+def _moment(text: str) -> StartAtTime:
+    return StartAtTime(integer(text, minimum=0))
 
 
 def _server_id(text: str) -> int:
@@ -148,6 +152,28 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "on from there.",
     ),
     Option(
+        name="startingTimestamp",
+        parse=_moment,
+        default_text="none",
+        accepted="must be milliseconds since the epoch",
+        example="1735689600000",
+        doc="Begin a new query with the first transaction that was committed at this moment or later, or at the end of "
+        "the binlog if there is none; no snapshot is taken. A moment before the oldest binlog file that the server "
+        "still has is an error, or begins there (`failOnDataLoss`). MariaDB does not log commit times: there it is "
+        "when the statement before the commit began, to the second. Wins over `startingOffsets`.",
+    ),
+    Option(
+        name="maxRowsPerTrigger",
+        parse=positive_integer,
+        default_text="no limit",
+        accepted="must be a whole number of at least 1",
+        example="1000000",
+        doc="About the most rows of one batch; an update is two. Of the binlog a batch ends after the last transaction "
+        "with which it has no more, or after the first one if that alone is larger; and after 256 MB of binlog. "
+        "While a snapshot is read, it is for the chunks of a batch, and for the changes beside them. The trigger Once "
+        "reads everything in one batch all the same, and so does the first batch on another server.",
+    ),
+    Option(
         name="columns",
         parse=_columns,
         default_text="all",
@@ -234,17 +260,17 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
 OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS))
 _NEEDED = ("hostname", "username", "tables")
 NOT_BUILT: Mapping[str, str] = {
-    "startingTimestamp": "give startingOffsets a file and position",
-    "serverTimeZone": "TIMESTAMP columns are moments, whatever the server's time zone",
     "snapshotChunkColumn": "chunks go by the primary key",
-    "heartbeatInterval": "dumps end with their batch and need none",
-    "maxRowsPerTrigger": "a batch reads the binlog to its end",
     "snapshotConsistency": "each batch of a snapshot is one point in time",
 }
 """Options of later versions, and what to do instead."""
+NOT_NEEDED: Mapping[str, str] = {
+    "serverTimeZone": "TIMESTAMP columns are moments, whatever the server's time zone",
+    "heartbeatInterval": "a dump of the binlog ends with its batch, and positions move with all that the server "
+    "writes, be it of other tables",
+}
+"""Options of other readers of MySQL that this one does without, and why."""
 NO_MEANING: Mapping[str, str] = {
-    "alignmentGroup": "alignment of this source is not built yet",
-    "alignmentMaxDrift": "alignment of this source is not built yet",
     "maxRecordsPerPartition": "see minPartitions for the binlog and snapshotChunkRows for a snapshot",
 }
 """Options of the engine that this source cannot honour, and why."""
@@ -257,6 +283,8 @@ class MySqlOptions:
     client: ClientSettings
     tables: Selection
     start: Start
+    max_rows: int | None
+    """Of a batch."""
     choice: ColumnChoice
     as_json: bool
     chunk_rows: int
@@ -276,10 +304,13 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
     Raises:
         OptionError: a value, a combination or a name that is not accepted.
     """
-    later = {name.lower(): name for name in NOT_BUILT}
+    others = {
+        **{name.lower(): (name, f"not built yet: {instead}") for name, instead in NOT_BUILT.items()},
+        **{name.lower(): (name, f"is not needed: {why}") for name, why in NOT_NEEDED.items()},
+    }
     for name, text in given.items():
-        if (known := later.get(name.lower())) is not None:
-            raise OptionError(known, text, f"not built yet: {NOT_BUILT[known]}")
+        if (known := others.get(name.lower())) is not None:
+            raise OptionError(known[0], text, known[1])
     values = OPTION_TABLE.parse(given)
     for name in _NEEDED:
         if values[name] is None:
@@ -318,7 +349,8 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
     return MySqlOptions(
         client=ClientSettings(values["hostname"], values["port"], values["username"], values["password"], _tls(values)),
         tables=values["tables"],
-        start=values["startingOffsets"],
+        start=values["startingTimestamp"] or values["startingOffsets"],
+        max_rows=values["maxRowsPerTrigger"],
         choice=ColumnChoice(values["columns"], values["excludeColumns"], values["eventTimeColumn"]),
         as_json=values["rowFormat"] == "json",
         chunk_rows=values["snapshotChunkRows"],

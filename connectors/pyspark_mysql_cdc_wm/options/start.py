@@ -44,7 +44,14 @@ class StartAfter:
     left_out: GtidSet
 
 
-Start = StartMode | StartAt | StartAfter
+@dataclass(frozen=True, slots=True)
+class StartAtTime:
+    """The first transaction that was committed at this moment or later, milliseconds since 1970; else the end."""
+
+    millis: int
+
+
+Start = StartMode | StartAt | StartAfter | StartAtTime
 
 
 def parse_start(text: str) -> Start:

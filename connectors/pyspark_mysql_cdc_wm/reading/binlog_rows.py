@@ -18,11 +18,12 @@ from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.change_columns import ChangedRows, changed_rows
-from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
+from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes, as_logged
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout, Mask
@@ -118,32 +119,39 @@ class BinlogRows:
         with closing(MySqlConnection(self.client)) as connection:
             base = LogStatus(connection).base()
             charsets = charsets_of(connection)
-            decoder = ChangeDecoder(charsets, partial(self._needed, part), batch_rows=self.batch_rows)
             start = entered.start
             if not self.fail_on_data_loss:
                 start = self._still_there(connection, entered)
-        if left_out is None:
-            blocks = dumped(self.client, base, start, entered.end)
-        else:
-            blocks = dumped_without(self.client, GtidSet.parse(left_out), wanted.end)
-        if whole is not None:
-            blocks = _of_piece(blocks, wanted, decoder, shift)
-        altered: dict[tuple[str, str], str] = {}
-        try:
-            for block in blocks:
-                if self.known is not None:
-                    altered |= self._altered(block, part)
-                places = block.places + shift
-                for changes in decoder.decode(block.memory, block.events, block.file, places):
-                    rows = self._rows(changes, part, altered)
-                    if rows.rows:
-                        yield ReadBatch(wanted.split, rows.rows, rows.columns, self._on_time(rows.event_time))
-        except DataLossError:
-            if self.fail_on_data_loss:
-                raise
-            _log.warning("failOnDataLoss is false: the rest of %s was purged while it was read", wanted)
-        if self.layout.event_time is None:
-            yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
+            # Opened again if something is asked while the range is read.
+            connection.close()
+            # Commit times alone need no names.
+            named = self.layout.names or self.layout.event_time is not None
+            completed = LeastMetadata(connection, self.tables).completed if named else as_logged
+            decoder = ChangeDecoder(
+                charsets, partial(self._needed, part), completed=completed, batch_rows=self.batch_rows
+            )
+            if left_out is None:
+                blocks = dumped(self.client, base, start, entered.end)
+            else:
+                blocks = dumped_without(self.client, GtidSet.parse(left_out), wanted.end)
+            if whole is not None:
+                blocks = _of_piece(blocks, wanted, decoder, shift)
+            altered: dict[tuple[str, str], str] = {}
+            try:
+                for block in blocks:
+                    if self.known is not None:
+                        altered |= self._altered(block, part)
+                    places = block.places + shift
+                    for changes in decoder.decode(block.memory, block.events, block.file, places):
+                        rows = self._rows(changes, part, altered)
+                        if rows.rows:
+                            yield ReadBatch(wanted.split, rows.rows, rows.columns, self._on_time(rows.event_time))
+            except DataLossError:
+                if self.fail_on_data_loss:
+                    raise
+                _log.warning("failOnDataLoss is false: the rest of %s was purged while it was read", wanted)
+            if self.layout.event_time is None:
+                yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
 
     def _on_time(self, times: pa.Array) -> pa.Array:
         """Return commit times of a new server, whose clock may be behind, as not before the watermark."""

@@ -16,6 +16,7 @@ from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.log_dump import dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -113,7 +114,8 @@ class SnapshotRows:
                 return None
             return self.layout.needed((str(column.name) for column in found.columns), columns.key)
 
-        decoder = ChangeDecoder(charsets_of(connection), wanted, batch_rows=self.batch_rows)
+        completed = LeastMetadata(connection, self.tables).completed
+        decoder = ChangeDecoder(charsets_of(connection), wanted, completed=completed, batch_rows=self.batch_rows)
         if as_of is None:
             blocks = dumped(self.client, status.base(), place, end)
         else:

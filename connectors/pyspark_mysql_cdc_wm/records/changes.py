@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.events import BEGINNINGS, HEADER_SIZE, POSITION, START, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
@@ -16,9 +16,6 @@ from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
 from pyspark_mysql_cdc_wm.records.routing import Router, Routes
 from watermark_source.errors import UnsupportedFormatError
-
-BEGINNINGS = (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
-"""The events that transactions begin with."""
 
 
 class Changes(NamedTuple):
@@ -51,22 +48,30 @@ class Changes(NamedTuple):
         return self.columns[self.names.index(name)]
 
 
+def as_logged(table: TableMap) -> TableMap:
+    """Return a table as the binlog describes it."""
+    return table
+
+
 class _WantedTables:
     """The tables that are read, in each of their shapes, with what decodes them."""
 
-    __slots__ = ("_decoder_of", "_wanted", "found")
+    __slots__ = ("_completed", "_decoder_of", "_wanted", "found")
 
     def __init__(
         self,
         wanted: Callable[[TableMap], Collection[str] | None],
         decoder_of: Callable[[TableMap, Collection[str]], TableDecoder],
+        completed: Callable[[TableMap], TableMap],
     ) -> None:
+        self._completed = completed
         self._wanted = wanted
         self._decoder_of = decoder_of
         self.found: list[tuple[TableMap, TableDecoder]] = []
 
     def index(self, table: TableMap) -> int | None:
         """Return the place of a table seen for the first time, ``None`` if nobody reads it."""
+        table = self._completed(table)
         names = self._wanted(table)
         if names is None:
             return None
@@ -84,20 +89,21 @@ class ChangeDecoder:
         charsets: Mapping[int, str],
         wanted: Callable[[TableMap], Collection[str] | None],
         *,
+        completed: Callable[[TableMap], TableMap] = as_logged,
         befores: bool = True,
         batch_rows: int = 10_000,
     ) -> None:
         """Decode the columns that ``wanted`` names for a table; ``None`` leaves the table out.
 
-        ``charsets`` has the character set of each of the server's collations, by number; ``befores=False`` leaves out
-        the rows as they were before an update.
+        ``charsets`` has the character set of each of the server's collations, by number; ``completed`` puts on a table
+        what is not logged of it; ``befores=False`` leaves out the rows as they were before an update.
         """
 
         def decoder_of(table: TableMap, names: Collection[str]) -> TableDecoder:
             return TableDecoder(table, charsets, wanted=names, befores=befores, batch_rows=batch_rows)
 
         # Apart from this object: in a circle with the router its memory would stay until a collection.
-        self._tables = _WantedTables(wanted, decoder_of)
+        self._tables = _WantedTables(wanted, decoder_of, completed)
         self._router = Router(self._tables.index)
         self._unpacker = Unpacker()
         self._version = 0

@@ -46,7 +46,7 @@ class TableDecoder:
     ) -> None:
         """Prepare for ``wanted`` columns, all by default, in the table's order.
 
-        ``befores=False`` leaves out the rows as they were before an update.
+        ``befores=False`` leaves out the rows as they were before an update. Rows alone, no columns, need no names.
 
         Raises:
             UnsupportedFormatError: a wanted column that cannot be read.
@@ -58,12 +58,13 @@ class TableDecoder:
         self.names: list[str] = []
         for column in table.columns:
             widths.append(column_width(column))
-            if column.name is None:
+            if column.name is None and (wanted is None or wanted):
                 raise UnsupportedFormatError(
                     f"{self._where}: the server does not log the names of columns; "
                     "SET GLOBAL binlog_row_metadata = FULL"
                 )
-            if column.type is ColumnType.TYPED_ARRAY or (wanted is not None and column.name not in wanted):
+            is_wanted = column.type is not ColumnType.TYPED_ARRAY and (wanted is None or column.name in wanted)
+            if column.name is None or not is_wanted:
                 slots.append(-1)
                 continue
             slots.append(len(self._columns))

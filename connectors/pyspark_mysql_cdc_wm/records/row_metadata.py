@@ -27,7 +27,10 @@ _NUMERIC = frozenset(
         ColumnType.YEAR,
     }
 )
-_CHARACTER = frozenset({ColumnType.STRING, ColumnType.VAR_STRING, ColumnType.VARCHAR, ColumnType.BLOB})
+_CHARACTER = frozenset(
+    {ColumnType.STRING, ColumnType.VAR_STRING, ColumnType.VARCHAR, ColumnType.BLOB, ColumnType.VECTOR}
+)
+"""Vectors have a place among them too, though they are no text."""
 _LABELLED = frozenset({ColumnType.ENUM, ColumnType.SET})
 
 

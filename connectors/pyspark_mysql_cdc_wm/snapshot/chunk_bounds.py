@@ -33,6 +33,13 @@ class ChunkSize:
     chunks: int
     """So many are in a batch."""
 
+    def within(self, rows: int | None) -> ChunkSize:
+        """Return the size with which a batch has about so many rows at most; ``None`` is no limit."""
+        if rows is None:
+            return self
+        of_chunk = min(self.rows, rows)
+        return ChunkSize(of_chunk, min(self.chunks, rows // of_chunk))
+
 
 class ChunkBounds:
     """``Snapshots`` of connector.py."""

@@ -16,7 +16,7 @@ import zstandard
 from pyspark_mysql_cdc_wm.binlog.events import CHECKSUM_SIZE, EVENT_FIELDS, HEADER_SIZE, EventType
 from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
-from pyspark_mysql_cdc_wm.client.log_gtids import transactions_that_begin
+from pyspark_mysql_cdc_wm.client.log_gtids import begun
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.statements import look_at_statements
@@ -56,7 +56,7 @@ def _told(body: bytes, flags: int, rows: int) -> Iterator[object]:
     assert table.shape[1] == EVENT_FIELDS
     yield why, at, table.tolist()
     yield _statements_and_sets(partial(look_at_statements, memory, table, _FILE, lambda *_: True))
-    yield _statements_and_sets(partial(transactions_that_begin, memory, table, _FILE))
+    yield _statements_and_sets(partial(begun, memory, table, _FILE))
     decoder = ChangeDecoder(_CHARSETS, partial(_wanted, flags), batch_rows=1 + rows)
     for changes in decoder.decode(memory, table, _FILE):
         count = len(changes.images.kinds)

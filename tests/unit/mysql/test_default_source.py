@@ -12,8 +12,8 @@ import pytest
 import pyspark_mysql_cdc_wm
 from pyspark_mysql_cdc_wm import DefaultSource
 from pyspark_mysql_cdc_wm.options import mysql_options
-from pyspark_mysql_cdc_wm.options.mysql_options import NOT_BUILT
-from pyspark_mysql_cdc_wm.options.start import StartAt, StartMode
+from pyspark_mysql_cdc_wm.options.mysql_options import NOT_BUILT, NOT_NEEDED
+from pyspark_mysql_cdc_wm.options.start import StartAt, StartAtTime, StartMode
 from watermark_source.errors import OptionError, UnknownOptionError, UsageError
 
 GIVEN = {"hostname": "localhost", "port": "1", "username": "u", "password": "hidden", "tables": "shop.orders"}
@@ -78,7 +78,10 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("columns", "a,A", "twice"),
         ("minPartitions", "3", "has no meaning here"),
         ("useProcessingTimeDuringBinlog", "true", "needs watermarkStrategy none, and it is bounded"),
+        ("startingTimestamp", "yesterday", "must be milliseconds since the epoch"),
+        ("maxRowsPerTrigger", "0", "at least 1"),
         *((name, "1", "not built yet") for name in NOT_BUILT),
+        *((name, "1", "is not needed") for name in NOT_NEEDED),
     ],
 )
 def test_what_cannot_work_is_refused_without_connecting(option: str, text: str, says: str) -> None:
@@ -117,6 +120,7 @@ def test_where_to_begin() -> None:
     assert mysql_options.parse(GIVEN).start is StartMode.INITIAL
     given = {**GIVEN, "startingOffsets": '{"file":"binlog.000003","position":157}'}
     assert mysql_options.parse(given).start == StartAt("binlog.000003", 157)
+    assert mysql_options.parse({**given, "startingTimestamp": "0"}).start == StartAtTime(0)
 
 
 def test_there_is_no_batch_read() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, C, at, backlog, log_of
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.observation import PlanPolicy
-from watermark_source.planning.split import SAMPLE, Split
+from watermark_source.planning.split import SAMPLE, Split, SplitRange
 from watermark_source.planning.state import SplitState
 
 FREE = PlanPolicy()
@@ -133,3 +134,20 @@ def test_rows_of_one_millisecond_go_to_everybody_before_anybody_gets_a_second() 
     driver.run()
     read = [{s.number: len(rows) for s, rows in batch.rows.items()} for batch in driver.batches if batch.rows]
     assert read == [{0: 1, 1: 1}, {1: 1, 2: 1}, {2: 1}]
+
+
+class Sized:
+    """``RowIndex`` of a log whose rows take ten positions each, and that can be cut after every second one."""
+
+    def end_within(self, wanted: SplitRange, rows: int) -> int:
+        return min(wanted.start + 20 * max(1, rows // 2), wanted.end)
+
+
+def test_where_positions_are_not_rows_the_budget_is_of_rows() -> None:
+    log = log_of(range(1_000))
+    counted = replace(backlog(log, {A: at(0)}, FREE, max_rows=50), rows=Sized())
+    assert budgeted_ends(counted, counted.ends, 50) == {A: 500}
+    assert budgeted_ends(counted, {A: 300}, 50) == {A: 300}
+    assert budgeted_ends(counted, counted.ends, 1) == {A: 20}
+    # A row takes a position at least.
+    assert budgeted_ends(counted, {A: 40}, 50) == {A: 40}

@@ -17,8 +17,9 @@ from watermark_source.planning.ends import (
     watermark_of,
 )
 from watermark_source.planning.observation import PlanPolicy
-from watermark_source.planning.split import Split
+from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.time_index import IndexEntry
 
 DRIFT_10 = PlanPolicy(max_drift=10)
 FAR = 10**15
@@ -213,6 +214,34 @@ def test_without_a_time_index_the_limit_goes_by_what_was_read() -> None:
 def test_without_a_time_index_the_first_batch_is_a_step_of_each_split() -> None:
     log = log_of(range(2 * BLIND_STEP), range(5))
     assert ends({A: at(0), B: at(0)}, log, index=False, newest={}) == {A: BLIND_STEP, B: 5}
+
+
+class Large:
+    """A log whose entries take ten positions each: the time index of it, and its ``RowIndex``."""
+
+    def __init__(self, times: list[int]) -> None:
+        self.times = times
+
+    def first_after(self, limits: dict[Split, Millis]) -> dict[Split, IndexEntry | None]:
+        found = {s: next((i for i, each in enumerate(self.times) if each > limits[s]), None) for s in limits}
+        return {s: None if i is None else IndexEntry(10 * i, Millis(self.times[i]), size=10) for s, i in found.items()}
+
+    def end_within(self, wanted: SplitRange, rows: int) -> int:
+        return min(wanted.start + 10 * rows, wanted.end)
+
+
+def test_where_positions_are_not_rows_an_entry_is_read_whole() -> None:
+    large = Large([100, 5_000, 5_001, 5_002])
+    splits = {A: at(10, 99), B: at(0, 2_000)}
+
+    def planned(index: Large | None, **changes: Any) -> dict[Split, int]:
+        seen = observation(log_of([]), ends={A: 40, B: 0}, newest={A: Millis(5_002)}, **changes)
+        return aligned_ends(splits, seen, backlog_of(splits, seen, DRIFT_10, index, large)).ends
+
+    # The gap is crossed by the next entry.
+    assert planned(large) == {A: 20}
+    # What cannot be looked up goes on in steps of rows.
+    assert planned(None, max_rows=2) == {A: 30}
 
 
 def test_steps_share_the_row_budget() -> None:

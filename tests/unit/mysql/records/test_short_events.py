@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import padded
-from pyspark_mysql_cdc_wm.client.log_gtids import transactions_that_begin
+from pyspark_mysql_cdc_wm.client.log_gtids import begun
 from pyspark_mysql_cdc_wm.records.column import ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.statements import look_at_statements
@@ -41,7 +41,7 @@ def _is_refused(look: Callable[..., object], *given: Any) -> bool:
 
 @pytest.mark.parametrize(("name", "kind"), [("full", EventType.GTID), ("tagged", EventType.GTID_TAGGED)])
 def test_an_identifier_cut_anywhere_is_refused_or_read(name: str, kind: EventType) -> None:
-    refused = [_is_refused(transactions_that_begin, *cut, "f") for cut in _cut(name, kind)]
+    refused = [_is_refused(begun, *cut, "f") for cut in _cut(name, kind)]
     assert sum(refused) > 20
 
 

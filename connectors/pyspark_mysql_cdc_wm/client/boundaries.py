@@ -1,0 +1,27 @@
+"""Places between transactions, found while the binlog is read: where a range may end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyspark_mysql_cdc_wm.binlog.events import BEGINNINGS, TYPE
+from pyspark_mysql_cdc_wm.binlog.wire import Longs
+from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock
+
+
+class Boundaries:
+    """Goes from block to block of a dump that began between two transactions."""
+
+    __slots__ = ("_after",)
+
+    def __init__(self, start: int) -> None:
+        """Begin at a place."""
+        self._after = start
+
+    def of(self, block: PlacedBlock) -> tuple[Longs, Longs]:
+        """Return which events of a block begin a transaction, and the place before each of these."""
+        begins = np.flatnonzero(np.isin(block.events[:, TYPE], BEGINNINGS))
+        before = np.concatenate((np.array([self._after], np.int64), block.places[:-1]))
+        if len(block.places):
+            self._after = int(block.places[-1])
+        return begins, before[begins]

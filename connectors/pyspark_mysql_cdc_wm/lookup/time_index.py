@@ -1,0 +1,99 @@
+"""Where in the binlog a moment is: files by when they were begun, then the commit times of one file's transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import TYPE_CHECKING
+
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import Split
+from watermark_source.planning.time_index import IndexEntry
+
+if TYPE_CHECKING:
+    from pyspark_mysql_cdc_wm.client.commit_search import Committed
+
+_KEPT = 8
+
+
+class BinlogTimeIndex:
+    """``EventTimeIndex`` of connector.py, by commit times, which grow along the binlog as the server's clock does.
+
+    Where that was set back, a moment is looked for in the last file that was begun before it, and in those after it.
+    """
+
+    def __init__(self, connection: MySqlConnection, status: LogStatus, transactions: Transactions | None) -> None:
+        """Take ``None`` for ``transactions`` of a server without GTIDs."""
+        self._connection = connection
+        self._status = status
+        self._transactions = transactions
+        self._created: dict[str, int] = {}
+        self._passed: dict[int, int] = {}
+        """By moment, a place before which no transaction of its file is later: searches go on from there."""
+
+    def newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
+        """Return the server's time: no transaction that is in the binlog by now is later.
+
+        Raises:
+            SourceError: the server cannot be reached, or refuses.
+        """
+        now = self._status.now() if BINLOG in splits else None
+        return {split: None if now is None or split != BINLOG else Millis(now) for split in splits}
+
+    def first_after(self, limits: Mapping[Split, Millis]) -> Mapping[Split, IndexEntry | None]:
+        """Return the first transaction that was committed later, as one entry; snapshots have none.
+
+        Raises:
+            SourceError: the server, the way to it, or the bytes it sent.
+        """
+        found: dict[Split, IndexEntry | None] = dict.fromkeys(limits)
+        if (limit := limits.get(BINLOG)) is not None and (entry := self.first_committed_after(limit)) is not None:
+            found[BINLOG] = IndexEntry(entry.start, Millis(entry.micros // 1_000), entry.end - entry.start)
+        return found
+
+    def first_committed_after(self, millis: int) -> Committed | None:
+        """Return the first transaction that was committed in a later millisecond; raises as ``first_after``."""
+        # Brings the compiler with it, which most queries do not need here.
+        from pyspark_mysql_cdc_wm.client.commit_search import first_committed_after  # noqa: PLC0415
+
+        now = self._status.now()
+        if now is not None and now <= millis:
+            return None
+        start, end = self._start(millis), (self._transactions or self._status).end().number
+        found = first_committed_after(self._connection.settings, self._status.base(), start, end, 1_000 * millis + 999)
+        self._passed[millis] = end if found is None else found.start
+        while len(self._passed) > _KEPT:
+            del self._passed[min(self._passed)]
+        return found
+
+    def begun_by(self, millis: int) -> bool:
+        """Return whether the oldest file there is was begun by a moment; raises as ``first_after``."""
+        return self._is_begun(self._status.files()[0], millis)
+
+    def _start(self, millis: int) -> int:
+        """Return a place before which nothing is later: of the last search, or the beginning of a file."""
+        known = max((place for moment, place in self._passed.items() if moment <= millis), default=0)
+        files = self._status.files()
+        low, high = 0, len(files)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if LogPosition(file_number(files[middle])).number <= known or self._is_begun(files[middle], millis):
+                low = middle
+            else:
+                high = middle
+        return max(known, LogPosition(file_number(files[low])).number)
+
+    def _is_begun(self, file: str, millis: int) -> bool:
+        # Within the second in which a file was begun, the one before may have been written to.
+        return 1_000 * (self._created_at(file) + 1) <= millis
+
+    def _created_at(self, file: str) -> int:
+        from pyspark_mysql_cdc_wm.client.commit_search import created  # noqa: PLC0415 - see above
+
+        if file not in self._created:
+            self._created[file] = created(self._connection.settings, file)
+        return self._created[file]

@@ -1,0 +1,149 @@
+"""The least metadata (``binlog_row_metadata = MINIMAL``): the same values under the same names, or a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
+from pyspark_mysql_cdc_wm.options.tables import parse_tables
+from pyspark_mysql_cdc_wm.records.changes import Changes
+from services.mysql import MySql, mysql_service
+from services.mysql_program import Flavour
+from services.where import Where
+from tests.integration.mysql_binlog import Database, new_database, python_rows, root
+from tests.integration.mysql_columns import SAMPLES
+from tests.integration.mysql_copy import copy_of
+from tests.integration.mysql_delivered import fill, held
+from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import RIGHTS, USER, make_user
+from tests.integration.mysql_writers import writers
+from watermark_source.errors import UnsupportedFormatError
+
+pytestmark = pytest.mark.service
+
+_ODD = r"'it''s','(','back\\slash','new\nline','\t',' x','größe','漢'"
+_TABLE = "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
+
+
+@pytest.fixture(scope="module", params=[Flavour.MYSQL, Flavour.MARIADB], ids=lambda flavour: flavour.value)
+def server(request: pytest.FixtureRequest) -> Iterator[MySql]:
+    config = {"binlog_row_metadata": "MINIMAL"}
+    with mysql_service(flavour=request.param, where=Where.LOCAL, config=config) as made:
+        make_user(made, USER, *RIGHTS)
+        yield made
+
+
+@pytest.fixture
+def database(server: MySql) -> Iterator[Database]:
+    with new_database(server) as made:
+        yield made
+
+
+def changes(database: Database, table: str) -> list[Changes]:
+    with closing(MySqlConnection(root(database.server))) as connection:
+        least = LeastMetadata(connection, parse_tables(f"{database.name}.*"))
+        return list(database.changes(table, completed=least.completed))
+
+
+def test_every_type_has_the_values_that_full_metadata_give_it(database: Database) -> None:
+    samples = [each for each in SAMPLES if each.only in (None, database.server.flavour)]
+    columns = ", ".join(f"{each.name} {each.declaration}" for each in samples)
+    database.run(
+        f"CREATE TABLE t ({columns}, b VARCHAR(5) NOT NULL, a INT, odd ENUM('a,b',{_ODD}), odds SET({_ODD}), "
+        "PRIMARY KEY (a, b)) ROW_FORMAT = DYNAMIC",
+        "CREATE TABLE u LIKE t",
+    )
+    names = ", ".join(["a", "b", "odd", "odds", *(each.name for each in samples)])
+    for number in range(max(9, *(len(each.literals) for each in samples))):
+        literals = [each.literals[number] if number < len(each.literals) else "NULL" for each in samples]
+        values = ", ".join([str(number), f"'k{number}'", str(number % 9 + 1), str(number), *literals])
+        database.run("SET SESSION sql_mode = 'ALLOW_INVALID_DATES'", f"INSERT INTO t ({names}) VALUES ({values})")
+    database.run("UPDATE t SET b = CONCAT(b, '!') WHERE a % 2 = 1")
+    least = changes(database, "t")
+    try:
+        database.run("SET GLOBAL binlog_row_metadata = 'FULL'")
+        database.run("SET SESSION sql_mode = 'ALLOW_INVALID_DATES'", "INSERT INTO u SELECT * FROM t")
+        full = changes(database, "u")
+    finally:
+        database.run("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    assert {(each.names, each.key) for each in least} == {(each.names, each.key) for each in full}
+    assert {tuple(column.type for column in each.columns) for each in least} == {
+        tuple(column.type for column in each.columns) for each in full
+    }
+    key = full[0].names.index("a")
+    last = {row[key]: row for each in least for row in python_rows(each)}
+    assert last == {row[key]: row for each in full for row in python_rows(each)}
+    assert len({row[full[0].names.index("odd")] for row in last.values()}) == 9
+
+
+def test_a_snapshot_and_its_binlog_are_exact_beside_writers(database: Database) -> None:
+    if database.server.flavour is Flavour.MARIADB:
+        database.run("SET GLOBAL innodb_snapshot_isolation = OFF")
+    fill(database, rows=500)
+    life = Life(database, snapshotChunkRows=100, snapshotParallelism=2)
+    start = life.reader.initialOffset()
+    found = []
+    with writers(database, "t", count=2, keys=1_500):
+        for _ in range(8):
+            end = life.reader.latestOffset(start, ALL)
+            found += life.changes(start, end)
+            start = end
+    end = life.reader.latestOffset(start, ALL)
+    found += life.changes(start, end)
+    copied = copy_of(sorted(found))
+    assert (copied.lost, copied.doubled) == (0, 0)
+    assert copied.table == held(database)
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("ALTER TABLE t ADD COLUMN more INT", "it has 3 columns there, and 4 now"),
+        ("ALTER TABLE t MODIFY amount INT", "the column amount was of another type, and is int"),
+        ("ALTER TABLE t MODIFY amount BIGINT UNSIGNED", "the column amount was of another type, and is bigint"),
+        ("ALTER TABLE t MODIFY name VARCHAR(40) CHARACTER SET latin1", "the column name was of another type"),
+        ("DROP TABLE t", "it is not there now"),
+    ],
+)
+def test_a_table_that_was_altered_since_is_refused(database: Database, statement: str, says: str) -> None:
+    database.run(_TABLE)
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run("INSERT INTO t VALUES (1, 'one', 1)", statement)
+    end = life.reader.latestOffset(start, ALL)
+    with pytest.raises(UnsupportedFormatError, match=f"was altered .*{says}.* binlog_row_metadata = 'FULL'"):
+        life.changes(start, end)
+    if statement.endswith("INT"):
+        # What is logged from then on is read.
+        start = end
+        database.run("UPDATE t SET amount = 2")
+        assert [row[5] for row in life.changes(start, life.reader.latestOffset(start, ALL))] == [1, 2]
+
+
+@pytest.mark.parametrize("label", ["really?", "😀"])
+def test_a_label_that_the_server_does_not_show_is_refused(database: Database, label: str) -> None:
+    database.run(f"CREATE TABLE t (id INT PRIMARY KEY, mood ENUM('good', '{label}'))", "INSERT INTO t VALUES (1, 1)")
+    with pytest.raises(UnsupportedFormatError, match=r"column mood: a label .* has a \?.* binlog_row_metadata"):
+        changes(database, "t")
+
+
+def test_a_limit_of_rows_counts_them_without_names(database: Database) -> None:
+    database.run(_TABLE)
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run(*(f"INSERT INTO t VALUES ({key}, 'one', 1)" for key in range(5)))
+    end = life.reader.latestOffset(start, ReadMaxRows(3))
+    assert [row[3] for row in life.changes(start, end)] == [0, 1, 2]
+
+
+def test_tables_that_nobody_reads_are_not_asked_for(database: Database) -> None:
+    database.run(_TABLE, "CREATE TABLE gone LIKE t")
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run("INSERT INTO gone VALUES (1, 'one', 1)", "DROP TABLE gone", "INSERT INTO t VALUES (2, 'two', 2)")
+    assert [row[3] for row in life.changes(start, life.reader.latestOffset(start, ALL))] == [2]

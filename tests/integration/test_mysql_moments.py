@@ -1,0 +1,161 @@
+"""Moments in the binlog: where a query begins at one, and how far a limit of event time lets it be read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+from pyspark_mysql_cdc_wm.source import MySqlSource
+from services.mysql import MySql, mysql_service
+from services.where import Where
+from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
+from watermark_source.errors import DataLossError
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.ends import aligned_ends, backlog_of
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import SplitState
+
+pytestmark = pytest.mark.service
+
+_TABLE = "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
+_ELSEWHERE = Split("elsewhere", 0)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MySql]:
+    """One of the module's own: its files are purged, and begin with what is written here."""
+    with mysql_service(where=Where.LOCAL) as made:
+        make_user(made, USER, *RIGHTS)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def history(server: MySql) -> Iterator[tuple[Database, list[tuple[int, int]]]]:
+    """A table of one transaction a row, in five files, and the commit time (ms) and id of each."""
+    with new_database(server) as database:
+        database.run(_TABLE)
+        for number in range(50):
+            database.run(f"INSERT INTO t VALUES ({number}, 'n', 0)")
+            if number % 5 == 0:
+                time.sleep(0.05)
+            if number % 10 == 9:
+                # The second in which a file begins is all that it says of its time.
+                time.sleep(1.1)
+                database.run("FLUSH BINARY LOGS", f"INSERT INTO t VALUES ({100 + number}, 'n', 0)")
+        yield database, read(database, startingOffsets="earliest")
+
+
+def read(database: Database, **options: Any) -> list[tuple[int, int]]:
+    """Return the commit time and the id of all that a new query reads."""
+    life = Life(database, **options)
+    start = life.reader.initialOffset()
+    rows = life.rows(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
+    return [(round(row["_commit_timestamp"].timestamp() * 1_000_000) // 1_000, row["id"]) for row in rows]
+
+
+def test_a_query_begins_with_the_first_transaction_at_a_moment_or_after(
+    history: tuple[Database, list[tuple[int, int]]],
+) -> None:
+    database, changes = history
+    assert len(changes) == 55
+    for committed, _ in changes[::6]:
+        for moment in (committed, committed + 1):
+            wanted = [change for change in changes if change[0] >= moment]
+            if wanted:
+                assert read(database, startingTimestamp=moment) == wanted
+
+
+def test_after_the_last_transaction_it_begins_at_the_end(history: tuple[Database, list[tuple[int, int]]]) -> None:
+    database, changes = history
+    for moment in (changes[-1][0] + 1, 1_000 * round(time.time() + 3_600)):
+        life = Life(database, startingTimestamp=moment)
+        start = life.reader.initialOffset()
+        assert life.rows(start, life.reader.latestOffset(start, ALL)) == []
+
+
+def test_a_limit_of_event_time_is_passed_by_one_transaction_at_most(
+    history: tuple[Database, list[tuple[int, int]]],
+) -> None:
+    database, changes = history
+    source = _source(database)
+    connector = source.open()
+    assert connector.time_index is not None
+    policy = PlanPolicy(max_drift=100)
+    (position,) = connector.starts.initial_positions(frozenset({BINLOG})).values()
+    watermark: Millis | None = None
+    delivered: list[tuple[int, int]] = []
+    passed = stood_still = 0
+    for limit in range(changes[0][0] - 500, changes[-1][0] + 200, 97):
+        # A member of the group in another source would be as this one: it has a watermark, and no rows here.
+        splits = {BINLOG: SplitState(position, position, watermark), _ELSEWHERE: SplitState(0, 0, Millis(limit - 100))}
+        ends = connector.bounds.end_positions(frozenset({BINLOG}))
+        newest = connector.time_index.newest({BINLOG})
+        seen = Observation(now=Millis(0), asked_at=Millis(0), ends={**ends, _ELSEWHERE: 0}, newest=newest)
+        backlog = backlog_of(splits, seen, policy, connector.time_index, connector.row_index)
+        end = aligned_ends(splits, seen, backlog).ends.get(BINLOG, position)
+        stretch, reached = _read(source, position, end)
+        beyond = [at for at, _ in stretch if at - 1 > limit]
+        assert len(beyond) <= 1
+        passed += len(beyond)
+        stood_still += end == position
+        delivered += stretch
+        position, watermark = end, reached or watermark
+        left = [at for at, _ in changes[len(delivered) :]]
+        assert not left or left[0] - 1 > limit, "the limit let it go on"
+    assert delivered == changes
+    # Gaps in time are crossed by one transaction, and some limits let none pass.
+    assert passed > 0
+    assert stood_still > 0
+
+
+def test_a_group_of_its_own_holds_nobody(history: tuple[Database, list[tuple[int, int]]]) -> None:
+    database, changes = history
+    grouped = {"alignmentGroup": "g", "alignmentMaxDrift": "10 ms"}
+    assert read(database, startingOffsets="earliest", **grouped) == changes
+    snapshot = Life(database, **grouped)
+    start = snapshot.reader.initialOffset()
+    assert len(snapshot.rows(start, snapshot.reader.latestOffset(start, ALL))) == len(changes)
+
+
+def test_a_moment_before_what_was_purged_is_data_loss(server: MySql) -> None:
+    with new_database(server) as database:
+        database.run(_TABLE)
+        moment = round(1_000 * time.time())
+        database.run("INSERT INTO t VALUES (1, 'one', 1)")
+        time.sleep(1.1)
+        database.run("FLUSH BINARY LOGS", "INSERT INTO t VALUES (2, 'two', 2)")
+        ((last, *_),) = database.run("SHOW BINARY LOG STATUS")
+        assert [row for _, row in read(database, startingTimestamp=moment)] == [1, 2]
+        database.run(f"PURGE BINARY LOGS TO '{last}'")
+        with pytest.raises(DataLossError, match=rf"startingTimestamp = {moment} .* what was before it was purged"):
+            Life(database, startingTimestamp=moment).reader.initialOffset()
+        assert [row for _, row in read(database, startingTimestamp=moment, failOnDataLoss="false")] == [2]
+
+
+def _source(database: Database) -> MySqlSource:
+    server = database.server
+    return MySqlSource.of(
+        {
+            "hostname": server.host, "port": str(server.port), "username": USER, "password": PASSWORD,
+            "tables": f"{database.name}.t", "startingOffsets": "earliest",
+        }
+    )  # fmt: skip
+
+
+def _read(source: MySqlSource, start: int, end: int) -> tuple[list[tuple[int, int]], Millis | None]:
+    """Read a stretch: the commit time and id of each row, and the watermark after it."""
+    found, reached = [], 0
+    for batch in source.range_reader.read([SplitRange(BINLOG, start, end)] if end > start else []):
+        reached = max(reached, batch.reached or 0)
+        if batch.rows:
+            times = (micros // 1_000 for micros in batch.event_time.cast("int64").to_pylist())
+            found += zip(times, batch.columns[0].to_pylist(), strict=True)
+    return found, Millis(reached // 1_000 - 1) if reached else None
