@@ -109,7 +109,8 @@ def plan(
             limit=None if limit is None else limit.watermark,
             future_cap=future_cap(observation, policy),
             frontiers={log: _frontier(log, planned, observation, lower) for log, lower in sorted(begun.items())},
-            complete=completed(state) - observation.dropped,
+            complete=None if state.complete is None else completed(state) - observation.dropped,
+            forgotten=_forgotten(state, observation),
             run=state.run + announce,
         ),
         is_batch=is_batch,
@@ -165,10 +166,16 @@ def _at_rest(
 def _frontier(
     log: str, planned: Mapping[Split, SplitState], observation: Observation, lower: Bound
 ) -> tuple[Bound, ...]:
-    """Return where the chunks end that are planned now, or the last of those before."""
+    """Return where the last chunk before ends, unless there was none, and those that are planned now."""
     moved = planned[snapshot_split(log)]
     bounds = observation.chunks.get(log, ())[: moved.position - moved.observed]
-    return bounds or (() if lower is None else (lower,))
+    return bounds if lower is None else (lower, *bounds)
+
+
+def _forgotten(state: SourceState, observation: Observation) -> Mapping[str, int]:
+    """Return how often each log was dropped; nothing of a log that was not known counts as dropped."""
+    known = observation.dropped & (state.frontiers.keys() | completed(state))
+    return {**state.forgotten, **{log: state.forgotten.get(log, 0) + 1 for log in sorted(known)}}
 
 
 def _waits_for_more(

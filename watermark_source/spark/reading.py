@@ -11,7 +11,6 @@ from pyspark.sql.types import StructType
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import RangeReport
-from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.arrow import repeated
 from watermark_source.spark.collector import spare_imports
@@ -81,10 +80,7 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
         return
     observer = Observer(pack.ranges, pack.future_cap)
     spare_imports()
-    if pack.relocation is not None:
-        reader = cast("RelocatedRangeReader", reader).relocated(pack.relocation)
-    batches = reader.read(pack.ranges) if pack.snapshot is None else _during_snapshot(reader, pack, pack.snapshot)
-    for batch in batches:
+    for batch in batches_of(reader, pack):
         observer.observe(batch)
         if not batch.rows:
             continue
@@ -96,9 +92,13 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
         send_reports(pack.report_to, observer.reports())
 
 
-def _during_snapshot(reader: RangeReader, pack: Pack, batch: SnapshotBatch) -> Iterator[ReadBatch]:
-    snapshots = cast("SnapshotRangeReader", reader)
-    return snapshots.read_during_snapshot(pack.ranges, batch)
+def batches_of(reader: RangeReader, pack: Pack) -> Iterator[ReadBatch]:
+    """Yield the rows of a pack's ranges, read as its batch says."""
+    if pack.relocation is not None:
+        reader = cast("RelocatedRangeReader", reader).relocated(pack.relocation)
+    if pack.snapshot is None:
+        return reader.read(pack.ranges)
+    return cast("SnapshotRangeReader", reader).read_during_snapshot(pack.ranges, pack.snapshot)
 
 
 def data_batch(batch: ReadBatch, event_time: pa.Array, schema: StructType) -> pa.RecordBatch:

@@ -61,6 +61,11 @@ class Whereabouts:
             _log.warning("%s is read now, and not %s: all that was not read there", self._copies.system, origin.copy)
         return _at(state, self._copies.begin(origin.done))
 
+    @property
+    def reading(self) -> Relocation | None:
+        """How the copy that is read is read on; ``None`` without copies."""
+        return None if self._copies is None else Relocation(self._copies.system, self._shift)
+
     def is_elsewhere(self, state: SourceState) -> bool:
         """Return whether a state as an offset has it was made on another copy."""
         return self._copies is not None and _origin(state, self._copies).copy != self._copies.system

@@ -34,7 +34,7 @@ from watermark_source.spark.packs import Pack, pack
 from watermark_source.spark.polling import Pace
 from watermark_source.spark.relocation import Whereabouts
 from watermark_source.spark.reports import ReportBook, ReportServer
-from watermark_source.spark.second_look import SecondLook
+from watermark_source.spark.second_look import SecondLook, again_of
 from watermark_source.spark.snapshot_chunks import with_chunks
 from watermark_source.spark.snapshot_count import SnapshotCount
 from watermark_source.spark.status import Seen, source_status
@@ -117,7 +117,8 @@ class SourceRunner:
         """Return where a new query starts. Spark asks more than once; the answer stays the same in this process."""
         if self._initial is None:
             snapshots = self._connector.snapshots
-            tables = self._listed(snapshots) if snapshots is not None and snapshots.come_first else frozenset()
+            takes_snapshots = snapshots is not None and snapshots.come_first
+            tables = self._listed(snapshots) if snapshots is not None and takes_snapshots else frozenset()
             splits = self._connector.discovery.discover()
             starts = self._connector.starts.initial_positions(splits)
             if self._frozen is not None:
@@ -129,6 +130,7 @@ class SourceRunner:
                 SourceState(
                     splits={s: SplitState(p, p) for s, p in sorted(positions.items())},
                     frontiers=dict.fromkeys(sorted(tables), ()),
+                    complete=frozenset() if takes_snapshots else None,
                     origin=self._whereabouts.beginning(),
                 )
             )
@@ -281,7 +283,7 @@ class SourceRunner:
         return replace(after, splits={**after.splits, **longer}) if longer else after
 
     def _observe(self, state: SourceState, limit: ReadLimit) -> Observation:
-        snapshots = self._connector.snapshots if state.frontiers or state.complete else None
+        snapshots = None if state.complete is None else self._connector.snapshots
         listed_before = frozenset() if snapshots is None else self._listed(snapshots)
         logs = self._frozen
         if logs is None:
@@ -293,6 +295,7 @@ class SourceRunner:
         if snapshots is not None:
             to_end, first = isinstance(limit, ReadAllAvailable), not self._announced
             logs = with_chunks(logs, state, snapshots, listed_before, to_end=to_end, first=first)
+            self._copied.forget(logs.dropped)
             self._copied.meet((unfinished(state).keys() | logs.found) - logs.dropped, state, snapshots)
         added = logs.ends.keys() - state.splits.keys()
         if added and state.watermark is not None and not self._policy.use_processing_time:
@@ -371,7 +374,8 @@ class SourceRunner:
                 coverage = coverage._replace(max_event_time=None)
                 self._copied.add(wanted.split.log, coverage.rows)
             elif coverage.missing and wanted.split in known and not self._policy.use_processing_time:
-                coverage = self._second_look.at(wanted, coverage, state.future_cap, reports_due=self._announced)
+                again = again_of(wanted, state, self._whereabouts.reading)
+                coverage = self._second_look.at(again, coverage, reports_due=self._announced)
             seen[wanted.split] = coverage.max_event_time
             self._rows += coverage.rows
             self._future_rows += coverage.future_rows

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from watermark_source.errors import DataLossError, UnknownSplitError
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import Coverage
+from watermark_source.planning.snapshot import last_batch
 from watermark_source.planning.split import SplitRange
-from watermark_source.spark.connector import SourceDefinition
-from watermark_source.spark.reading import observe
+from watermark_source.planning.state import SourceState
+from watermark_source.spark.connector import Relocation, SourceDefinition
+from watermark_source.spark.packs import Pack
+from watermark_source.spark.reading import batches_of, observe
 from watermark_source.spark.reports import ReportBook, ReportServer
 
 _log = logging.getLogger(__name__)
+
+
+def again_of(wanted: SplitRange, state: SourceState, relocation: Relocation | None) -> Pack:
+    """Return a range of the last planned batch, which ends in ``state``, as work to do again."""
+    return Pack(
+        ranges=(wanted,),
+        markers=(),
+        future_cap=state.future_cap,
+        clock=None,
+        report_to=None,
+        snapshot=last_batch(state),
+        relocation=relocation,
+    )
 
 
 class SecondLook:
@@ -24,12 +40,12 @@ class SecondLook:
         self._server = server
         self._told = False
 
-    def at(self, wanted: SplitRange, missing: Coverage, future_cap: Millis | None, *, reports_due: bool) -> Coverage:
-        """Return what is in a range of which something is missing, as far as it can still be read.
+    def at(self, again: Pack, missing: Coverage, *, reports_due: bool) -> Coverage:
+        """Return what is in a pack's one range, of which something is missing, as far as it can still be read.
 
         ``reports_due``: this process asked for them. Reports to an earlier one went with it.
         """
-        parts = missing.missing
+        (wanted,), parts = again.ranges, missing.missing
         _log.info("no report about %s; looking at %d positions again", wanted, sum(part.size for part in parts))
         if reports_due and not self._told:
             self._told = True
@@ -42,7 +58,8 @@ class SecondLook:
         reader = self._definition.observing_reader
         try:
             for part in parts:
-                self._book.add(observe(reader.read([part]), [part], future_cap))
+                batches = batches_of(reader, replace(again, ranges=(part,)))
+                self._book.add(observe(batches, [part], again.future_cap))
         except (DataLossError, UnknownSplitError) as error:
             # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
             _log.warning("%s cannot be looked at again, its watermark stays: %s", wanted, error)

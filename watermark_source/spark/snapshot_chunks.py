@@ -31,7 +31,8 @@ def with_chunks(
     lower = unfinished(state)
     if not lower and snapshots.nothing_follows:
         return replace(logs, ends={s: t.position for s, t in state.splits.items() if s in logs.ends}, reached={})
-    found, dropped = there - state.frontiers.keys() - state.complete, lower.keys() - there
+    known = state.frontiers.keys() | (state.complete or frozenset())
+    found, dropped = there - known, lower.keys() - there
     lower = {log: key for log, key in {**lower, **dict.fromkeys(found)}.items() if log not in dropped}
     if dropped:
         _log.warning("%s: gone before the snapshot was read to its end; nothing more comes of it", listed(dropped))
