@@ -82,6 +82,12 @@ class _Copied:
         key = self._key(table)
         return key in self._complete or self._copied.get(key) is not None
 
+    def has_any(self, database: str) -> bool:
+        """Return whether batches before have read any of a database's tables."""
+        own = self._key(TableName(database, "")).database
+        read = self._complete | {key for key, bound in self._copied.items() if bound is not None}
+        return any(key.database == own for key in read)
+
     def keeps(self, changes: Changes) -> Mask | None:
         """Return which images are of keys below the frontier.
 

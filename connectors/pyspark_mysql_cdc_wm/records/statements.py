@@ -1,6 +1,6 @@
 """Statements in the binlog that change rows and log none: found, and refused, so that nothing is missed in silence.
 
-But for those that drop a table: what it held is gone, and nobody can tell of it.
+But for those that drop a table, or a database: what it held is gone, and nobody can tell of it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _WHOLE = re.compile(
 _ALTER = re.compile(_ALTER_TABLE, re.IGNORECASE)
 _RENAME = re.compile(_RENAME_TABLE, re.IGNORECASE)
 _DROP = re.compile(r"DROP\s+(?:TEMPORARY\s+)?TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
+_DROP_DATABASE = re.compile(r"DROP\s+(?:DATABASE|SCHEMA)\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
 _TRUNCATE = re.compile(r"TRUNCATE\b\s*(?:TABLE\b\s*)?", re.IGNORECASE)
 _NEW_NAME = re.compile(r"\bRENAME\s+(?:TO\s+|AS\s+)?(?!COLUMN\b|INDEX\b|KEY\b)", re.IGNORECASE)
 _QUOTED = r"""`(?:[^`]|``)+`|"(?:[^"]|"")+"|'(?:[^'\\]|\\.|'')*'"""
@@ -76,6 +77,8 @@ class Definitions(NamedTuple):
     dropped: set[tuple[str, str]]
     altered: dict[tuple[str, str], str]
     """The last statement that altered each, and its place."""
+    databases: set[str]
+    """Those that were dropped, whatever is read of them."""
 
 
 def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concerns) -> Definitions:
@@ -89,9 +92,11 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
     """
     dropped: set[tuple[str, str]] = set()
     altered: dict[tuple[str, str], str] = {}
+    databases: set[str] = set()
     for found in statements(memory, events):
         comment = _COMMENT.match(found.text)
         text = found.text[comment.end() if comment else 0 :]
+        databases |= database_dropped(text)
         logged, whole, drop, alters = (each.match(text) for each in (_ROWS, _WHOLE, _DROP, _ALTER))
         if not (logged or whole or drop or alters):
             continue
@@ -111,7 +116,15 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
             raise UnsupportedFormatError(
                 f"{where}: it changed {database}.{table} as a whole, and no row of that was logged. Begin a new query"
             )
-    return Definitions(dropped, altered)
+    return Definitions(dropped, altered, databases)
+
+
+def database_dropped(text: str) -> set[str]:
+    """Return the database that a statement drops, if it drops one."""
+    text = _without(_REMARK, text) if text[:4].upper() == "DROP" else ""
+    begun = _DROP_DATABASE.match(text)
+    named = begun and _TABLE.match(text, begun.end())
+    return {_bare(named[1])} if named else set()
 
 
 def tables_named(text: str, session: str) -> set[tuple[str, str]]:
