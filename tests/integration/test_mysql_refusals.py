@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -225,6 +227,25 @@ def test_a_place_that_the_server_has_not_is_refused_at_the_start(server: MySql, 
     reader = source.streamReader(source.schema())
     with pytest.raises(OptionError, match=says):
         reader.initialOffset()
+
+
+def test_a_place_within_an_event_or_a_transaction_is_refused_at_once(server: MySql) -> None:
+    run(server.host, server.port, "FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (77, 'n')")
+    ((file, *_),) = run(server.host, server.port, "SHOW BINARY LOG STATUS")
+    events = run(server.host, server.port, f"SHOW BINLOG EVENTS IN '{file}'")
+    began = time.monotonic()
+    # After the events of the file itself and the one that the transaction begins with.
+    for position in (*(int(event[1]) for event in events[3:]), *(int(event[1]) + 7 for event in events)):
+        place = json.dumps({"file": file, "position": position})
+        source = DefaultSource(given(server, startingOffsets=place))
+        reader = source.streamReader(source.schema())
+        with pytest.raises(OptionError, match=f"position {position}.*no transaction begins there"):
+            reader.initialOffset()
+    assert time.monotonic() - began < 30
+    for event in events[:3]:
+        place = json.dumps({"file": file, "position": int(event[1])})
+        source = DefaultSource(given(server, startingOffsets=place))
+        source.streamReader(source.schema()).initialOffset()
 
 
 def test_load_shows_the_error_and_no_password(spark: SparkSession, server: MySql) -> None:
