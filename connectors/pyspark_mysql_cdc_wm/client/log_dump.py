@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import NamedTuple
 
@@ -46,29 +46,18 @@ def dumped(
         ResponseTimeoutError: nothing new for so many seconds.
         SourceError: what ``BinlogDump`` raises.
     """
-    at, late = start, time.monotonic() + seconds
-    while at < end:
-        before = at
-        try:
-            place = LogPosition.of(at)
-            start_at = FilePosition(file_name(base, place.file), place.offset)
-            for block in _until_the_end(settings, start_at, end, check=check):
-                at = int(block.places[-1]) if len(block.places) else at
-                yield block
-        except UnreachableError as lost:
-            if at == before and time.monotonic() > late:
-                raise
-            _log.info("%s; going on from %s", lost, shown(base, at))
-        if at >= end:
-            return
-        if at > before:
-            late = time.monotonic() + seconds
-        elif time.monotonic() > late:
-            raise ResponseTimeoutError(
-                f"{settings.where}: the binlog ends at {shown(base, at)}, and should go on to {shown(base, end)}; it "
-                f"did not within {seconds:g} s. Was the binlog reset (RESET BINARY LOGS AND GTIDS)?"
-            )
-        time.sleep(_PAUSE_SECONDS)
+
+    def from_place(at: int) -> FilePosition:
+        place = LogPosition.of(at)
+        return FilePosition(file_name(base, place.file), place.offset)
+
+    def too_late(at: int) -> ResponseTimeoutError:
+        return ResponseTimeoutError(
+            f"{settings.where}: the binlog ends at {shown(base, at)}, and should go on to {shown(base, end)}; it did "
+            f"not within {seconds:g} s. Was the binlog reset (RESET BINARY LOGS AND GTIDS)?"
+        )
+
+    return _begun_again(settings, from_place, range(start, end), seconds, too_late, check=check)
 
 
 def dumped_without(
@@ -82,24 +71,53 @@ def dumped_without(
         DataLossError: the server no longer has one of them.
         SourceError: what ``BinlogDump`` raises.
     """
-    at, late = 0, time.monotonic() + seconds
-    while at < end:
-        before = at
+    encoded = left_out.encoded()
+    return _begun_again(settings, lambda _: encoded, range(end), seconds, None)
+
+
+def _begun_again(
+    settings: ClientSettings,
+    start: Callable[[int], FilePosition | bytes],
+    places: range,
+    seconds: float,
+    too_late: Callable[[int], Exception] | None,
+    *,
+    check: bool = True,
+) -> Iterator[PlacedBlock]:
+    """Yield the events of dumps, one after another, each once.
+
+    A dump that breaks off is followed by another; one that ends before the last place too, unless ``too_late``, which
+    says why it should not have, is ``None``.
+    """
+    at, late = places.start, time.monotonic() + seconds
+    while at < places.stop:
+        before, ended = at, False
         try:
-            for block in _until_the_end(settings, left_out.encoded(), end):
-                # After a dump that broke off the server begins anew.
-                seen = int(np.searchsorted(block.places, at, side="right"))
-                if seen < len(block.places):
-                    at = int(block.places[-1])
-                    yield PlacedBlock(block.memory, block.events[seen:], block.file, block.places[seen:])
+            for block in _until_the_end(settings, start(at), places.stop, check=check):
+                new = _after(block, at)
+                if len(new.places):
+                    at = int(new.places[-1])
+                    yield new
+            ended = True
         except UnreachableError as lost:
             if at == before and time.monotonic() > late:
                 raise
-            late = time.monotonic() + seconds if at > before else late
-            _log.info("%s; beginning anew", lost)
-            time.sleep(_PAUSE_SECONDS)
-        else:
+            _log.info("%s; going on after %s", lost, LogPosition.of(at))
+        if at >= places.stop or (ended and too_late is None):
             return
+        if at > before:
+            late = time.monotonic() + seconds
+        elif too_late is not None and time.monotonic() > late:
+            raise too_late(at)
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _after(block: PlacedBlock, at: int) -> PlacedBlock:
+    """Return what of a block lies after a place; of one that begins there, all: a dump's own events have no place."""
+    if not len(block.places) or block.places[0] >= at:
+        return block
+    seen = int(np.searchsorted(block.places, at, side="right"))
+    return PlacedBlock(block.memory, block.events[seen:], block.file, block.places[seen:])
 
 
 def _until_the_end(
