@@ -38,7 +38,7 @@ def server() -> Iterator[MySql]:
         run(
             own.host, own.port, "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, name TEXT)",
             "CREATE TABLE shop.other (id INT PRIMARY KEY)",
-            "CREATE TABLE shop.two (a INT, kind ENUM('x', 'y'), PRIMARY KEY (a, kind))",
+            "CREATE TABLE shop.two (a INT, kind ENUM('x', ''), PRIMARY KEY (a, kind))",
             "CREATE TABLE shop.long_key (id DECIMAL(50,2) PRIMARY KEY)",
         )  # fmt: skip
         make_user(own, "cdc", *RIGHTS)
@@ -193,13 +193,16 @@ def test_tables_with_different_columns_are_refused(server: MySql) -> None:
     assert "Set rowFormat to json" in said
 
 
-@pytest.mark.parametrize(("table", "key", "kind"), [("two", "(a, kind)", "ENUM"), ("long_key", "(id)", "NEWDECIMAL")])
+@pytest.mark.parametrize(
+    ("table", "key", "says"),
+    [("two", "(a, kind)", "kind is an ENUM with an empty label"), ("long_key", "(id)", "id is of the type NEWDECIMAL")],
+)
 def test_a_snapshot_by_a_key_that_is_not_ordered_here_is_refused(
-    server: MySql, table: str, key: str, kind: str
+    server: MySql, table: str, key: str, says: str
 ) -> None:
     said = refused(UnsupportedFormatError, given(server, tables=f"shop.{table}", startingOffsets="initial"))
     assert f"goes by the primary key, here {key}" in said
-    assert f"of the type {kind}" in said
+    assert says in said
     assert "Set startingOffsets to latest or earliest" in said
     DefaultSource(given(server, tables=f"shop.{table}")).schema()
 

@@ -13,6 +13,7 @@ from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
 from pyspark_mysql_cdc_wm.lookup.table_list import grant_select
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from watermark_source.checks import Check, Doubt
 from watermark_source.errors import RefusedError, UnsupportedFormatError, listed
 
@@ -188,10 +189,14 @@ def check_key(name: TableName, table: TableColumns) -> None:
         if not column.can_be_ordered:
             raise UnsupportedFormatError(
                 f"table {name}: a snapshot goes by the primary key, here ({', '.join(table.key)}), and the column "
-                f"{column.name} is of the type {column.type.name}: read are whole numbers, decimals of up to 38 "
-                "digits, dates, times of a day (DATETIME, TIMESTAMP), text and bytes. Set startingOffsets to latest "
-                "or earliest to read the binlog alone"
+                f"{column.name} is {_kind(column)}: read are numbers, decimals of up to 38 digits, dates and times, "
+                "text and bytes, BIT, SET, and ENUM without an empty label. Set startingOffsets to latest or earliest "
+                "to read the binlog alone"
             )
+
+
+def _kind(column: KeyColumn) -> str:
+    return "an ENUM with an empty label" if column.ambiguous else f"of the type {column.type.name}"
 
 
 def without_key(tables: Iterable[TableName]) -> str:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from pyspark_mysql_cdc_wm.client.charsets import charsets_of, collations_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
 from pyspark_mysql_cdc_wm.records.changes import Changes
-from pyspark_mysql_cdc_wm.records.key_column import logged_key
 from pyspark_mysql_cdc_wm.records.layout import Mask
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
+from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder
 from watermark_source.errors import InternalError
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Split, SplitRange
@@ -73,9 +72,7 @@ class _Copied:
         self._key = tables.key
         self._complete = {tables.key(TableName.of(log)) for log in batch.complete}
         self._copied = {tables.key(TableName.of(log)): bound for log, bound in batch.copied.items()}
-        self._connection = connection
-        self._charsets: Mapping[int, str] = {}
-        self._collations: Mapping[int, str] = {}
+        self._order = LoggedOrder(connection)
 
     def has(self, table: TableName) -> bool:
         """Return whether batches before have read any of a table."""
@@ -98,9 +95,4 @@ class _Copied:
         table = self._key(TableName(changes.table.database, changes.table.table))
         if table in self._complete:
             return None
-        if not self._collations:
-            self._charsets, self._collations = charsets_of(self._connection), collations_of(self._connection)
-        types = {name: values.type for name, values in zip(changes.names, changes.columns, strict=True)}
-        key = logged_key(changes.table, types, self._charsets, self._collations)
-        order = KeyOrder(key, self._connection)
-        return order.within([changes.column(column.name) for column in key], KeyRange(None, self._copied[table]))
+        return self._order.within(changes, KeyRange(None, self._copied[table]))

@@ -27,7 +27,8 @@ from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, Layout
 from pyspark_mysql_cdc_wm.records.statements import look_at_statements
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
+from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
 from watermark_source.errors import UnknownSplitError
 from watermark_source.planning.split import Split
@@ -102,7 +103,7 @@ class SnapshotRows:
         """Return what was changed after a place. All rows of a table that was dropped and made anew were."""
         status = LogStatus(connection)
         end = status.end().number
-        undone = RollBack(self.layout, columns.key, KeyOrder(columns.key_columns, connection), keys)
+        undone = RollBack(self.layout, columns.key, LoggedOrder(connection), keys)
         as_of = None if self.relocation is None else self.relocation.as_of
         if columns.key and (as_of is not None or end > place):
 

@@ -18,10 +18,12 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.records.change_columns import integers, table_rows_of
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.key_column import comparable
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.records.rows import DELETE, UPDATE_BEFORE
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
+from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder
 from watermark_source.errors import UnsupportedFormatError
 
 _ROW = "row"
@@ -30,7 +32,7 @@ _ROW = "row"
 class RollBack:
     """Collects the changes of a range of keys after a place, then undoes them. Memory grows with the keys changed."""
 
-    def __init__(self, layout: Layout, key: Sequence[str], order: KeyOrder, keys: KeyRange) -> None:
+    def __init__(self, layout: Layout, key: Sequence[str], order: LoggedOrder, keys: KeyRange) -> None:
         self._layout = layout
         self._key = tuple(key)
         self._order = order
@@ -52,7 +54,7 @@ class RollBack:
                 f"primary key was ({', '.join(changes.key)}) and is ({', '.join(self._key)}). Begin a new query"
             )
         parts = [changes.column(name) for name in self._key]
-        inside = np.flatnonzero(self._order.within(parts, self.keys))
+        inside = np.flatnonzero(self._order.within(changes, self.keys))
         touched = _numbered([part.take(integers(inside, pa.int64())) for part in parts], inside)
         names = touched.column_names[:-1]
         firsts = touched.group_by(names, use_threads=False).aggregate([(_ROW, "min")])
@@ -79,5 +81,5 @@ class RollBack:
 
 def _numbered(key: Sequence[pa.Array], rows: npt.NDArray[np.int64]) -> pa.Table:
     """Return keys, a column a part, and a number for each."""
-    parts = {f"part {number}": part for number, part in enumerate(key)}
+    parts = {f"part {number}": comparable(part) for number, part in enumerate(key)}
     return pa.table({**parts, _ROW: rows})
