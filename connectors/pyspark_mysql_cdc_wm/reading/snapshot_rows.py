@@ -12,19 +12,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.log_dump import dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
+from pyspark_mysql_cdc_wm.lookup.visibility import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
-from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, Layout
-from pyspark_mysql_cdc_wm.records.statements import look_at_statements
+from pyspark_mysql_cdc_wm.records.statements import after_definitions, look_at_statements
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
@@ -104,29 +106,41 @@ class SnapshotRows:
         status = LogStatus(connection)
         end = status.end().number
         undone = RollBack(self.layout, columns.key, LoggedOrder(connection), keys)
+        if not columns.key:
+            return undone
         as_of = None if self.relocation is None else self.relocation.as_of
-        if columns.key and (as_of is not None or end > place):
+        own = self.tables.key(table)
 
-            def wanted(found: TableMap) -> Collection[str] | None:
-                if (found.database, found.table) != table:
-                    return None
-                return self.layout.needed((str(column.name) for column in found.columns), columns.key)
+        def concerns(database: str, name: str) -> bool:
+            return self.tables.key(TableName(database, name)) == own
 
-            decoder = ChangeDecoder(charsets_of(connection), wanted, batch_rows=self.batch_rows)
-            if as_of is None:
-                blocks = dumped(self.client, status.base(), place, end)
-            else:
-                blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
-            own = self.tables.key(table)
-
-            def concerns(database: str, name: str) -> bool:
-                return self.tables.key(TableName(database, name)) == own
-
-            for block in blocks:
-                look_at_statements(block.memory, block.events, block.file, concerns)
-                for changes in decoder.decode(block.memory, block.events, block.file, block.places):
-                    undone.add(changes)
+        if not shows_all_of_its_end(connection):
+            begin = LogPosition(LogPosition.of(place).file).number
+            decoder = self._decoder(connection, table)
+            for block in dumped(self.client, status.base(), begin, place):
+                leads = after_definitions(block.memory, block.events, block.file, concerns)
+                if leads:
+                    undone.forget_before()
+                for changes in decoder.decode(block.memory, block.events[leads:], block.file, block.places[leads:]):
+                    undone.add_before(changes)
+        if as_of is None:
+            blocks = dumped(self.client, status.base(), place, end)
+        else:
+            blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
+        decoder = self._decoder(connection, table)
+        for block in blocks:
+            look_at_statements(block.memory, block.events, block.file, concerns)
+            for changes in decoder.decode(block.memory, block.events, block.file, block.places):
+                undone.add(changes)
         return undone
+
+    def _decoder(self, connection: MySqlConnection, table: TableName) -> ChangeDecoder:
+        def wanted(found: TableMap) -> Collection[str] | None:
+            if (found.database, found.table) != table:
+                return None
+            return self.layout.needed((str(column.name) for column in found.columns), key_names(found))
+
+        return ChangeDecoder(charsets_of(connection), wanted, batch_rows=self.batch_rows)
 
     def _version(self, place: int) -> int:
         if self.relocation is None:

@@ -32,6 +32,8 @@ _WHOLE = re.compile(
 _ALTER = re.compile(_ALTER_TABLE, re.IGNORECASE)
 _RENAME = re.compile(_RENAME_TABLE, re.IGNORECASE)
 _DROP = re.compile(r"DROP\s+(?:TEMPORARY\s+)?TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
+_OWN = re.compile(r"DROP\s+(?:/\*!\d+\s*)?TEMPORARY\b", re.IGNORECASE)
+"""What concerns a table that one session alone has."""
 _DROP_DATABASE = re.compile(r"DROP\s+(?:DATABASE|SCHEMA)\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
 _TRUNCATE = re.compile(r"TRUNCATE\b\s*(?:TABLE\b\s*)?", re.IGNORECASE)
 _NEW_NAME = re.compile(r"\bRENAME\s+(?:TO\s+|AS\s+)?(?!COLUMN\b|INDEX\b|KEY\b)", re.IGNORECASE)
@@ -51,12 +53,16 @@ class Statement(NamedTuple):
     database: str
     """The session's."""
     text: str
+    """Without the remarks that it begins with."""
     position: int
+    number: int
+    """Of its event in the block."""
 
 
 def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
     """Yield the statements of a block of events, but for the BEGIN that most transactions have."""
-    queries = events[events[:, TYPE] == _QUERY]
+    numbers = np.flatnonzero(events[:, TYPE] == _QUERY)
+    queries = events[numbers]
     if not len(queries):
         return
     bodies = queries[:, START] + HEADER_SIZE
@@ -64,10 +70,13 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
     names = bodies + _FIXED + variables
     texts = names + memory[bodies + _NAME_SIZE] + 1
     for i in np.flatnonzero(queries[:, STOP] - texts != _BEGIN_SIZE).tolist():
+        text = memory[texts[i] : queries[i, STOP]].tobytes().decode(errors="replace")
+        comment = _COMMENT.match(text)
         yield Statement(
             memory[names[i] : texts[i] - 1].tobytes().decode(errors="replace"),
-            memory[texts[i] : queries[i, STOP]].tobytes().decode(errors="replace"),
+            text[comment.end() if comment else 0 :],
             int(queries[i, POSITION]),
+            int(numbers[i]),
         )
 
 
@@ -94,8 +103,7 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
     altered: dict[tuple[str, str], str] = {}
     databases: set[str] = set()
     for found in statements(memory, events):
-        comment = _COMMENT.match(found.text)
-        text = found.text[comment.end() if comment else 0 :]
+        text = found.text
         databases |= database_dropped(text)
         logged, whole, drop, alters = (each.match(text) for each in (_ROWS, _WHOLE, _DROP, _ALTER))
         if not (logged or whole or drop or alters):
@@ -109,14 +117,42 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
                 altered[database, table] = where
                 continue
             if logged:
-                raise UnsupportedFormatError(
-                    f"{where}: a statement was logged, not the rows of {database}.{table} it changed. Some session has "
-                    "another binlog_format than ROW; begin a new query, and take the right to set it away"
-                )
+                raise _not_rows(where, database, table)
             raise UnsupportedFormatError(
                 f"{where}: it changed {database}.{table} as a whole, and no row of that was logged. Begin a new query"
             )
     return Definitions(dropped, altered, databases)
+
+
+def after_definitions(memory: Bytes, events: Longs, file: str, concerns: Concerns) -> int:
+    """Return how many events of a block lead up to the last statement that defined, emptied or dropped a table.
+
+    Such a statement waits until whoever has changed the table has committed, and keeps others away until it is logged.
+    0: there is none.
+
+    Raises:
+        UnsupportedFormatError: a statement changed rows of a table after that, and logged none.
+    """
+    leads, unlogged = 0, None
+    for found in statements(memory, events):
+        defines = any(each.match(found.text) for each in (_WHOLE, _DROP, _ALTER)) and not _OWN.match(found.text)
+        if not (defines or _ROWS.match(found.text)):
+            continue
+        meant = sorted(each for each in tables_named(found.text, found.database) if concerns(*each))
+        if meant and defines:
+            leads, unlogged = found.number + 1, None
+        elif meant:
+            unlogged = _not_rows(f"binlog {file} position {found.position}: {shortened(found.text)}", *meant[0])
+    if unlogged is not None:
+        raise unlogged
+    return leads
+
+
+def _not_rows(where: str, database: str, table: str) -> UnsupportedFormatError:
+    return UnsupportedFormatError(
+        f"{where}: a statement was logged, not the rows of {database}.{table} it changed. Some session has another "
+        "binlog_format than ROW; begin a new query, and take the right to set it away"
+    )
 
 
 def database_dropped(text: str) -> set[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
-from pyspark_mysql_cdc_wm.lookup.server_checks import check_key, check_tables, without_key
+from pyspark_mysql_cdc_wm.lookup.server_checks import check_key, check_seen, check_tables, without_key
 from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
@@ -135,6 +135,7 @@ class ChunkBounds:
             check_fits(self._layout, self._choice, name, table)
             check_key(name, table)
         check_tables(self._connection, found)
+        check_seen(self._connection, found)
         self._described.update(found)
 
     def _tell(self, new: Set[TableName]) -> None:
