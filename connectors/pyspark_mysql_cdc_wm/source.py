@@ -120,6 +120,7 @@ class MySqlSource:
             checked=self.checked if self.options.reads_tables else {},
             come_first=self.options.reads_tables,
             nothing_follows=self.options.start is StartMode.SNAPSHOT,
+            one_moment=self.options.one_moment,
         )
 
     def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.integration.mysql_binlog import Database
-from tests.integration.mysql_lives import ALL, Change, Life, changes_of
+from tests.integration.mysql_lives import ALL, Change, Life, changes_of, data_of
 from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_writers import writers
 from watermark_source.monitor.status import SourceStatus
@@ -104,6 +104,62 @@ def as_bytes(batches: Sequence[pa.RecordBatch]) -> bytes:
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_table(rows.combine_chunks())
     return bytes(sink.getvalue())
+
+
+def test_a_snapshot_can_be_of_one_moment_whatever_is_written_while_it_is_read(mysql_database: Database) -> None:
+    database = mysql_database
+    begun = {}
+    for name in ("t", "u"):
+        fill(database, name, rows=1_500)
+        begun[name] = {row[0]: row for row in database.run(f"SELECT id, name, amount FROM {name}")}
+    chosen = {"tables": f"{database.name}.*", "snapshotChunkRows": 300, "snapshotParallelism": 3}
+    life = Life(database, snapshotConsistency="table", idleTimeout="1 millisecond", **chosen)
+    tables: dict[str, dict[int, tuple[Any, ...]]] = {"t": {}, "u": {}, "later": {}}
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    fill(database, "later", rows=10)
+    place = end["splits"]["binlog"]["0"]
+    with writers(database, "t", count=2, keys=3_000), writers(database, "u", count=1, keys=3_000):
+        for batch in range(4):
+            if batch == 2:
+                life.reader.stop()
+                life = Life(database, snapshotConsistency="table", **chosen)
+            start, end = end, life.reader.latestOffset(end, ALL)
+            # The log does not go on, and is not idle: it is read once for all chunks, in one task.
+            assert end["splits"]["binlog"]["0"] == place
+            assert len(life.reader.partitions(dict(start), dict(end))) == 1
+            first = life.batches(start, end)
+            assert as_bytes(first) == as_bytes(life.batches(start, end))
+            for row in data_of(first):
+                assert row["_change_type"] == "insert"
+                tables[row["_table"]][row["id"]] = (row["id"], row["name"], row["amount"])
+        assert tables == {**begun, "later": {}}
+        for _ in range(4):
+            start, end = end, life.reader.latestOffset(end, ALL)
+            apply_all(life.rows(start, end), tables)
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        apply_all(life.rows(start, end), tables)
+    life.reader.stop()
+    for name, table in tables.items():
+        assert table == {row[0]: row for row in database.run(f"SELECT id, name, amount FROM {name}")}
+
+
+def apply_all(rows: Iterable[Mapping[str, Any]], tables: Mapping[str, dict[int, tuple[Any, ...]]]) -> None:
+    for name, table in tables.items():
+        applied(
+            (
+                (
+                    row["_commit_version"],
+                    row["_change_number"],
+                    row["_change_type"],
+                    row["id"],
+                    row["name"],
+                    row["amount"],
+                )
+                for row in rows
+                if row["_table"] == name
+            ),
+            table,
+        )
 
 
 @pytest.mark.timeout(600)

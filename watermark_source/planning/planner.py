@@ -80,7 +80,8 @@ def plan(
         refuse(losses, policy.loss_conditions)
     splits = {**splits, **_at_rest(splits, state.watermark, observation, policy)}
 
-    backlog = backlog_of(splits, observation, policy, index)
+    going = {s: t for s, t in splits.items() if s not in observation.waiting}
+    backlog = backlog_of(going, observation, policy, index)
     limit, allowed, newest_matters = aligned_ends(splits, observation, backlog)
     waits = _waits_for_more(backlog, allowed, observation, policy)
     budget = None if observation.one_batch else observation.max_rows
@@ -88,7 +89,7 @@ def plan(
 
     # A snapshot that waits for its turn is not quiet: there are rows in its table.
     snapshots = set(map(snapshot_split, begun))
-    silent = observation.unknown | snapshots - allowed.keys()
+    silent = observation.unknown | observation.waiting | snapshots - allowed.keys()
     planned = {
         s: unanswered(t) if s in silent else _advance(t, allowed.get(s), ends.get(s), observation, policy)
         for s, t in splits.items()
@@ -155,7 +156,7 @@ def _at_rest(
     moved: dict[Split, SplitState] = {}
     for split, reached in observation.reached.items():
         at = splits.get(split)
-        if at is None or at.position != observation.ends.get(split):
+        if at is None or at.position != observation.ends.get(split) or split in observation.waiting:
             continue
         watermark = watermark_of(reached if cap is None else min(reached, cap), policy)
         if watermark > due and (at.watermark is None or watermark > at.watermark):

@@ -245,8 +245,9 @@ class SourceRunner:
     def _laid(self, ranges: list[SplitRange], snapshot: SnapshotBatch | None) -> list[tuple[SplitRange, ...]]:
         if not self._connector.positions_are_rows:
             chunks = () if snapshot is None else tuple(snapshot.chunks)
-            read_by_key = {chunk.split for chunk in chunks}
-            return [(each,) for each in (*(r for r in ranges if r.split not in read_by_key), *chunks)]
+            others = [(r,) for r in ranges if r.split not in {chunk.split for chunk in chunks}]
+            together = self._connector.snapshots is not None and self._connector.snapshots.one_moment
+            return [*others, *([chunks] if together and chunks else ((each,) for each in chunks))]
         return pack(ranges, at_least=self._options.min_partitions, at_most=self._options.max_records_per_partition)
 
     def _encode(self, state: SourceState) -> dict[str, Any]:
@@ -294,7 +295,8 @@ class SourceRunner:
                 logs = self._dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
         if snapshots is not None:
             to_end, first = isinstance(limit, ReadAllAvailable), not self._announced
-            logs = with_chunks(logs, state, snapshots, listed_before, to_end=to_end, first=first)
+            may_wait = not self._whereabouts.has_moved
+            logs = with_chunks(logs, state, snapshots, listed_before, to_end=to_end, first=first, may_wait=may_wait)
             self._copied.forget(logs.dropped)
             self._copied.meet((unfinished(state).keys() | logs.found) - logs.dropped, state, snapshots)
         added = logs.ends.keys() - state.splits.keys()

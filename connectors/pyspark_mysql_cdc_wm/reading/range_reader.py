@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
-from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
+from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows, TableChunk
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
@@ -52,17 +52,19 @@ class MySqlRangeReader:
 
         Raises as ``read`` does.
         """
-        place = batch.positions[self.binlog_split]
+        chunks = []
         for wanted in ranges:
             chunk = batch.chunks.get(wanted)
             if chunk is not None:
-                keys = KeyRange(chunk.lower, chunk.upper)
-                yield from self.snapshot.read(wanted.split, TableName.of(wanted.split.log), keys, place)
+                table = TableName.of(wanted.split.log)
+                chunks.append(TableChunk(wanted.split, table, KeyRange(chunk.lower, chunk.upper)))
             elif wanted.split == self.binlog_split:
                 with closing(MySqlConnection(self.binlog.client)) as connection:
                     yield from self.binlog.read(wanted, _Copied(batch, self.binlog.tables, connection))
             else:
                 raise InternalError(f"{wanted} is no chunk of its batch")
+        if chunks:
+            yield from self.snapshot.read(chunks, batch.positions[self.binlog_split])
 
 
 class _Copied:

@@ -1,11 +1,12 @@
-"""A chunk of a table to rows, as of a place in the binlog."""
+"""Chunks of tables to rows, as of a place in the binlog."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,16 @@ from watermark_source.spark.connector import ReadBatch, Relocation
 
 _log = logging.getLogger(__name__)
 
+_GONE = "table %s was dropped before %s of it was read: %s"
+
+
+class TableChunk(NamedTuple):
+    """A range of a table's keys."""
+
+    split: Split
+    table: TableName
+    keys: KeyRange
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRows:
@@ -51,12 +62,13 @@ class SnapshotRows:
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
-    def read(self, split: Split, table: TableName, keys: KeyRange, place: int) -> Iterator[ReadBatch]:
-        """Yield the rows of a range of keys as the table held them at a place of the binlog.
+    def read(self, chunks: Sequence[TableChunk], place: int) -> Iterator[ReadBatch]:
+        """Yield the rows of chunks, one after another, as their tables held them at a place of the binlog.
 
-        What was committed up to there must be visible by now. A table without a primary key is as the SELECT sees it:
-        nothing tells its rows apart, so changes since that place cannot be undone. Of a table that was dropped since,
-        nothing is left to yield.
+        The binlog since then is read once for all of them. What was committed up to there must be visible by now, but
+        of a server that does not tell. A table without a primary key is as the SELECT sees it: nothing tells its rows
+        apart, so changes since that place cannot be undone. Of a table that was dropped since, nothing is left to
+        yield.
 
         Raises:
             SourceError: the server, the way to it, or the bytes it sent.
@@ -66,88 +78,101 @@ class SnapshotRows:
             closing(MySqlConnection(self.client)) as connection,
             closing(ConsistentView(self.client, batch_rows=self.batch_rows)) as view,
         ):
-            columns = described(connection, (table,), self.choice).get(table)
-            if columns is None:
-                _log.warning("table %s was dropped before %s of it was read: no row of it is left", table, keys)
-                return
+            columns = described(connection, {chunk.table for chunk in chunks}, self.choice)
+            for chunk in chunks:
+                if chunk.table not in columns:
+                    _log.warning(_GONE, chunk.table, chunk.keys, "no row of it is left")
+            chunks = [chunk for chunk in chunks if chunk.table in columns]
             # After the view was opened: it sees nothing that is not in the binlog before here.
-            undone = self._changes_since(connection, table, columns, keys, place)
-            try:
-                yield from self._still_as_they_were(split, table, columns, undone, view, place)
-            except UnknownSplitError as gone:
-                _log.warning("table %s was dropped before %s of it was read: %s", table, keys, gone)
-        for rows in undone.rows:
-            yield from self._batch(split, table, rows, place)
+            undone = self._changes_since(connection, chunks, columns, place)
+            for chunk, changed in zip(chunks, undone, strict=True):
+                yield from self._still_as_they_were(chunk, columns[chunk.table], changed, view, place)
+        for chunk, changed in zip(chunks, undone, strict=True):
+            for rows in changed.rows:
+                yield from self._batch(chunk, rows, place)
 
-    def _still_as_they_were(  # noqa: PLR0917 - a chunk and its parts
-        self,
-        split: Split,
-        table: TableName,
-        columns: TableColumns,
-        undone: RollBack,
-        view: ConsistentView,
-        place: int,
+    def _still_as_they_were(
+        self, chunk: TableChunk, columns: TableColumns, undone: RollBack, view: ConsistentView, place: int
     ) -> Iterator[ReadBatch]:
-        by_name, types = columns.by_name, columns.type_by_name
+        table, by_name, types = chunk.table, columns.by_name, columns.type_by_name
         needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
         asked = [by_name[name] for name in needed]
-        for found in view.rows(table, asked, [types[name] for name in needed], columns.key_columns, undone.keys):
-            values = dict(zip(needed, found, strict=True))
-            kept = undone.untouched([values[name] for name in columns.key])
-            if kept is not None:
-                taken = integers(kept, pa.int64())
-                values = {name: each.take(taken) for name, each in values.items()}
-            yield from self._batch(split, table, table_rows(self.layout, f"table {table}", by_name, values), place)
+        try:
+            for found in view.rows(table, asked, [types[name] for name in needed], columns.key_columns, undone.keys):
+                values = dict(zip(needed, found, strict=True))
+                kept = undone.untouched([values[name] for name in columns.key])
+                if kept is not None:
+                    taken = integers(kept, pa.int64())
+                    values = {name: each.take(taken) for name, each in values.items()}
+                yield from self._batch(chunk, table_rows(self.layout, f"table {table}", by_name, values), place)
+        except UnknownSplitError as gone:
+            _log.warning(_GONE, table, chunk.keys, gone)
 
     def _changes_since(
-        self, connection: MySqlConnection, table: TableName, columns: TableColumns, keys: KeyRange, place: int
-    ) -> RollBack:
-        """Return what was changed after a place. All rows of a table that was dropped and made anew were."""
-        status = LogStatus(connection)
+        self,
+        connection: MySqlConnection,
+        chunks: Sequence[TableChunk],
+        columns: Mapping[TableName, TableColumns],
+        place: int,
+    ) -> list[RollBack]:
+        """Return of each chunk what was changed after a place: all rows of a table that was dropped and made anew."""
+        status, order = LogStatus(connection), LoggedOrder(connection)
         end = status.end().number
-        undone = RollBack(self.layout, columns.key, LoggedOrder(connection), keys)
-        if not columns.key:
+        undone = [RollBack(self.layout, columns[chunk.table].key, order, chunk.keys) for chunk in chunks]
+        keyed: dict[TableName, list[RollBack]] = {}
+        for chunk, changed in zip(chunks, undone, strict=True):
+            if columns[chunk.table].key:
+                keyed.setdefault(chunk.table, []).append(changed)
+        if not keyed:
             return undone
-        as_of = None if self.relocation is None else self.relocation.as_of
-        own = self.tables.key(table)
-
-        def concerns(database: str, name: str) -> bool:
-            return self.tables.key(TableName(database, name)) == own
-
         if not shows_all_of_its_end(connection):
-            begin = LogPosition(LogPosition.of(place).file).number
-            decoder = self._decoder(connection, table)
-            for block in dumped(self.client, status.base(), begin, place):
-                leads = after_definitions(block.memory, block.events, block.file, concerns)
-                if leads:
-                    undone.forget_before()
-                for changes in decoder.decode(block.memory, block.events[leads:], block.file, block.places[leads:]):
-                    undone.add_before(changes)
+            for table, some in keyed.items():
+                self._take_unseen(connection, table, some, place)
+        as_of = None if self.relocation is None else self.relocation.as_of
         if as_of is None:
             blocks = dumped(self.client, status.base(), place, end)
         else:
             blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
-        decoder = self._decoder(connection, table)
+        decoder, concerns = self._decoder(connection, keyed), self._concerns(keyed)
         for block in blocks:
             look_at_statements(block.memory, block.events, block.file, concerns)
             for changes in decoder.decode(block.memory, block.events, block.file, block.places):
-                undone.add(changes)
+                for changed in keyed[TableName(changes.table.database, changes.table.table)]:
+                    changed.add(changes)
         return undone
 
-    def _decoder(self, connection: MySqlConnection, table: TableName) -> ChangeDecoder:
+    def _take_unseen(
+        self, connection: MySqlConnection, table: TableName, undone: Sequence[RollBack], place: int
+    ) -> None:
+        """Take in what a SELECT may not see yet of what lies before a place."""
+        begin = LogPosition(LogPosition.of(place).file).number
+        decoder, concerns = self._decoder(connection, {table}), self._concerns({table})
+        for block in dumped(self.client, LogStatus(connection).base(), begin, place):
+            leads = after_definitions(block.memory, block.events, block.file, concerns)
+            for changed in undone if leads else ():
+                changed.forget_before()
+            for changes in decoder.decode(block.memory, block.events[leads:], block.file, block.places[leads:]):
+                for changed in undone:
+                    changed.add_before(changes)
+
+    def _decoder(self, connection: MySqlConnection, tables: Collection[TableName]) -> ChangeDecoder:
         def wanted(found: TableMap) -> Collection[str] | None:
-            if (found.database, found.table) != table:
+            if TableName(found.database, found.table) not in tables:
                 return None
             return self.layout.needed((str(column.name) for column in found.columns), key_names(found))
 
         return ChangeDecoder(charsets_of(connection), wanted, batch_rows=self.batch_rows)
+
+    def _concerns(self, tables: Iterable[TableName]) -> Callable[[str, str], bool]:
+        own = {self.tables.key(table) for table in tables}
+        return lambda database, name: self.tables.key(TableName(database, name)) in own
 
     def _version(self, place: int) -> int:
         if self.relocation is None:
             return place
         return (place if self.relocation.as_of is None else self.relocation.as_of[0]) + self.relocation.shift
 
-    def _batch(self, split: Split, table: TableName, rows: TableRows, place: int) -> Iterator[ReadBatch]:
+    def _batch(self, chunk: TableChunk, rows: TableRows, place: int) -> Iterator[ReadBatch]:
         count = len(rows.columns[0]) if rows.columns else 0
         if not count:
             return
@@ -156,9 +181,9 @@ class SnapshotRows:
             integers(np.full(count, self._version(place)), pa.int64()),
             integers(np.zeros(count, np.int64), pa.int64()),
             pa.nulls(count, CHANGE_COLUMNS["_commit_timestamp"]),
-            repeated(table.database, pa.string(), count),
-            repeated(table.table, pa.string(), count),
+            repeated(chunk.table.database, pa.string(), count),
+            repeated(chunk.table.table, pa.string(), count),
         )
         since_ever = integers(np.zeros(count, np.int64), MOMENT)
         times = since_ever if rows.event_time is None else pc.coalesce(rows.event_time, since_ever)
-        yield ReadBatch(split, count, (*rows.columns, *own), times)
+        yield ReadBatch(chunk.split, count, (*rows.columns, *own), times)

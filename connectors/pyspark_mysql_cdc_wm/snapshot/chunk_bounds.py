@@ -48,6 +48,7 @@ class ChunkBounds:
         checked: Mapping[TableName, TableColumns],
         come_first: bool,
         nothing_follows: bool,
+        one_moment: bool,
     ) -> None:
         """Cut ``tables`` by their primary keys; those without one are one chunk each. Some are ``checked`` already."""
         self._connection = connection
@@ -57,6 +58,7 @@ class ChunkBounds:
         self._cut = size
         self._come_first = come_first
         self._nothing_follows = nothing_follows
+        self._one_moment = one_moment
         self._described = dict(checked)
         self._told: set[TableName] = set()
 
@@ -69,6 +71,11 @@ class ChunkBounds:
     def nothing_follows(self) -> bool:
         """Whether the stream is the snapshot alone."""
         return self._nothing_follows
+
+    @property
+    def one_moment(self) -> bool:
+        """Whether all tables that a query begins with are as of one place of the binlog."""
+        return self._one_moment
 
     def logs(self) -> Set[str]:
         """Return the tables' names.

@@ -83,6 +83,20 @@ def test_the_last_key_is_kept_while_a_snapshot_waits() -> None:
     assert planned(NEW, 200, ()).state.frontiers == {"shop.orders": ()}
 
 
+def test_a_log_that_waits_for_snapshots_stays_where_it_is() -> None:
+    state = NEW
+    for now in range(1_000, 5_000, 1_000):
+        seen = Observation(
+            now=Millis(now), asked_at=Millis(now), ends={LOG: 100 if now == 1_000 else 900, TABLE: now // 1_000},
+            chunks={"shop.orders": ((now,),)}, highest={TABLE: None}, waiting=frozenset({LOG}),
+            reached={LOG: Millis(now)},
+        )  # fmt: skip
+        state = plan(state, seen, PlanPolicy(idle_timeout=10), None).state
+        assert state.splits[LOG] == SplitState(100, 100)
+        assert state.watermark is None
+    assert ranges_of(state) == [SplitRange(TABLE, 3, 4)]
+
+
 def test_a_snapshot_that_waits_for_its_turn_is_never_idle() -> None:
     state = planned(NEW, 200, (), idle_timeout=10, now=1_000_000).state
     for now in range(1_001_000, 1_005_000, 1_000):
