@@ -14,6 +14,7 @@ TEST_PROCESSES ?= 3
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 30
 HISTORIES ?= 30
+SNAPSHOT_REPLAYS ?= 200
 FUZZ_MINUTES ?= 10
 
 # Spark starts its Python workers with this interpreter.
@@ -53,7 +54,8 @@ soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	    $(RUN) -m pytest tests/property tests/integration tests/soak -x --hypothesis-profile=soak \
-	        --kills=30 --mysql-kills=30 --kills-seed=$$(date +%s) --day-records=20000 --day-seed=$$(date +%s) \
+	        --kills=30 --mysql-kills=30 --kills-seed=$$(date +%s) \
+	        --snapshot-replays=$(SNAPSHOT_REPLAYS) --snapshot-seed=$$(date +%s) --day-records=20000 --day-seed=$$(date +%s) \
 	        --histories=$(HISTORIES) --histories-seed=$$(date +%s) $(PYTEST_ARGS) || exit 1; \
 	done
 

@@ -44,6 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--day-seed", type=int, default=1, help="chooses the day")
     parser.addoption("--kills-seed", type=int, default=1, help="chooses who is killed when (1)")
     parser.addoption("--histories", type=int, default=3, help="how many random histories of topics are compared (3)")
+    parser.addoption("--snapshot-replays", type=int, default=8, help="how many batches of snapshots are done again (8)")
+    parser.addoption(
+        "--snapshot-seed", type=int, default=1, help="of the first snapshot's writers; the next has the next"
+    )
     parser.addoption("--corpus", help="folder of inputs that fuzzing has collected, run beside the ones kept here")
     parser.addoption("--histories-seed", type=int, default=1, help="of the first history; the next has the next (1)")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.pandas.types import from_arrow_type
@@ -18,6 +18,7 @@ from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.row_index import BinlogRowIndex
+from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
@@ -43,6 +44,8 @@ class MySqlSource:
     layout: Layout
     known: frozenset[TableName]
     """The tables there are now, if they must have the stream's columns."""
+    checked: Mapping[TableName, TableColumns] = field(default_factory=dict, repr=False, compare=False)
+    """The tables as they were found when the source was made, in the process that made it: no task gets them."""
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> MySqlSource:
@@ -56,7 +59,11 @@ class MySqlSource:
         with closing(CheckedServer(parsed)) as server:
             require(checks_of(parsed), server)
             known = frozenset() if parsed.as_json else frozenset(server.tables)
-            return cls(parsed, server.selection, server.layout, known)
+            return cls(parsed, server.selection, server.layout, known, server.tables)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what tasks need."""
+        return MySqlSource, (self.options, self.tables, self.layout, self.known)
 
     @property
     def name(self) -> str:
@@ -123,9 +130,11 @@ class MySqlSource:
             TableList(connection, self.tables),
             self.layout,
             self.options.choice,
-            ChunkSize(self.options.chunk_rows, self.options.chunks).within(self.options.max_rows),
+            size=ChunkSize(self.options.chunk_rows, self.options.chunks).within(self.options.max_rows),
+            checked=self.checked if self.options.reads_tables else {},
             come_first=self.options.reads_tables,
             nothing_follows=self.options.start is StartMode.SNAPSHOT,
+            one_moment=self.options.one_moment,
         )
 
     def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:

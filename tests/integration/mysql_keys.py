@@ -80,6 +80,20 @@ KINDS = {
     "VARBINARY": Keys(("code VARBINARY(8)",), lambda n: (f"x'{n:x}'" if len(f"{n:x}") % 2 == 0 else f"x'0{n:x}00'",)),
     "DECIMAL": Keys(("price DECIMAL(38,10)",), lambda n: (f"{n - 500}12345678901234567890.{n % 100:010}",)),
     "DATETIME(6)": Keys(("at DATETIME(6)",), lambda n: (f"'{_moment(n)}.{n:06}'",)),
+    "ENUM": Keys(
+        # Its labels sort by their places, not as texts.
+        ("kind ENUM('z','Y','é','it''s','b\\\\c') CHARACTER SET latin1", "number INT"),
+        lambda n: (str(n % 5 + 1), str(n // 5)),
+    ),
+    "SET": Keys(("flags SET('q','b','é','a','z','x','w','v','u','t')",), lambda n: (str(n * 37 % 1024),)),
+    "SET of 64": Keys(
+        (f"flags SET({','.join(repr(f'm{i}') for i in range(64))})",), lambda n: (f"{n} << 55 | {n % 7}",)
+    ),
+    "BIT(1)": Keys(("flag BIT", "number INT"), lambda n: (f"b'{n % 2}'", str(n // 2))),
+    "BIT(60)": Keys(("flags BIT(60)",), lambda n: (str(n * 0x9E3779B97F4A7C15 % 2**60),)),
+    "TIME(3)": Keys(("at TIME(3)",), lambda n: (f"'{'-' if n % 2 else ''}{n % 800}:{n % 60:02}:00.{n:03}'",)),
+    "FLOAT": Keys(("size FLOAT",), lambda n: (f"CAST({n - 200}.1e{n % 5} AS FLOAT)",)),
+    "DOUBLE": Keys(("size DOUBLE",), lambda n: (f"{n - 200}.123456789012345e{n % 300 - 150}",)),
     "TIMESTAMP(3)": Keys(("at TIMESTAMP(3)",), lambda n: (f"'{_moment(n)}.{n:03}'",)),
 }  # fmt: skip
 """What primary keys are made of."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ class Life:
 
     def rows(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Read a batch as its tasks do."""
-        return [row for batch in self.batches(start, end) for row in batch.to_pylist() if row["marker"] is None]
+        return data_of(self.batches(start, end))
 
     def batches(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[pa.RecordBatch]:
         """Read a batch as its tasks do, in columns."""
@@ -40,7 +40,17 @@ class Life:
 
     def changes(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Change]:
         """Read a batch as its tasks do."""
-        return [
-            (row["_commit_version"], row["_change_number"], row["_change_type"], row["id"], row["name"], row["amount"])
-            for row in self.rows(start, end)
-        ]
+        return changes_of(self.batches(start, end))
+
+
+def changes_of(batches: Iterable[pa.RecordBatch]) -> list[Change]:
+    """Return the data rows of a batch."""
+    return [
+        (row["_commit_version"], row["_change_number"], row["_change_type"], row["id"], row["name"], row["amount"])
+        for row in data_of(batches)
+    ]
+
+
+def data_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """Return the rows of a batch without its markers."""
+    return [row for batch in batches for row in batch.to_pylist() if row["marker"] is None]

@@ -78,6 +78,27 @@ def test_quiet_does_not_move_a_watermark_that_goes_by_rows(mysql_database: Datab
     life.reader.stop()
 
 
+def test_a_restart_within_a_snapshot_counts_the_event_times_of_what_was_delivered(mysql_database: Database) -> None:
+    mysql_database.run(_TABLE, "INSERT INTO t VALUES " + ", ".join(row(number, 0) for number in range(40)))
+    life = Life(mysql_database, eventTimeColumn="at", snapshotChunkRows=10, snapshotParallelism=1)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    life.rows(start, end)
+    # One of the keys that were read, and one whose turn has not come.
+    mysql_database.run(f"REPLACE INTO t VALUES {row(3, 60)}", f"REPLACE INTO t VALUES {row(33, 3_600)}")
+    start, end = end, life.reader.latestOffset(end, ALL)
+    assert sorted(each["id"] for each in life.rows(start, end)) == [3, 3, *range(10, 20)]
+    told = life.reader.latestOffset(end, ALL)
+    life.reader.stop()
+    # Nobody has told this process what the last batch saw.
+    again = Life(mysql_database, eventTimeColumn="at", snapshotChunkRows=10, snapshotParallelism=1)
+    seen = again.reader.latestOffset(end, ALL)
+    again.reader.stop()
+    minute = 1_000 * int((_NOON - _EPOCH).total_seconds()) + 60_000
+    assert told["splits"]["binlog"]["0"][2] == minute - 1
+    assert seen["splits"] == told["splits"]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

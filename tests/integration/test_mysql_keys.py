@@ -6,9 +6,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from pyspark_mysql_cdc_wm.records.column import ColumnType
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 from services.mysql import MySql, mysql_service
+from services.mysql_client import connect
 from services.mysql_program import Flavour
 from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database
@@ -33,7 +38,12 @@ def fill(database: Database, kind: Keys) -> int:
 
 def rows_of(life: Life, start: Mapping[str, Any], end: Mapping[str, Any], names: Iterable[str]) -> list[Row]:
     shown = ("_commit_version", "_change_number", "_change_type", *names, "name", "amount")
-    return sorted(tuple(row[name] for name in shown) for row in life.rows(start, end))
+    return sorted(tuple(hashable(row[name]) for name in shown) for row in life.rows(start, end))
+
+
+def hashable(value: Any) -> Any:
+    """Return a value; a SET's as a tuple."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def applied(changes: Iterable[Row], table: dict[Row, Row], parts: int) -> None:
@@ -93,6 +103,31 @@ def test_a_key_of_any_kind_is_read_once_while_it_is_written_to(name: str, mysql_
 def test_mariadb_tells_what_can_be_seen_without_gtids(name: str, mariadb: MySql) -> None:
     with new_database(mariadb) as database:
         check(database, KINDS[name])
+
+
+@pytest.mark.parametrize("declared", ["shop INT", "shop ENUM('z','y','x')"])
+def test_a_chunk_reads_no_more_of_the_index_than_its_rows(declared: str, mysql_database: Database) -> None:
+    name, *kind = declared.split()
+    key = [
+        KeyColumn(name, ColumnType.ENUM, pa.string(), choices=3)
+        if "ENUM" in declared
+        else KeyColumn(name, ColumnType.LONG, pa.int32()),
+        KeyColumn("day", ColumnType.LONG, pa.int32()),
+        KeyColumn("id", ColumnType.LONG, pa.int32()),
+    ]
+    rows = ", ".join(f"({number // 1_500 + 1}, {number // 100}, {number})" for number in range(3_000))
+    mysql_database.run(
+        f"CREATE TABLE t ({name} {' '.join(kind)}, day INT, id INT, PRIMARY KEY ({name}, day, id))",
+        f"INSERT INTO t VALUES {rows}", "ANALYZE TABLE t",
+    )  # fmt: skip
+    of_chunk = condition(key, KeyRange((2, 17, 1_750), (2, 18, 1_850)))
+    server = mysql_database.server
+    with connect(server.host, server.port, database=mysql_database.name) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT id FROM t{of_chunk}")
+        assert [row[0] for row in cursor.fetchall()] == list(range(1_750, 1_850))
+        cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read_next'")
+        ((_, read),) = cursor.fetchall()
+    assert int(read) < 150
 
 
 def test_a_table_without_a_key_is_one_chunk(mysql_database: Database, caplog: pytest.LogCaptureFixture) -> None:

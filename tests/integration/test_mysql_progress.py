@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_mysql_cdc_wm.lookup import table_list
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
 from watermark_source.monitor.snapshot import SnapshotProgress
@@ -82,6 +83,17 @@ def test_a_restart_goes_on_from_the_chunks_before(life: Callable[..., Life]) -> 
     _, snapshots = next(steps(life(), before[-1]))
     assert snapshots["t"].rows == 4 * PER_BATCH
     assert snapshots["t"].rate is None
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_table_that_is_dropped_is_not_told_of_as_done(
+    mysql_database: Database, life: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    batches = steps(one := life(), one.reader.initialOffset())
+    assert next(batches)[1].keys() == {"t", "u"}
+    mysql_database.run("DROP TABLE t")
+    assert next(batches)[1].keys() == {"u"}
 
 
 def test_a_table_without_a_key_is_expected_whole(mysql_database: Database, life: Callable[..., Life]) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from tests.integration.mysql_binlog import Database
-from tests.integration.mysql_lives import ALL, Change, Life
+from tests.integration.mysql_lives import ALL, Change, Life, changes_of, data_of
 from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_writers import writers
 from watermark_source.monitor.status import SourceStatus
 
 pytestmark = pytest.mark.service
 
+_log = logging.getLogger(__name__)
 _TABLE = "CREATE TABLE {} (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
 
 
@@ -38,33 +42,124 @@ def applied(changes: Iterable[Change], table: dict[int, tuple[Any, ...]]) -> Non
                 del table[key]
 
 
-def test_every_replay_of_a_batch_gives_equal_rows_and_the_last_state_is_the_servers(mysql_database: Database) -> None:
-    database = mysql_database
-    fill(database)
-    life = Life(database, snapshotChunkRows=100, snapshotParallelism=2)
+@pytest.mark.timeout(3_600)
+def test_every_replay_of_a_batch_gives_equal_rows_and_the_last_state_is_the_servers(
+    mysql_database: Database, request: pytest.FixtureRequest
+) -> None:
+    wanted, seed = request.config.getoption("--snapshot-replays"), request.config.getoption("--snapshot-seed")
+    replays = rows = 0
+    while replays < wanted:
+        done = snapshot_under_load(mysql_database, seed)
+        replays, rows, seed = replays + done.replays, rows + done.rows, seed + 1
+    _log.info("%d replays of %d rows up to seed %d", replays, rows, seed - 1)
+    assert rows > replays * 1_000
+
+
+class Replayed(NamedTuple):
+    """Batches of a snapshot that were done again, and the rows in them."""
+
+    replays: int
+    rows: int
+
+
+def snapshot_under_load(database: Database, seed: int) -> Replayed:
+    """Stream a table of 10 000 rows, to which four writers write, and each batch again by another process a bit later.
+
+    Rows are equal byte for byte, changes fit the table, and the table is the server's in the end.
+    """
+    database.run("DROP TABLE IF EXISTS t")
+    fill(database, rows=10_000)
+    chosen = {"snapshotChunkRows": 500, "snapshotParallelism": 2}
+    life, other = Life(database, **chosen), Life(database, **chosen)
     table: dict[int, tuple[Any, ...]] = {}
-    batches = replays = 0
+    replays = rows = after_snapshot = 0
     end: Mapping[str, Any] = life.reader.initialOffset()
-    with writers(database, "t"):
-        while True:
+    with writers(database, "t", keys=20_000, seed=100 * seed):
+        while after_snapshot < 3:
             start, end = end, life.reader.latestOffset(end, ALL)
-            changes = life.changes(start, end)
-            time.sleep(0.05)
-            assert sorted(life.changes(start, end)) == sorted(changes)
-            replays += 1
-            applied(changes, table)
-            if "snapshot" not in end:
-                batches += 1
-            else:
+            first = life.batches(start, end)
+            time.sleep(0.2)
+            offsets = (json.loads(json.dumps(offset)) for offset in (start, end))
+            assert as_bytes(first) == as_bytes(other.batches(*offsets))
+            applied(changes_of(first), table)
+            if "snapshot" in end:
                 assert "wm" not in end
-            if batches == 5:
-                break
-    assert replays > 15
+                replays, rows = replays + 1, rows + sum(batch.num_rows for batch in first)
+            else:
+                after_snapshot += 1
     while (start := end) != (end := life.reader.latestOffset(end, ALL)):
         applied(life.changes(start, end), table)
     life.reader.stop()
+    other.reader.stop()
     assert table == {row[0]: row for row in database.run("SELECT id, name, amount FROM t")}
     assert end["wm"] > 0
+    return Replayed(replays, rows)
+
+
+def as_bytes(batches: Sequence[pa.RecordBatch]) -> bytes:
+    """Return a batch's rows, whose order says nothing, in one order, as Arrow has them on its way."""
+    rows = pa.Table.from_batches(batches)
+    rows = rows.sort_by([(name, "ascending") for name in ("_commit_version", "_change_number", "id", "_change_type")])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows.combine_chunks())
+    return bytes(sink.getvalue())
+
+
+def test_a_snapshot_can_be_of_one_moment_whatever_is_written_while_it_is_read(mysql_database: Database) -> None:
+    database = mysql_database
+    begun = {}
+    for name in ("t", "u"):
+        fill(database, name, rows=1_500)
+        begun[name] = {row[0]: row for row in database.run(f"SELECT id, name, amount FROM {name}")}
+    chosen = {"tables": f"{database.name}.*", "snapshotChunkRows": 300, "snapshotParallelism": 3}
+    life = Life(database, snapshotConsistency="table", idleTimeout="1 millisecond", **chosen)
+    tables: dict[str, dict[int, tuple[Any, ...]]] = {"t": {}, "u": {}, "later": {}}
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    fill(database, "later", rows=10)
+    place = end["splits"]["binlog"]["0"]
+    with writers(database, "t", count=2, keys=3_000), writers(database, "u", count=1, keys=3_000):
+        for batch in range(4):
+            if batch == 2:
+                life.reader.stop()
+                life = Life(database, snapshotConsistency="table", **chosen)
+            start, end = end, life.reader.latestOffset(end, ALL)
+            # The log does not go on, and is not idle: it is read once for all chunks, in one task.
+            assert end["splits"]["binlog"]["0"] == place
+            assert len(life.reader.partitions(dict(start), dict(end))) == 1
+            first = life.batches(start, end)
+            assert as_bytes(first) == as_bytes(life.batches(start, end))
+            for row in data_of(first):
+                assert row["_change_type"] == "insert"
+                tables[row["_table"]][row["id"]] = (row["id"], row["name"], row["amount"])
+        assert tables == {**begun, "later": {}}
+        for _ in range(4):
+            start, end = end, life.reader.latestOffset(end, ALL)
+            apply_all(life.rows(start, end), tables)
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        apply_all(life.rows(start, end), tables)
+    life.reader.stop()
+    for name, table in tables.items():
+        assert table == {row[0]: row for row in database.run(f"SELECT id, name, amount FROM {name}")}
+
+
+def apply_all(rows: Iterable[Mapping[str, Any]], tables: Mapping[str, dict[int, tuple[Any, ...]]]) -> None:
+    for name, table in tables.items():
+        applied(
+            (
+                (
+                    row["_commit_version"],
+                    row["_change_number"],
+                    row["_change_type"],
+                    row["id"],
+                    row["name"],
+                    row["amount"],
+                )
+                for row in rows
+                if row["_table"] == name
+            ),
+            table,
+        )
 
 
 @pytest.mark.timeout(600)

@@ -163,6 +163,52 @@ def test_tables_that_are_dropped_end_nothing(
     life.reader.stop()
 
 
+def test_a_query_whose_tables_are_all_dropped_takes_the_snapshots_of_those_that_come(
+    mysql_database: Database, looks_often: None
+) -> None:
+    database = mysql_database
+    fill(database, "t_1", 60)
+    fill(database, "hidden", 30)
+    chosen = {"tables": f"{database.name}.t_*,{database.name}.new_*", "snapshotChunkRows": 20, "snapshotParallelism": 2}
+    life = Life(database, **chosen)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    start, end = end, life.reader.latestOffset(end, ALL)
+    batch(life, start, end)
+    database.run("DROP TABLE t_1")
+    time.sleep(0.2)
+    start, end = end, life.reader.latestOffset(end, ALL)
+    assert batch(life, start, end) == []
+    life.reader.stop()
+    # It comes in whole: the binlog has none of its rows from here on.
+    database.run("RENAME TABLE hidden TO new_one")
+    again = Life(database, **chosen)
+    tables: Tables = {}
+    while (start := end) != (end := again.reader.latestOffset(end, ALL)):
+        applied(batch(again, start, end), tables)
+    again.reader.stop()
+    assert tables == on_server(database, "new_one")
+
+
+@pytest.mark.parametrize("starting", ["initial", "latest"])
+def test_a_database_that_is_dropped_is_told_of(
+    starting: str, mysql_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(mysql_database, "t", 3)
+    other = f"{mysql_database.name}_other"
+    mysql_database.run(f"CREATE DATABASE {other}", f"CREATE DATABASE {other}_2")
+    fill(mysql_database, f"{other}.t", 3)
+    life = Life(mysql_database, tables=f"{mysql_database.name}.t,{other}.t", startingOffsets=starting)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        batch(life, start, end)
+    mysql_database.run(f"DROP DATABASE {other}", f"DROP DATABASE {other}_2")
+    start, end = end, life.reader.latestOffset(end, ALL)
+    assert batch(life, start, end) == []
+    life.reader.stop()
+    assert f"the database {other} was dropped; of the rows that were delivered of its tables no deletion" in caplog.text
+    assert f"{other}_2" not in caplog.text
+
+
 def test_a_binlog_read_alone_tells_of_new_tables_from_their_first_row_and_takes_only_those_that_fit(
     mysql_database: Database,
 ) -> None:

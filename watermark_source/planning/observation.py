@@ -36,6 +36,8 @@ class Observation:
     """Logs that are new and whose snapshot begins."""
     dropped: Set[str] = frozenset()
     """Logs to forget: those that are gone while their snapshot is under way, and those that are chosen no more."""
+    waiting: Set[Split] = frozenset()
+    """Splits that are read on only when all snapshots are."""
     added: Mapping[Split, int] = field(default_factory=dict)
     """Start position of the splits that are new."""
     highest: Mapping[Split, Millis | None] = field(default_factory=dict)

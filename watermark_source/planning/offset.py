@@ -3,15 +3,17 @@
 Layout of version 1, keys sorted, integers only, absent keys for absent values::
 
     {"cap": 1700000600000,              event times later than this were not observed
-     "complete": ["shop.users"],        snapshots that were read to their end
+     "complete": ["shop.users"],        snapshots that were read to their end; there if the source takes any
      "done": "5b1d…:1-7",               all that lies before the positions, as every copy of the system names it
+     "forgotten": {"shop.users": 1},    logs whose snapshot was given up, and how often
      "limit": 1700000010000,            alignment limit of the batch
      "name": "orders",                  the source's own name
      "pt": true,                        processing-time watermark
      "run": 2,                          how many processes have planned so far
      "shift": 7000,                     what was added to the copy's own positions
      "since": 1700000003000,            the earliest moment of all splits
-     "snapshot": {"shop.orders": [[100], null]},  where the chunks of snapshots end that were planned last
+     "snapshot": {"shop.orders": [[100], [200], null]},  where chunks end: of snapshots, the last before, and those
+                                        that were planned last
      "source": "aligned-kafka",         format name
      "splits": {"orders": {"0": [position, planned, watermark, status, since]}},
      "system": "5b1d…",                 which of the system's copies the positions are of
@@ -38,7 +40,9 @@ from watermark_source.planning.state import Bound, Origin, SourceState, SplitSta
 
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
-_KNOWN = _REQUIRED | {"cap", "complete", "done", "limit", "pt", "shift", "since", "snapshot", "system", "wm"}
+_KNOWN = _REQUIRED | {
+    "cap", "complete", "done", "forgotten", "limit", "pt", "shift", "since", "snapshot", "system", "wm",
+}  # fmt: skip
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None)
 _FIELDS = 2 + len(_ABSENT)
 _STATUS = {status.value: status for status in SplitStatus}
@@ -64,8 +68,9 @@ class OffsetCodec:
         origin = state.origin or Origin(None)
         offset: dict[str, Any] = {
             "cap": state.future_cap,
-            "complete": sorted(state.complete) or None,
+            "complete": None if state.complete is None else sorted(state.complete),
             "done": origin.done,
+            "forgotten": dict(sorted(state.forgotten.items())) or None,
             "limit": state.limit,
             "name": self.name,
             "pt": True if state.use_processing_time else None,
@@ -100,7 +105,8 @@ class OffsetCodec:
             limit=_millis(offset, "limit"),
             future_cap=_millis(offset, "cap"),
             frontiers=_decode_frontiers(offset.get("snapshot", {}), offset["splits"]),
-            complete=_decode_complete(offset.get("complete", []), offset.get("snapshot", {})),
+            complete=_decode_complete(offset),
+            forgotten=_decode_forgotten(offset.get("forgotten", {})),
             origin=_decode_origin(offset),
             run=_integer(offset["run"], '"run"', minimum=0),
         )
@@ -163,10 +169,21 @@ def _decode_frontiers(frontiers: object, splits: object) -> dict[str, tuple[Boun
     return decoded
 
 
-def _decode_complete(logs: object, frontiers: Mapping[str, Any]) -> frozenset[str]:
+def _decode_complete(offset: Mapping[str, Any]) -> frozenset[str] | None:
+    frontiers = offset.get("snapshot", {})
+    # Before the first version it was left out where it is empty.
+    logs = offset.get("complete", [] if frontiers else None)
+    if logs is None:
+        return None
     if not isinstance(logs, list) or not all(isinstance(log, str) and log not in frontiers for log in logs):
         raise _broken(f'"complete" is {_shown(logs)}', "a list of logs whose snapshot is not under way")
     return frozenset(logs)
+
+
+def _decode_forgotten(logs: object) -> dict[str, int]:
+    if not isinstance(logs, Mapping) or not all(isinstance(log, str) for log in logs):
+        raise _broken(f'"forgotten" is {_shown(logs)}', "an object")
+    return {log: _integer(logs[log], f'"forgotten" of {_shown(log)}', minimum=1) for log in sorted(logs)}
 
 
 def _decode_origin(offset: Mapping[str, Any]) -> Origin | None:

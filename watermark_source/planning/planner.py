@@ -83,7 +83,8 @@ def plan(
         refuse(losses, policy.loss_conditions)
     splits = {**splits, **_at_rest(splits, state.watermark, observation, policy)}
 
-    backlog = backlog_of(splits, observation, policy, index, rows)
+    going = {s: t for s, t in splits.items() if s not in observation.waiting}
+    backlog = backlog_of(going, observation, policy, index, rows)
     limit, allowed, newest_matters = aligned_ends(splits, observation, backlog)
     waits = _waits_for_more(backlog, allowed, observation, policy)
     budget = None if observation.one_batch else observation.max_rows
@@ -91,7 +92,7 @@ def plan(
 
     # A snapshot that waits for its turn is not quiet: there are rows in its table.
     snapshots = set(map(snapshot_split, begun))
-    silent = observation.unknown | snapshots - allowed.keys()
+    silent = observation.unknown | observation.waiting | snapshots - allowed.keys()
     planned = {
         s: unanswered(t) if s in silent else _advance(t, allowed.get(s), ends.get(s), observation, policy)
         for s, t in splits.items()
@@ -112,7 +113,8 @@ def plan(
             limit=None if limit is None else limit.watermark,
             future_cap=future_cap(observation, policy),
             frontiers={log: _frontier(log, planned, observation, lower) for log, lower in sorted(begun.items())},
-            complete=completed(state) - observation.dropped,
+            complete=None if state.complete is None else completed(state) - observation.dropped,
+            forgotten=_forgotten(state, observation),
             run=state.run + announce,
         ),
         is_batch=is_batch,
@@ -157,7 +159,7 @@ def _at_rest(
     moved: dict[Split, SplitState] = {}
     for split, reached in observation.reached.items():
         at = splits.get(split)
-        if at is None or at.position != observation.ends.get(split):
+        if at is None or at.position != observation.ends.get(split) or split in observation.waiting:
             continue
         watermark = watermark_of(reached if cap is None else min(reached, cap), policy)
         if watermark > due and (at.watermark is None or watermark > at.watermark):
@@ -168,10 +170,16 @@ def _at_rest(
 def _frontier(
     log: str, planned: Mapping[Split, SplitState], observation: Observation, lower: Bound
 ) -> tuple[Bound, ...]:
-    """Return where the chunks end that are planned now, or the last of those before."""
+    """Return where the last chunk before ends, unless there was none, and those that are planned now."""
     moved = planned[snapshot_split(log)]
     bounds = observation.chunks.get(log, ())[: moved.position - moved.observed]
-    return bounds or (() if lower is None else (lower,))
+    return bounds if lower is None else (lower, *bounds)
+
+
+def _forgotten(state: SourceState, observation: Observation) -> Mapping[str, int]:
+    """Return how often each log was dropped; nothing of a log that was not known counts as dropped."""
+    known = observation.dropped & (state.frontiers.keys() | completed(state))
+    return {**state.forgotten, **{log: state.forgotten.get(log, 0) + 1 for log in sorted(known)}}
 
 
 def _waits_for_more(

@@ -59,38 +59,58 @@ def finished(state: SourceState) -> frozenset[Split]:
 
 def completed(state: SourceState) -> frozenset[str]:
     """Return the logs that have been read to their end, with the last planned batch."""
-    return state.complete | {split.log for split in finished(state)}
+    return (state.complete or frozenset()) | {split.log for split in finished(state)}
 
 
 def snapshot_batch(before: SourceState, after: SourceState) -> SnapshotBatch | None:
     """Return what tasks have to know of the batch between two states, ``None`` if its source takes no snapshots."""
-    if not any((before.frontiers, after.frontiers, before.complete, after.complete)):
+    if after.complete is None:
         return None
-    lower, complete = unfinished(before), completed(before)
+    # Of a log that was dropped meanwhile nothing more comes; it may have been found again.
+    anew = {log for log, times in after.forgotten.items() if before.forgotten.get(log, 0) != times}
+    lower = {log: key for log, key in unfinished(before).items() if log not in anew}
+    complete = completed(before) - anew
+
+    def start_of(log: str) -> int:
+        at = before.splits.get(snapshot_split(log))
+        return 0 if at is None or log in anew else at.position
+
     chunks: dict[SplitRange, Chunk] = {}
-    for log, bounds in after.frontiers.items():
-        split = snapshot_split(log)
-        start = _start(before, split)
-        chunks.update(_chunks(SplitRange(split, start, after.splits[split].position), lower.get(log), bounds))
+    for log, read in after.frontiers.items():
+        at = after.splits[snapshot_split(log)]
+        whole = SplitRange(snapshot_split(log), start_of(log), at.position)
+        chunks.update(_chunks(whole, lower.get(log), read, at.position - at.observed))
     # Batches that are done again as one may have been the last of a snapshot, or all of it.
     for log in after.complete - complete:
-        start = _start(before, snapshot_split(log))
+        start = start_of(log)
         chunks[SplitRange(snapshot_split(log), start, start + 1)] = Chunk(lower.get(log), None)
-    positions = {s: t.position for s, t in after.splits.items() if s.log not in after.frontiers}
-    return SnapshotBatch(lower, complete, chunks, positions)
+    return SnapshotBatch(lower, complete, chunks, _positions(after))
 
 
-def _start(before: SourceState, split: Split) -> int:
-    return before.splits[split].position if split in before.splits else 0
+def last_batch(state: SourceState) -> SnapshotBatch | None:
+    """Return what tasks had to know of the last planned batch, but for its chunks: that follows from its end alone."""
+    if state.complete is None:
+        return None
+    copied: dict[str, Bound] = {}
+    for log, read in state.frontiers.items():
+        at = state.splits[snapshot_split(log)]
+        before = read[: max(0, len(read) - (at.position - at.observed))]
+        copied[log] = before[-1] if before else None
+    return SnapshotBatch(copied, state.complete, {}, _positions(state))
 
 
-def _chunks(whole: SplitRange, lower: Bound, bounds: tuple[Bound, ...]) -> dict[SplitRange, Chunk]:
+def _positions(state: SourceState) -> dict[Split, int]:
+    return {s: t.position for s, t in state.splits.items() if s.log not in state.frontiers}
+
+
+def _chunks(whole: SplitRange, lower: Bound, read: tuple[Bound, ...], planned: int) -> dict[SplitRange, Chunk]:
     found: dict[SplitRange, Chunk] = {}
     if not whole.size:
         return found
+    # Of batches that are done again as one, what was read before the last is one chunk more.
+    bounds = read[-planned - (whole.size > planned) :]
     if whole.size < len(bounds):
         raise InternalError(f"{whole} with {len(bounds)} bounds")
-    # Batches that are done again as one have the bounds of the last; what was read before them is one chunk more.
     start, first = whole.start, whole.end - len(bounds) + 1
     for number, upper in enumerate(bounds):
         found[SplitRange(whole.split, start, first + number)] = Chunk(lower, upper)

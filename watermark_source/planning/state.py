@@ -65,11 +65,13 @@ class SourceState:
     future_cap: Millis | None = None
     """Events later than this do not move the watermark (``maxFutureSkew`` after the batch was planned)."""
     frontiers: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
-    """Logs whose snapshot is under way: where each chunk ends that was planned for them last. Empty before the first;
-    a snapshot ends with the chunk that has no limit, and is gone from here one plan later."""
-    complete: frozenset[str] = frozenset()
-    """Logs whose snapshot was read to its end. Of a source that takes snapshots, nothing is told of logs that are
-    neither here nor in ``frontiers``: their snapshot is still to come."""
+    """Logs whose snapshot is under way: where the chunks before the last plan ended, then each that was planned last.
+    Empty before the first; a snapshot ends with the chunk that has no limit, and is gone from here one plan later."""
+    complete: frozenset[str] | None = None
+    """Logs whose snapshot was read to its end before the last plan; ``None`` of a source that takes no snapshots. One
+    that does tells nothing of logs that are neither here nor in ``frontiers``: their snapshot is still to come."""
+    forgotten: Mapping[str, int] = field(default_factory=dict)
+    """Logs that were dropped from here, and how often: what was read of one before does not count any more."""
     origin: Origin | None = None
     """What the positions of its log are of; ``None`` for those of the only system, or of the copy that is read."""
     run: int = 0

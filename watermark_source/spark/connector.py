@@ -110,6 +110,14 @@ class Snapshots(Protocol):
         """Whether the stream ends with them: the log is read only for as long as they are."""
         ...
 
+    @property
+    def one_moment(self) -> bool:
+        """Whether all that a query begins with is as of one moment: the log is read on when it is complete.
+
+        A batch's chunks are then read together.
+        """
+        ...
+
     def logs(self) -> Set[str]:
         """Return what there is to take a snapshot of.
 

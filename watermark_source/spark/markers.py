@@ -73,7 +73,7 @@ def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ..
 
 def _of_snapshots(before: SourceState, after: SourceState) -> list[Marker]:
     """Return what there is to say about snapshots that have come to their end."""
-    read = sorted(after.complete - before.complete)
+    read = sorted((after.complete or frozenset()) - (before.complete or frozenset()))
     on_clock = after.use_processing_time
     found = [
         Marker("status", *snapshot_split(log), None, "finished", on_clock, "its snapshot is read to its end")

@@ -87,8 +87,10 @@ def lay(
         return [Laid(each) for each in pack(ranges, at_least=at_least, at_most=at_most)]
     if snapshot is not None:
         chunks = tuple(snapshot.chunks)
-        read_by_key = {chunk.split for chunk in chunks}
-        return [Laid((each,)) for each in (*(r for r in ranges if r.split not in read_by_key), *chunks)]
+        others = [(each,) for each in ranges if each.split not in {chunk.split for chunk in chunks}]
+        together = connector.snapshots is not None and connector.snapshots.one_moment
+        tasks = [*others, *([chunks] if together and chunks else ((each,) for each in chunks))]
+        return [Laid(each) for each in tasks]
     if connector.cutter is None or (relocation is not None and relocation.left_out is not None):
         return [Laid((each,)) for each in ranges]
     pieces = (piece for each in ranges for piece in connector.cutter.pieces(each, at_least))

@@ -86,9 +86,7 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
         return
     observer = Observer(pack.ranges, pack.future_cap)
     spare_imports()
-    if pack.relocation is not None:
-        reader = cast("RelocatedRangeReader", reader).relocated(pack.relocation)
-    for batch in _read(reader, pack):
+    for batch in batches_of(reader, pack):
         observer.observe(batch)
         if not batch.rows:
             continue
@@ -100,7 +98,10 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
         send_reports(pack.report_to, observer.reports())
 
 
-def _read(reader: RangeReader, pack: Pack) -> Iterator[ReadBatch]:
+def batches_of(reader: RangeReader, pack: Pack) -> Iterator[ReadBatch]:
+    """Yield the rows of a pack's ranges, read as its batch says."""
+    if pack.relocation is not None:
+        reader = cast("RelocatedRangeReader", reader).relocated(pack.relocation)
     if pack.snapshot is not None:
         return cast("SnapshotRangeReader", reader).read_during_snapshot(pack.ranges, pack.snapshot)
     if pack.whole is not None:

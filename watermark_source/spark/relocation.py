@@ -35,6 +35,8 @@ class Whereabouts:
         self._copies = copies
         self._shift = 0
         self._confirmed = False
+        self.has_moved = False
+        """Whether the last state was another copy's, and nothing has been planned on this one since."""
 
     def beginning(self) -> Origin | None:
         """Return what a new query begins with if it is no position."""
@@ -51,7 +53,8 @@ class Whereabouts:
         if self._copies is None:
             return state
         origin = _origin(state, self._copies)
-        if origin.copy == self._copies.system:
+        self.has_moved = origin.copy != self._copies.system
+        if not self.has_moved:
             self._shift = origin.shift
             own = _moved(state, -origin.shift)
             self._confirm(own, origin, self._copies)
@@ -61,6 +64,11 @@ class Whereabouts:
             _log.warning("%s is read now, and not %s: all that was not read there", self._copies.system, origin.copy)
         return _at(state, self._copies.begin(origin.done))
 
+    @property
+    def reading(self) -> Relocation | None:
+        """How the copy that is read is read on; ``None`` without copies."""
+        return None if self._copies is None else Relocation(self._copies.system, self._shift)
+
     def is_elsewhere(self, state: SourceState) -> bool:
         """Return whether a state as an offset has it was made on another copy."""
         return self._copies is not None and _origin(state, self._copies).copy != self._copies.system
@@ -69,6 +77,7 @@ class Whereabouts:
         """Return the state as it goes into an offset."""
         if self._copies is None or state.origin is not None:
             return state
+        self.has_moved = False
         done = self._copies.done_before(_log_of(state)[1].position)
         return replace(_moved(state, self._shift), origin=Origin(self._copies.system, self._shift, done))
 

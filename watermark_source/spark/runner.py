@@ -26,6 +26,7 @@ from watermark_source.planning.rest import Rest
 from watermark_source.planning.snapshot import snapshot_batch, snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.spark.backlog import exceeds, splits_behind
 from watermark_source.spark.collector import collect_later, collect_rarely, spare_imports
 from watermark_source.spark.connector import Snapshots, SourceDefinition
 from watermark_source.spark.markers import markers_between
@@ -34,7 +35,7 @@ from watermark_source.spark.packs import Laid, Pack, lay
 from watermark_source.spark.polling import Pace
 from watermark_source.spark.relocation import Whereabouts
 from watermark_source.spark.reports import ReportBook, ReportServer
-from watermark_source.spark.second_look import SecondLook
+from watermark_source.spark.second_look import SecondLook, again_of
 from watermark_source.spark.snapshot_chunks import with_chunks
 from watermark_source.spark.snapshot_count import SnapshotCount
 from watermark_source.spark.status import Seen, source_status
@@ -81,9 +82,7 @@ class SourceRunner:
         collect_rarely()
         self._book = ReportBook()
         self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
-        self._second_look = SecondLook(
-            definition, self._book, self._server, enters_anywhere=self._connector.row_index is None
-        )
+        self._second_look = SecondLook(definition, self._book, self._server)
         self._initial: dict[str, Any] | None = None
         self._offset: dict[str, Any] | None = None
         self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
@@ -123,7 +122,8 @@ class SourceRunner:
         """Return where a new query starts. Spark asks more than once; the answer stays the same in this process."""
         if self._initial is None:
             snapshots = self._connector.snapshots
-            tables = self._listed(snapshots) if snapshots is not None and snapshots.come_first else frozenset()
+            takes_snapshots = snapshots is not None and snapshots.come_first
+            tables = self._listed(snapshots) if snapshots is not None and takes_snapshots else frozenset()
             splits = self._connector.discovery.discover()
             starts = self._connector.starts.initial_positions(splits)
             if self._frozen is not None:
@@ -135,6 +135,7 @@ class SourceRunner:
                 SourceState(
                     splits={s: SplitState(p, p) for s, p in sorted(positions.items())},
                     frontiers=dict.fromkeys(sorted(tables), ()),
+                    complete=frozenset() if takes_snapshots else None,
                     origin=self._whereabouts.beginning(),
                 )
             )
@@ -172,10 +173,10 @@ class SourceRunner:
         cpu = time.thread_time()
         observation = self._observe(state, limit)
         if self._newest_mattered and not observation.newest:
-            observation = self._dated(observation, _behind(state, observation.ends))
+            observation = self._dated(observation, splits_behind(state, observation.ends))
         planned = self._plan(state, observation)
         if planned.newest_matters and not observation.newest:
-            observation = self._dated(observation, _behind(state, observation.ends))
+            observation = self._dated(observation, splits_behind(state, observation.ends))
             planned = self._plan(state, observation)
         self._newest_mattered = planned.newest_matters
         for loss in planned.losses:
@@ -187,7 +188,7 @@ class SourceRunner:
         self._rest = self._rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at)
         self._state = planned.state
         uncounted = self._connector.row_index is not None
-        self._is_behind = bool(_behind(planned.state, observation.ends))
+        self._is_behind = bool(splits_behind(planned.state, observation.ends))
         copied = self._copied.progress(planned.state, observation.now)
         self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted, copied)
         self._pace = self._pace.after(is_batch=planned.is_batch, cpu=time.thread_time() - cpu)
@@ -291,18 +292,20 @@ class SourceRunner:
         return replace(after, splits={**after.splits, **longer}) if longer else after
 
     def _observe(self, state: SourceState, limit: ReadLimit) -> Observation:
-        snapshots = self._connector.snapshots if state.frontiers or state.complete else None
+        snapshots = None if state.complete is None else self._connector.snapshots
         listed_before = frozenset() if snapshots is None else self._listed(snapshots)
         logs = self._frozen
         if logs is None:
             logs = self._logs(state)
-            if self._connector.row_index is None and _exceeds(state, logs.ends, limit):
-                behind = _behind(state, logs.ends)
+            if self._connector.row_index is None and exceeds(state, logs.ends, limit):
+                behind = splits_behind(state, logs.ends)
                 # Without alignment they only tell how far away the end of a long backlog may be.
                 logs = self._dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
         if snapshots is not None:
             to_end, first = isinstance(limit, ReadAllAvailable), not self._announced
-            logs = with_chunks(logs, state, snapshots, listed_before, to_end=to_end, first=first)
+            may_wait = not self._whereabouts.has_moved
+            logs = with_chunks(logs, state, snapshots, listed_before, to_end=to_end, first=first, may_wait=may_wait)
+            self._copied.forget(logs.dropped)
             self._copied.meet((unfinished(state).keys() | logs.found) - logs.dropped, state, snapshots)
         added = logs.ends.keys() - state.splits.keys()
         if added and state.watermark is not None and not self._policy.use_processing_time:
@@ -343,7 +346,7 @@ class SourceRunner:
         ends = self._connector.bounds.current_ends(splits)
         # An end of a while ago says nothing about idleness, which is judged as of now. That there are rows, it does.
         known = {s: end for s, end in ends.unknown.items() if end is not None and s in state.splits}
-        late = {s: known[s] for s in _behind(state, known)}
+        late = {s: known[s] for s in splits_behind(state, known)}
         unknown = ends.unknown.keys() - late.keys()
         positions = {**ends.positions, **late}
         return Observation(now=now, asked_at=asked_at, ends=positions, unknown=unknown, reached=ends.reached)
@@ -368,10 +371,10 @@ class SourceRunner:
 
     def _earliest(self, state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> Mapping[Split, int]:
         """Ask where the logs begin when retention may have passed us: after a time away, and with a long backlog."""
-        has_backlog = self._is_behind if self._connector.row_index is not None else _exceeds(state, ends, limit)
+        has_backlog = self._is_behind if self._connector.row_index is not None else exceeds(state, ends, limit)
         if self._announced and not has_backlog:
             return {}
-        behind = _behind(state, ends) & state.splits.keys()
+        behind = splits_behind(state, ends) & state.splits.keys()
         return self._connector.bounds.earliest_positions(behind) if behind else {}
 
     def _last_ranges(self, state: SourceState, known: Set[Split]) -> dict[Split, Millis | None]:
@@ -385,21 +388,10 @@ class SourceRunner:
                 coverage = coverage._replace(max_event_time=None)
                 self._copied.add(wanted.split.log, coverage.rows)
             elif coverage.missing and wanted.split in known and not self._policy.use_processing_time:
-                coverage = self._second_look.at(wanted, coverage, state.future_cap, reports_due=self._announced)
+                anywhere = self._connector.row_index is None
+                again = again_of(wanted, state, self._whereabouts.reading, enters_anywhere=anywhere)
+                coverage = self._second_look.at(again, coverage, reports_due=self._announced)
             seen[wanted.split] = coverage.max_event_time
             self._rows += coverage.rows
             self._future_rows += coverage.future_rows
         return seen
-
-
-def _behind(state: SourceState, ends: Mapping[Split, int]) -> Set[Split]:
-    """Return the splits with rows to read."""
-    return {s for s, end in ends.items() if s not in state.splits or end > state.splits[s].position}
-
-
-def _exceeds(state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> bool:
-    """Return whether there is more to read than one batch may take."""
-    if not isinstance(limit, ReadMaxRows):
-        return False
-    backlog = sum(end - state.splits[s].position if s in state.splits else end for s, end in ends.items())
-    return bool(backlog > limit.max_rows)

@@ -3,38 +3,54 @@
 from __future__ import annotations
 
 import logging
-from typing import cast
+from dataclasses import replace
 
 from watermark_source.errors import DataLossError, UnknownSplitError
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import Coverage
-from watermark_source.planning.split import Piece, SplitRange
-from watermark_source.spark.connector import PieceReader, SourceDefinition
-from watermark_source.spark.reading import observe
+from watermark_source.planning.snapshot import last_batch
+from watermark_source.planning.split import SplitRange
+from watermark_source.planning.state import SourceState
+from watermark_source.spark.connector import Relocation, SourceDefinition
+from watermark_source.spark.packs import Pack
+from watermark_source.spark.reading import batches_of, observe
 from watermark_source.spark.reports import ReportBook, ReportServer
 
 _log = logging.getLogger(__name__)
 
 
+def again_of(wanted: SplitRange, state: SourceState, relocation: Relocation | None, *, enters_anywhere: bool) -> Pack:
+    """Return a range of the last planned batch, which ends in ``state``, as work to do again.
+
+    ``enters_anywhere``: its log can be read from any position on, and not only from where a range begins.
+    """
+    by_positions = relocation is None or relocation.left_out is None
+    return Pack(
+        ranges=(wanted,),
+        markers=(),
+        future_cap=state.future_cap,
+        clock=None,
+        report_to=None,
+        snapshot=last_batch(state),
+        relocation=relocation,
+        whole=wanted if by_positions and not enters_anywhere else None,
+    )
+
+
 class SecondLook:
     """Of one run of a query."""
 
-    def __init__(
-        self, definition: SourceDefinition, book: ReportBook, server: ReportServer, *, enters_anywhere: bool
-    ) -> None:
-        """Take whether a log can be read from any position on, or only from where a range begins."""
-        self._enters_anywhere = enters_anywhere
+    def __init__(self, definition: SourceDefinition, book: ReportBook, server: ReportServer) -> None:
         self._definition = definition
         self._book = book
         self._server = server
         self._told = False
 
-    def at(self, wanted: SplitRange, missing: Coverage, future_cap: Millis | None, *, reports_due: bool) -> Coverage:
-        """Return what is in a range of which something is missing, as far as it can still be read.
+    def at(self, again: Pack, missing: Coverage, *, reports_due: bool) -> Coverage:
+        """Return what is in a pack's one range, of which something is missing, as far as it can still be read.
 
         ``reports_due``: this process asked for them. Reports to an earlier one went with it.
         """
-        parts = missing.missing
+        (wanted,), parts = again.ranges, missing.missing
         _log.info("no report about %s; looking at %d positions again", wanted, sum(part.size for part in parts))
         if reports_due and not self._told:
             self._told = True
@@ -47,11 +63,8 @@ class SecondLook:
         reader = self._definition.observing_reader
         try:
             for part in parts:
-                if self._enters_anywhere:
-                    rows = reader.read([part])
-                else:
-                    rows = cast("PieceReader", reader).read_piece(Piece(part, wanted))
-                self._book.add(observe(rows, [part], future_cap))
+                batches = batches_of(reader, replace(again, ranges=(part,)))
+                self._book.add(observe(batches, [part], again.future_cap))
         except (DataLossError, UnknownSplitError) as error:
             # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
             _log.warning("%s cannot be looked at again, its watermark stays: %s", wanted, error)

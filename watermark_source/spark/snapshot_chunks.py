@@ -16,7 +16,14 @@ _log = logging.getLogger(__name__)
 
 
 def with_chunks(
-    logs: Observation, state: SourceState, snapshots: Snapshots, there: Set[str], *, to_end: bool, first: bool
+    logs: Observation,
+    state: SourceState,
+    snapshots: Snapshots,
+    there: Set[str],
+    *,
+    to_end: bool,
+    first: bool,
+    may_wait: bool,
 ) -> Observation:
     """Add what comes next of snapshots; after the last one, perhaps, nothing at all.
 
@@ -27,11 +34,16 @@ def with_chunks(
         there: what there was to take snapshots of before the ends in ``logs`` were asked for.
         to_end: plan all that is left.
         first: this is the first plan of a process, whose user may have chosen other logs than before.
+        may_wait: the state's positions are those that the snapshots so far are as of.
     """
     lower = unfinished(state)
     if not lower and snapshots.nothing_follows:
         return replace(logs, ends={s: t.position for s, t in state.splits.items() if s in logs.ends}, reached={})
-    found, dropped = there - state.frontiers.keys() - state.complete, lower.keys() - there
+    known = state.frontiers.keys() | (state.complete or frozenset())
+    found, dropped = there - known, lower.keys() - there
+    if snapshots.one_moment and may_wait and state.watermark is None and lower.keys() - dropped:
+        # What is found now was perhaps not there at that moment.
+        found, logs = frozenset(), replace(logs, waiting=logs.ends.keys() | logs.unknown)
     lower = {log: key for log, key in {**lower, **dict.fromkeys(found)}.items() if log not in dropped}
     if dropped:
         _log.warning("%s: gone before the snapshot was read to its end; nothing more comes of it", listed(dropped))

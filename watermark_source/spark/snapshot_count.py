@@ -39,6 +39,11 @@ class SnapshotCount:
                 size = sizes.get(log, SnapshotSize(None, None))
                 self._counts[log] = _Count(size, 0 if begun is None else begun.position)
 
+    def forget(self, logs: Set[str]) -> None:
+        """Take in that nothing more comes of some snapshots, which were not read to their end."""
+        for log in logs:
+            self._counts.pop(log, None)
+
     def add(self, log: str, rows: int) -> None:
         """Take in what a batch read of a snapshot."""
         if log in self._counts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -52,28 +52,18 @@ def dumped(
         ResponseTimeoutError: nothing new for so many seconds.
         SourceError: what ``BinlogDump`` raises.
     """
-    done, late = _Yielded(start), time.monotonic() + seconds
-    while done.at < end:
-        before = done.place
-        try:
-            place = LogPosition.of(done.at)
-            start_at = FilePosition(file_name(base, place.file), place.offset)
-            for block in _until_the_end(settings, start_at, end, check=check):
-                yield from done.new(block)
-        except UnreachableError as lost:
-            if done.place == before and time.monotonic() > late:
-                raise
-            _log.info("%s; going on from %s", lost, shown(base, done.at))
-        if done.at >= end:
-            return
-        if done.place > before:
-            late = time.monotonic() + seconds
-        elif time.monotonic() > late:
-            raise ResponseTimeoutError(
-                f"{settings.where}: the binlog ends at {shown(base, done.at)}, and should go on to {shown(base, end)}; "
-                f"it did not within {seconds:g} s. Was the binlog reset (RESET BINARY LOGS AND GTIDS)?"
-            )
-        time.sleep(_PAUSE_SECONDS)
+
+    def from_place(at: int) -> FilePosition:
+        place = LogPosition.of(at)
+        return FilePosition(file_name(base, place.file), place.offset)
+
+    def too_late(at: int) -> ResponseTimeoutError:
+        return ResponseTimeoutError(
+            f"{settings.where}: the binlog ends at {shown(base, at)}, and should go on to {shown(base, end)}; it did "
+            f"not within {seconds:g} s. Was the binlog reset (RESET BINARY LOGS AND GTIDS)?"
+        )
+
+    return _begun_again(settings, from_place, range(start, end), seconds, too_late, check=check)
 
 
 def dumped_without(
@@ -87,21 +77,50 @@ def dumped_without(
         DataLossError: the server no longer has one of them.
         SourceError: what ``BinlogDump`` raises.
     """
-    done, late = _Yielded(0), time.monotonic() + seconds
-    while done.at < end:
-        before = done.place
+    encoded = left_out.encoded()
+    return _begun_again(settings, lambda _: encoded, range(end), seconds, None)
+
+
+def _begun_again(
+    settings: ClientSettings,
+    start: Callable[[int], FilePosition | bytes],
+    places: range,
+    seconds: float,
+    too_late: Callable[[int], Exception] | None,
+    *,
+    check: bool = True,
+) -> Iterator[PlacedBlock]:
+    """Yield the events of dumps, one after another, each once.
+
+    A dump that breaks off is followed by another; one that ends before the last place too, unless ``too_late``, which
+    says why it should not have, is ``None``.
+    """
+    done, late = _Yielded(places.start), time.monotonic() + seconds
+    while done.at < places.stop:
+        before, ended = done.place, False
         try:
-            for block in _until_the_end(settings, left_out.encoded(), end):
-                # After a dump that broke off the server begins anew.
-                yield from done.new(block.without(int(np.searchsorted(block.places, done.at, side="right"))))
+            for block in _until_the_end(settings, start(done.at), places.stop, check=check):
+                yield from done.new(_after(block, done.at))
+            ended = True
         except UnreachableError as lost:
             if done.place == before and time.monotonic() > late:
                 raise
-            late = time.monotonic() + seconds if done.place > before else late
-            _log.info("%s; beginning anew", lost)
-            time.sleep(_PAUSE_SECONDS)
-        else:
+            _log.info("%s; going on after %s", lost, LogPosition.of(done.at))
+        if done.at >= places.stop or (ended and too_late is None):
             return
+        if done.place > before:
+            late = time.monotonic() + seconds
+        elif too_late is not None and time.monotonic() > late:
+            raise too_late(done.at)
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _after(block: PlacedBlock, at: int) -> PlacedBlock:
+    """Return what of a block lies after a place; of one that begins there, all: a dump's own events have no place."""
+    if not len(block.places) or block.places[0] >= at:
+        return block
+    seen = int(np.searchsorted(block.places, at, side="right"))
+    return block.without(seen)
 
 
 @dataclass(slots=True)

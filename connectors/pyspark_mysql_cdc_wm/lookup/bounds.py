@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Set
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_base, file_number
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_base, file_name, file_number
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
@@ -99,6 +99,11 @@ class BinlogBounds:
             raise OptionError(
                 "startingOffsets", shown, f"the server's binlog begins in file {earliest.file} and ends in file "
                 f"{end.file} at position {end.offset}",
+            )  # fmt: skip
+        if given != end and not self._status.begins_transaction(file_name(base, given.file), given.offset):
+            raise OptionError(
+                "startingOffsets", shown, "no transaction begins there; SHOW BINLOG EVENTS lists those that do, each "
+                "with an event Gtid or Anonymous_Gtid",
             )  # fmt: skip
         return given.number
 

@@ -7,7 +7,16 @@ import re
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from watermark_source.errors import SourceError, UnsupportedFormatError
+from watermark_source.errors import (
+    RefusedError,
+    ResponseTimeoutError,
+    SourceError,
+    UnreachableError,
+    UnsupportedFormatError,
+)
+
+_BETWEEN_TRANSACTIONS = frozenset({"rotate", "stop", "format_desc", "binlog_checkpoint", "start_encryption"})
+"""Kinds of events as the server lists them; those of GTIDs come with these."""
 
 
 class LogStatus:
@@ -66,6 +75,18 @@ class LogStatus:
         if not files:
             raise SourceError(f"{self._connection.settings.where} lists no binlog files")
         return files
+
+    def begins_transaction(self, file: str, offset: int) -> bool:
+        """Return whether a transaction begins at a position, or what stands between files: not what is within one."""
+        try:
+            found = self._connection.one(f"SHOW BINLOG EVENTS IN '{file}' FROM {offset} LIMIT 1")
+        except (RefusedError, ResponseTimeoutError, UnreachableError):
+            raise
+        except SourceError:
+            # No event begins there, and the server cannot read from it.
+            return False
+        kind = "" if found is None else str(found[2]).lower()
+        return found is not None and int(found[1]) == offset and ("gtid" in kind or kind in _BETWEEN_TRANSACTIONS)
 
     def purged(self) -> GtidSet:
         """Return the transactions that were executed and are in no file any more, or never were."""

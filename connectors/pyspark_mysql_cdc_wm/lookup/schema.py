@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -65,6 +66,7 @@ SELECT TABLE_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({}) AND INDEX_NAME = 'PRIMARY' ORDER BY TABLE_NAME, SEQ_IN_INDEX
 """
 _TABLES_A_QUESTION = 500
+_LABEL = re.compile(r"'(?:[^']|'')*'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +177,23 @@ def _described(  # noqa: PLR0917 - what was asked of the server
     needed = [row for row in rows if choice.reads(str(row[0])) or row[0] in names]
     columns = tuple(_column(row, collations, table) for row in needed)
     types = tuple(column_type(each, charsets, f"table {table} column {each.name}") for each in columns)
-    collated = {str(row[0]): (collations[row[8]], str(row[8])) for row in needed if row[8] is not None}
-    kinds = {str(column.name): (column.type, kind) for column, kind in zip(columns, types, strict=True)}
+    by_number = {number: name for name, number in collations.items()}
+    kinds = {str(column.name): (column, kind) for column, kind in zip(columns, types, strict=True)}
     return TableColumns(
         tuple(str(row[0]) for row in rows),
         columns,
         types,
-        tuple(key_column(name, *kinds[name], collated.get(name), charsets) for name in names),
+        tuple(key_column(*kinds[name], charsets, by_number) for name in names),
     )
 
 
 def _type(kind: str) -> ColumnType | None:
     return ColumnType.GEOMETRY if kind in _SHAPES else _TYPES.get(kind)
+
+
+def _label(quoted: str) -> bytes:
+    """Return a label as declarations have it, but for escapes, and in another character set than its column."""
+    return quoted[1:-1].replace("''", "'").encode()
 
 
 def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName) -> Column:
@@ -209,8 +216,7 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName)
     elif found in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2):
         column = replace(column, precision=int(fraction or 0))
     elif found in (ColumnType.ENUM, ColumnType.SET):
-        # Their labels come with the rows; here they only tell that there are some.
-        column = replace(column, labels=())
+        column = replace(column, labels=tuple(map(_label, _LABEL.findall(declared))))
     elif kind.endswith(("binary", "blob")):
         column = replace(column, collation=BINARY_COLLATION, length=int(octets or 0))
     elif collation is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -11,8 +11,10 @@ from pyspark_mysql_cdc_wm.lookup.advice import advice
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
 from pyspark_mysql_cdc_wm.lookup.table_list import grant_select
+from pyspark_mysql_cdc_wm.lookup.visibility import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from watermark_source.checks import Check, Doubt
 from watermark_source.errors import RefusedError, UnsupportedFormatError, listed
 
@@ -24,6 +26,10 @@ class _Needed(NamedTuple):
     mends: str
 
 
+_GTIDS_ON = (
+    "On the server, one after another: SET GLOBAL enforce_gtid_consistency = ON; SET GLOBAL gtid_mode = "
+    "OFF_PERMISSIVE; SET GLOBAL gtid_mode = ON_PERMISSIVE; SET GLOBAL gtid_mode = ON."
+)
 _SETTINGS = (
     _Needed(
         "log_bin", "ON", "there is no binlog to read",
@@ -71,7 +77,7 @@ def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
 
 def _of_snapshot() -> Iterable[Check[CheckedServer]]:
     yield Check("primary key", _keys, after=("columns",))
-    yield Check("gtid_mode", _gtids, after=("login",))
+    yield Check("gtid_mode", _gtids, after=("columns",))
 
 
 def _server(server: CheckedServer) -> str:
@@ -201,10 +207,14 @@ def check_key(name: TableName, table: TableColumns) -> None:
         if not column.can_be_ordered:
             raise UnsupportedFormatError(
                 f"table {name}: a snapshot goes by the primary key, here ({', '.join(table.key)}), and the column "
-                f"{column.name} is of the type {column.type.name}: read are whole numbers, decimals of up to 38 "
-                "digits, dates, times of a day (DATETIME, TIMESTAMP), text and bytes. Set startingOffsets to latest "
-                "or earliest to read the binlog alone"
+                f"{column.name} is {_kind(column)}: read are numbers, decimals of up to 38 digits, dates and times, "
+                "text and bytes, BIT, SET, and ENUM without an empty label. Set startingOffsets to latest or earliest "
+                "to read the binlog alone"
             )
+
+
+def _kind(column: KeyColumn) -> str:
+    return "an ENUM with an empty label" if column.ambiguous else f"of the type {column.type.name}"
 
 
 def without_key(tables: Iterable[TableName]) -> str:
@@ -215,16 +225,31 @@ def without_key(tables: Iterable[TableName]) -> str:
     )
 
 
-def _gtids(server: CheckedServer) -> str:
+def _gtids(server: CheckedServer) -> str | Doubt:
     """They tell what of the binlog is visible; MariaDB tells by itself."""
     if server.connection.is_mariadb:
         return "not needed with MariaDB"
-    mode = server.settings.get("gtid_mode")
-    if mode is None or mode.upper() != "ON":
+    mode = server.settings.get("gtid_mode", "not there")
+    if mode.upper() == "ON":
+        return mode
+    check_seen(server.connection, server.tables)
+    return Doubt(
+        f"{mode}: the server does not tell which transactions of its binlog are visible, so each chunk of a snapshot "
+        "reads the last file of the binlog from its beginning (FLUSH BINARY LOGS makes that short), and no query goes "
+        f"on with a replica. {_GTIDS_ON}"
+    )
+
+
+def check_seen(connection: MySqlConnection, tables: Mapping[TableName, TableColumns]) -> None:
+    """Check that a snapshot of tables is not without what a server does not show yet.
+
+    Raises:
+        UnsupportedFormatError: it would be.
+    """
+    unkeyed = [str(name) for name, table in tables.items() if not table.key]
+    if unkeyed and not shows_all_of_its_end(connection):
         raise UnsupportedFormatError(
-            f"{server.where}: gtid_mode is {'not there' if mode is None else mode}, and must be ON for a snapshot, to "
-            "tell which transactions of the binlog are visible. On the server, one after another: SET GLOBAL "
-            "enforce_gtid_consistency = ON; SET GLOBAL gtid_mode = OFF_PERMISSIVE; SET GLOBAL gtid_mode = "
-            "ON_PERMISSIVE; SET GLOBAL gtid_mode = ON. Or set startingOffsets to latest or earliest"
+            f"{connection.settings.where}: gtid_mode is not ON, and a snapshot of tables without a primary key would "
+            f"lack what is being committed: {listed(unkeyed)}. {_GTIDS_ON} Or leave them out of the option tables, or "
+            "set startingOffsets to latest or earliest"
         )
-    return mode

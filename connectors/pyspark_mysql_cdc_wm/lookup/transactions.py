@@ -29,14 +29,23 @@ _KEPT = 4
 """A state's place, the frozen end of a run, the last end and the one before."""
 
 
+def has_gtids(connection: MySqlConnection) -> bool:
+    """Return whether a server gives every transaction a GTID, of MySQL's form.
+
+    Raises:
+        SourceError: it cannot be reached, or refuses.
+    """
+    mode = connection.one("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'")
+    return mode is not None and str(mode[1]).upper() == "ON"
+
+
 class Transactions:
     """Asks one server with GTIDs. Remembers what it was told or found out last."""
 
     @classmethod
     def of(cls, connection: MySqlConnection, status: LogStatus) -> Transactions | None:
         """Return ``None`` for a server that does not give every transaction a GTID, of MySQL's form."""
-        mode = connection.one("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'")
-        return cls(connection, status) if mode is not None and str(mode[1]).upper() == "ON" else None
+        return cls(connection, status) if has_gtids(connection) else None
 
     def __init__(self, connection: MySqlConnection, status: LogStatus) -> None:
         self._connection = connection

@@ -1,6 +1,7 @@
-"""When what is in MariaDB's binlog can be seen: a transaction is written there before it is committed in the tables.
+"""What of the binlog can be seen in the tables: a transaction is written there before it is committed.
 
-MySQL is asked for ends before which all is committed; see transactions.py.
+MySQL with GTIDs is asked for ends before which all is committed (transactions.py), MariaDB is waited for. MySQL without
+GTIDs tells nothing: the files before the last one are committed, and what the last one has is taken from there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.transactions import has_gtids
 from watermark_source.errors import ResponseTimeoutError
 
 _VISIBLE_SECONDS = 30
@@ -34,6 +36,17 @@ def wait_until_visible(connection: MySqlConnection) -> None:
                 "(semi-synchronous replication)?"
             )
         time.sleep(_PAUSE_SECONDS)
+
+
+def shows_all_of_its_end(connection: MySqlConnection) -> bool:
+    """Return whether ends of the binlog that batches are planned with are such that all before them can be seen.
+
+    It holds of those that were planned earlier, too: GTIDs are switched on one file after another.
+
+    Raises:
+        SourceError: the server cannot be reached, or refuses.
+    """
+    return connection.is_mariadb or has_gtids(connection)
 
 
 def _seen(connection: MySqlConnection) -> LogPosition:

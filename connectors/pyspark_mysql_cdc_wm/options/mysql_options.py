@@ -218,6 +218,17 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         doc="So many chunks are in one batch while a snapshot is read; all are as of one point in time.",
     ),
     Option(
+        name="snapshotConsistency",
+        parse=word(("batch", "table")),
+        default="batch",
+        accepted="must be batch or table",
+        example="table",
+        doc="Of which moment a snapshot is. `batch`: each batch of it is as of a place of the binlog of its own, and "
+        "what was read before is brought there by its changes. `table`: all tables that a query begins with are, "
+        "whole, as of the place at which it began, and all changes since come after them. The binlog since that place "
+        "is read again for each batch, in one task, and must be kept until the snapshot is complete.",
+    ),
+    Option(
         name="serverId",
         parse=_server_id,
         default=0,
@@ -261,7 +272,6 @@ OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS))
 _NEEDED = ("hostname", "username", "tables")
 NOT_BUILT: Mapping[str, str] = {
     "snapshotChunkColumn": "chunks go by the primary key",
-    "snapshotConsistency": "each batch of a snapshot is one point in time",
 }
 """Options of later versions, and what to do instead."""
 NOT_NEEDED: Mapping[str, str] = {
@@ -289,6 +299,7 @@ class MySqlOptions:
     as_json: bool
     chunk_rows: int
     chunks: int
+    one_moment: bool
     fail_on_data_loss: bool
     engine: EngineOptions
 
@@ -355,6 +366,7 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         as_json=values["rowFormat"] == "json",
         chunk_rows=values["snapshotChunkRows"],
         chunks=values["snapshotParallelism"],
+        one_moment=values["snapshotConsistency"] == "table",
         fail_on_data_loss=values["failOnDataLoss"],
         engine=_engine(values, given),
     )

@@ -79,6 +79,12 @@ class Selection:
         flags = re.DOTALL | (re.IGNORECASE if self.ignores_case else 0)
         return re.fullmatch(entry.expression, entry.separator.join(name), flags) is not None
 
+    def may_be_in(self, database: str) -> bool:
+        """Return whether one of the tables can be in a database."""
+        own = self.key(TableName(database, "")).database
+        fixed = (entry.database for entry in self.entries)
+        return any(name is None or self.key(TableName(name, "")).database == own for name in fixed)
+
     def key(self, name: TableName) -> TableName:
         """Return a name that is equal for all spellings of a table."""
         return TableName(name.database.lower(), name.table.lower()) if self.ignores_case else name

@@ -42,6 +42,10 @@ class Part(Protocol):
         """Return whether anything of a table is."""
         ...
 
+    def has_any(self, database: str) -> bool:
+        """Return whether anything of a database's tables may be."""
+        ...
+
     def keeps(self, changes: Changes) -> Mask | None:
         """Return which of a table's images are; ``None`` is all."""
         ...
@@ -51,6 +55,10 @@ class Everything:
     """``Part`` that is all."""
 
     def has(self, table: TableName) -> bool:
+        """Return that it is."""
+        return True
+
+    def has_any(self, database: str) -> bool:
         """Return that it is."""
         return True
 
@@ -190,6 +198,12 @@ class BinlogRows:
                 "binlog %s: the table %s.%s was dropped; of the rows that were delivered of it no deletion comes",
                 block.file, database, table,
             )  # fmt: skip
+        for database in sorted(told.databases):
+            if self.tables.may_be_in(database) and part.has_any(database):
+                _log.warning(
+                    "binlog %s: the database %s was dropped; of the rows that were delivered of its tables no deletion "
+                    "comes", block.file, database,
+                )  # fmt: skip
         return told.altered
 
     def _still_there(self, connection: MySqlConnection, wanted: SplitRange) -> int:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from pyspark_mysql_cdc_wm.client.charsets import charsets_of, collations_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
-from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
+from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows, TableChunk
 from pyspark_mysql_cdc_wm.records.changes import Changes
-from pyspark_mysql_cdc_wm.records.key_column import logged_key
 from pyspark_mysql_cdc_wm.records.layout import Mask
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
+from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder
 from watermark_source.errors import InternalError
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
@@ -57,17 +56,19 @@ class MySqlRangeReader:
 
         Raises as ``read`` does.
         """
-        place = batch.positions[self.binlog_split]
+        chunks = []
         for wanted in ranges:
             chunk = batch.chunks.get(wanted)
             if chunk is not None:
-                keys = KeyRange(chunk.lower, chunk.upper)
-                yield from self.snapshot.read(wanted.split, TableName.of(wanted.split.log), keys, place)
+                table = TableName.of(wanted.split.log)
+                chunks.append(TableChunk(wanted.split, table, KeyRange(chunk.lower, chunk.upper)))
             elif wanted.split == self.binlog_split:
                 with closing(MySqlConnection(self.binlog.client)) as connection:
                     yield from self.binlog.read(wanted, _Copied(batch, self.binlog.tables, connection))
             else:
                 raise InternalError(f"{wanted} is no chunk of its batch")
+        if chunks:
+            yield from self.snapshot.read(chunks, batch.positions[self.binlog_split])
 
 
 class _Copied:
@@ -77,14 +78,18 @@ class _Copied:
         self._key = tables.key
         self._complete = {tables.key(TableName.of(log)) for log in batch.complete}
         self._copied = {tables.key(TableName.of(log)): bound for log, bound in batch.copied.items()}
-        self._connection = connection
-        self._charsets: Mapping[int, str] = {}
-        self._collations: Mapping[int, str] = {}
+        self._order = LoggedOrder(connection)
 
     def has(self, table: TableName) -> bool:
         """Return whether batches before have read any of a table."""
         key = self._key(table)
         return key in self._complete or self._copied.get(key) is not None
+
+    def has_any(self, database: str) -> bool:
+        """Return whether batches before have read any of a database's tables."""
+        own = self._key(TableName(database, "")).database
+        read = self._complete | {key for key, bound in self._copied.items() if bound is not None}
+        return any(key.database == own for key in read)
 
     def keeps(self, changes: Changes) -> Mask | None:
         """Return which images are of keys below the frontier.
@@ -96,9 +101,4 @@ class _Copied:
         table = self._key(TableName(changes.table.database, changes.table.table))
         if table in self._complete:
             return None
-        if not self._collations:
-            self._charsets, self._collations = charsets_of(self._connection), collations_of(self._connection)
-        types = {name: values.type for name, values in zip(changes.names, changes.columns, strict=True)}
-        key = logged_key(changes.table, types, self._charsets, self._collations)
-        order = KeyOrder(key, self._connection)
-        return order.within([changes.column(column.name) for column in key], KeyRange(None, self._copied[table]))
+        return self._order.within(changes, KeyRange(None, self._copied[table]))

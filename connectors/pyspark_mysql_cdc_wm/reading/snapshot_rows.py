@@ -1,17 +1,19 @@
-"""A chunk of a table to rows, as of a place in the binlog."""
+"""Chunks of tables to rows, as of a place in the binlog."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.log_dump import dumped, dumped_without
@@ -19,16 +21,18 @@ from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
+from pyspark_mysql_cdc_wm.lookup.visibility import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.change_columns import integers
-from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
-from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
+from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, Layout
-from pyspark_mysql_cdc_wm.records.statements import look_at_statements
+from pyspark_mysql_cdc_wm.records.statements import after_definitions, look_at_statements
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
+from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
 from watermark_source.errors import UnknownSplitError
 from watermark_source.planning.split import Split
@@ -36,6 +40,16 @@ from watermark_source.spark.arrow import repeated
 from watermark_source.spark.connector import ReadBatch, Relocation
 
 _log = logging.getLogger(__name__)
+
+_GONE = "table %s was dropped before %s of it was read: %s"
+
+
+class TableChunk(NamedTuple):
+    """A range of a table's keys."""
+
+    split: Split
+    table: TableName
+    keys: KeyRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +63,13 @@ class SnapshotRows:
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
-    def read(self, split: Split, table: TableName, keys: KeyRange, place: int) -> Iterator[ReadBatch]:
-        """Yield the rows of a range of keys as the table held them at a place of the binlog.
+    def read(self, chunks: Sequence[TableChunk], place: int) -> Iterator[ReadBatch]:
+        """Yield the rows of chunks, one after another, as their tables held them at a place of the binlog.
 
-        What was committed up to there must be visible by now. A table without a primary key is as the SELECT sees it:
-        nothing tells its rows apart, so changes since that place cannot be undone. Of a table that was dropped since,
-        nothing is left to yield.
+        The binlog since then is read once for all of them. What was committed up to there must be visible by now, but
+        of a server that does not tell. A table without a primary key is as the SELECT sees it: nothing tells its rows
+        apart, so changes since that place cannot be undone. Of a table that was dropped since, nothing is left to
+        yield.
 
         Raises:
             SourceError: the server, the way to it, or the bytes it sent.
@@ -64,88 +79,107 @@ class SnapshotRows:
             closing(MySqlConnection(self.client)) as connection,
             closing(ConsistentView(self.client, batch_rows=self.batch_rows)) as view,
         ):
-            columns = described(connection, (table,), self.choice).get(table)
-            if columns is None:
-                _log.warning("table %s was dropped before %s of it was read: no row of it is left", table, keys)
-                return
-            since = RollBack(self.layout, columns.key, KeyOrder(columns.key_columns, connection), keys)
+            columns = described(connection, {chunk.table for chunk in chunks}, self.choice)
+            for chunk in chunks:
+                if chunk.table not in columns:
+                    _log.warning(_GONE, chunk.table, chunk.keys, "no row of it is left")
+            chunks = [chunk for chunk in chunks if chunk.table in columns]
             # After the view was opened: it sees nothing that is not in the binlog before here.
-            for changes in self._changes_since(connection, table, columns, place):
-                rows = since.undone(changes)
-                if rows is not None:
-                    yield from self._batch(split, table, rows, place)
-            try:
-                yield from self._still_as_they_were(split, table, columns, since, view, place)
-            except UnknownSplitError as gone:
-                _log.warning("table %s was dropped before %s of it was read: %s", table, keys, gone)
+            order = LoggedOrder(connection)
+            since = [(c, RollBack(self.layout, columns[c.table].key, order, c.keys)) for c in chunks]
+            yield from self._undone(connection, [each for each in since if columns[each[0].table].key], place)
+            for chunk, changed in since:
+                yield from self._still_as_they_were(chunk, columns[chunk.table], changed, view, place)
 
-    def _still_as_they_were(  # noqa: PLR0917 - a chunk and its parts
-        self,
-        split: Split,
-        table: TableName,
-        columns: TableColumns,
-        since: RollBack,
-        view: ConsistentView,
-        place: int,
+    def _still_as_they_were(
+        self, chunk: TableChunk, columns: TableColumns, undone: RollBack, view: ConsistentView, place: int
     ) -> Iterator[ReadBatch]:
-        by_name, types = columns.by_name, columns.type_by_name
+        table, by_name, types = chunk.table, columns.by_name, columns.type_by_name
         needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
         asked = [by_name[name] for name in needed]
-        for found in view.rows(table, asked, [types[name] for name in needed], columns.key_columns, since.keys):
-            values = dict(zip(needed, found, strict=True))
-            kept = since.untouched([values[name] for name in columns.key])
-            if kept is not None:
-                taken = integers(kept, pa.int64())
-                values = {name: each.take(taken) for name, each in values.items()}
-            yield from self._batch(split, table, table_rows(self.layout, f"table {table}", by_name, values), place)
+        try:
+            for found in view.rows(table, asked, [types[name] for name in needed], columns.key_columns, undone.keys):
+                values = dict(zip(needed, found, strict=True))
+                kept = undone.untouched([values[name] for name in columns.key])
+                if kept is not None:
+                    taken = integers(kept, pa.int64())
+                    values = {name: each.take(taken) for name, each in values.items()}
+                yield from self._batch(chunk, table_rows(self.layout, f"table {table}", by_name, values), place)
+        except UnknownSplitError as gone:
+            _log.warning(_GONE, table, chunk.keys, gone)
 
-    def _changes_since(
-        self, connection: MySqlConnection, table: TableName, columns: TableColumns, place: int
-    ) -> Iterator[Changes]:
-        """Yield what was changed after a place. All rows of a table that was dropped and made anew were."""
+    def _undone(
+        self, connection: MySqlConnection, since: Sequence[tuple[TableChunk, RollBack]], place: int
+    ) -> Iterator[ReadBatch]:
+        """Yield what was changed after a place as it was: all rows of a table that was dropped and made anew."""
+        if not since:
+            return
         status = LogStatus(connection)
         end = status.end().number
+        tables = {chunk.table for chunk, _ in since}
+        if not shows_all_of_its_end(connection):
+            for table in tables:
+                of_table = [changed for chunk, changed in since if chunk.table == table]
+                self._take_unseen(connection, table, of_table, place)
         as_of = None if self.relocation is None else self.relocation.as_of
-        if not columns.key or (as_of is None and end <= place):
-            return
-
-        def wanted(found: TableMap) -> Collection[str] | None:
-            if (found.database, found.table) != table:
-                return None
-            return self.layout.needed((str(column.name) for column in found.columns), columns.key)
-
-        completed = LeastMetadata(connection, self.tables).completed
-        decoder = ChangeDecoder(charsets_of(connection), wanted, completed=completed, batch_rows=self.batch_rows)
         if as_of is None:
             blocks = dumped(self.client, status.base(), place, end)
         else:
             blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
-        own = self.tables.key(table)
-
-        def concerns(database: str, name: str) -> bool:
-            return self.tables.key(TableName(database, name)) == own
-
+        decoder, concerns = self._decoder(connection, tables), self._concerns(tables)
         for block in blocks:
             look_at_statements(block.memory, block.events, block.file, concerns)
-            yield from decoder.decode(block.memory, block.events, block.file, block.places)
+            for changes in decoder.decode(block.memory, block.events, block.file, block.places):
+                for chunk, changed in since:
+                    if chunk.table == (changes.table.database, changes.table.table):
+                        yield from self._batch(chunk, changed.undone(changes), place)
+        for chunk, changed in since:
+            yield from self._batch(chunk, changed.rows_before(), place)
+
+    def _take_unseen(
+        self, connection: MySqlConnection, table: TableName, undone: Sequence[RollBack], place: int
+    ) -> None:
+        """Take in what a SELECT may not see yet of what lies before a place."""
+        begin = LogPosition(LogPosition.of(place).file).number
+        decoder, concerns = self._decoder(connection, {table}), self._concerns({table})
+        for block in dumped(self.client, LogStatus(connection).base(), begin, place):
+            leads = after_definitions(block.memory, block.events, block.file, concerns)
+            for changed in undone if leads else ():
+                changed.forget_before()
+            for changes in decoder.decode(block.memory, block.events[leads:], block.file, block.places[leads:]):
+                for changed in undone:
+                    changed.add_before(changes)
+
+    def _decoder(self, connection: MySqlConnection, tables: Collection[TableName]) -> ChangeDecoder:
+        def wanted(found: TableMap) -> Collection[str] | None:
+            if TableName(found.database, found.table) not in tables:
+                return None
+            return self.layout.needed((str(column.name) for column in found.columns), key_names(found))
+
+        completed = LeastMetadata(connection, self.tables).completed
+        return ChangeDecoder(charsets_of(connection), wanted, completed=completed, batch_rows=self.batch_rows)
+
+    def _concerns(self, tables: Iterable[TableName]) -> Callable[[str, str], bool]:
+        own = {self.tables.key(table) for table in tables}
+        return lambda database, name: self.tables.key(TableName(database, name)) in own
 
     def _version(self, place: int) -> int:
         if self.relocation is None:
             return place
         return (place if self.relocation.as_of is None else self.relocation.as_of[0]) + self.relocation.shift
 
-    def _batch(self, split: Split, table: TableName, rows: TableRows, place: int) -> Iterator[ReadBatch]:
-        count = len(rows.columns[0]) if rows.columns else 0
-        if not count:
+    def _batch(self, chunk: TableChunk, rows: TableRows | None, place: int) -> Iterator[ReadBatch]:
+        count = len(rows.columns[0]) if rows is not None and rows.columns else 0
+        if rows is None or not count:
             return
         about = {
             "_change_type": repeated("insert", pa.string(), count),
             "_commit_version": integers(np.full(count, self._version(place)), pa.int64()),
             "_change_number": integers(np.zeros(count, np.int64), pa.int64()),
             "_commit_timestamp": pa.nulls(count, CHANGE_COLUMNS["_commit_timestamp"]),
-            "_database": repeated(table.database, pa.string(), count),
-            "_table": repeated(table.table, pa.string(), count),
+            "_database": repeated(chunk.table.database, pa.string(), count),
+            "_table": repeated(chunk.table.table, pa.string(), count),
         }
         since_ever = integers(np.zeros(count, np.int64), MOMENT)
         times = since_ever if rows.event_time is None else pc.coalesce(rows.event_time, since_ever)
-        yield ReadBatch(split, count, (*rows.columns, *map(about.get, self.layout.about)), times)
+        yield ReadBatch(chunk.split, count, (*rows.columns, *map(about.get, self.layout.about)), times)

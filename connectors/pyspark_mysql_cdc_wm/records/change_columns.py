@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.key_column import comparable
 from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout, Mask
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_BEFORE
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
@@ -74,7 +75,7 @@ def change_types(changes: Changes, kept: Mask | None) -> npt.NDArray[np.int64]:
     # Both images of an update lie side by side.
     halves = np.zeros(before.size, np.bool_) if kept is None else kept[before] != kept[before + 1]
     for name in changes.key:
-        values = changes.column(name)
+        values = comparable(changes.column(name))
         same = pc.equal(values.take(integers(before, pa.int64())), values.take(integers(before + 1, pa.int64())))
         halves |= ~np.asarray(same.fill_null(True).to_numpy(zero_copy_only=False), np.bool_)
     kinds[before[halves]] = DELETE

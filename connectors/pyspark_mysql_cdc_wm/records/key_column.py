@@ -1,28 +1,37 @@
 """A column of a primary key: how its values are asked for, kept as bounds of chunks, put in statements, and compared.
 
-A bound's value is a whole number or a text: of a decimal its digits, of bytes their hexadecimal form, of a date or time
-the server's own text (in UTC), of text itself.
+A bound's value is a whole number or a text: of decimals and floating point numbers the digits, of bytes their
+hexadecimal form, of a date or time the server's own text (in UTC), of text itself; of ENUM, SET and BIT the number that
+they sort by.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, ColumnType, TableMap, key_names
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
 from watermark_source.errors import OffsetError, shortened
 
 _WHOLE_NUMBERS = frozenset(
     {ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG, ColumnType.YEAR}
 )
+_NUMBERED = frozenset({ColumnType.ENUM, ColumnType.SET, ColumnType.BIT})
+"""What sorts by a whole number that is not shown: of a label, of some labels, of bits."""
+_FLOATS = frozenset({ColumnType.FLOAT, ColumnType.DOUBLE})
 _STRINGS = frozenset({ColumnType.STRING, ColumnType.VARCHAR})
+_TIME_TEXT = re.compile(r"(-?)(\d{2,3}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?")
 _TEMPORAL: Mapping[ColumnType, str] = {
     ColumnType.DATE: "DATE",
+    ColumnType.TIME2: "TIME",
     ColumnType.DATETIME2: "TIMESTAMP",
     ColumnType.TIMESTAMP2: "TIMESTAMP",
 }
@@ -41,13 +50,26 @@ class KeyColumn:
     """Of text; ``None`` of all else."""
     collation: str | None = None
     """How the server sorts text; ``None`` of what sorts everywhere alike."""
+    labels: tuple[str, ...] | None = None
+    """Of ENUM and SET where they are known: they sort by where in here a label is."""
+    choices: int | None = None
+    """How many labels an ENUM has."""
+    size: int = 0
+    """Bytes of a BIT."""
+    ambiguous: bool = False
+    """Of an ENUM that lists the empty text, which a value that is none of its labels shows too."""
 
     @property
     def can_be_ordered(self) -> bool:
         """Whether chunks can be cut by it."""
         if self.type is ColumnType.NEWDECIMAL:
             return bool(pa.types.is_decimal128(self.arrow))
-        return self.type in _WHOLE_NUMBERS or self.type in _STRINGS or self.type in _TEMPORAL
+        return any(self.type in kinds for kinds in _ORDERED) and not self.ambiguous
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its bounds are whole numbers."""
+        return self.type in _WHOLE_NUMBERS or self.type in _NUMBERED
 
     @property
     def is_binary(self) -> bool:
@@ -58,11 +80,42 @@ class KeyColumn:
         """Return the expression, with its name as statements have it, whose value becomes a bound's."""
         if self.is_binary:
             return f"HEX({quoted})"
+        if self.type in _NUMBERED:
+            return f"CAST({quoted} AS UNSIGNED)"
+        if self.type is ColumnType.FLOAT:
+            # As eight bytes, of which all digits are shown.
+            return f"{quoted} + 0e0"
         return f"CAST({quoted} AS CHAR)" if self.type in _TEMPORAL else quoted
 
     def bound_value(self, answer: Any) -> int | str:
         """Return a bound's value for what the server answered."""
-        return int(answer) if self.type in _WHOLE_NUMBERS else str(answer)
+        return int(answer) if self.is_whole else str(answer)
+
+    def compared(self, quoted: str, sign: str, value: int | str) -> str:
+        """Return how statements compare the column, with its name as they have it, with a bound's value.
+
+        Raises:
+            OffsetError: it is not one of this column's.
+        """
+        if self.type is ColumnType.SET:
+            # As it stands the highest of 64 bits would be taken for a sign.
+            return f"{self.asked(quoted)} {sign} {self.literal(value)}"
+        if self.type is not ColumnType.ENUM or self.choices is None or sign == "=":
+            return f"{quoted} {sign} {self.literal(value)}"
+        # Of ENUM servers look up in an index what is equal, and nothing else.
+        limit = self.number(value)
+        within = range(limit) if sign == "<" else range(limit + (sign == ">"), self.choices + 1)
+        return f"{quoted} IN ({', '.join(map(str, within))})" if within else "FALSE"
+
+    def number(self, value: int | str) -> int:
+        """Return a bound's value as the number that ENUM and SET sort by.
+
+        Raises:
+            OffsetError: it is not one of this column's.
+        """
+        if not isinstance(value, int) or not 0 <= value < 2**64:
+            raise self._strange(value)
+        return value
 
     def literal(self, value: int | str) -> str:
         """Return a bound's value as statements have it; nothing in it can end the literal.
@@ -71,8 +124,15 @@ class KeyColumn:
             OffsetError: it is not one of this column's.
         """
         parsed = self._parsed(value)
+        if self.type in _NUMBERED:
+            return str(self.number(value))
         if isinstance(parsed, bytes):
             return f"x'{parsed.hex()}'"
+        if isinstance(parsed, float):
+            # With an exponent it is no decimal.
+            return repr(parsed) if "e" in repr(parsed) else f"{parsed!r}e0"
+        if isinstance(parsed, timedelta):
+            return f"TIME'{value}'"
         if isinstance(parsed, date):
             return f"{_TEMPORAL[self.type]}'{parsed}'"
         return text_literal(parsed) if isinstance(parsed, str) else f"{parsed:f}"
@@ -92,8 +152,8 @@ class KeyColumn:
             raise self._strange(value) from None
 
     def _parsed(self, value: int | str) -> Any:
-        """Return a bound's value as Python has it: a decimal, bytes, a date, a moment without a zone, or text."""
-        if isinstance(value, str) is (self.type in _WHOLE_NUMBERS):
+        """Return a bound's value as Python has it, of the kind that a value in Arrow has; a moment without a zone."""
+        if isinstance(value, str) is self.is_whole:
             raise self._strange(value)
         try:
             return self._parser(value)
@@ -102,11 +162,17 @@ class KeyColumn:
 
     @property
     def _parser(self) -> Callable[[Any], Any]:
-        if self.type in _WHOLE_NUMBERS or self.type is ColumnType.NEWDECIMAL:
-            return _number
-        if self.type in _TEMPORAL:
-            return date.fromisoformat if self.type is ColumnType.DATE else _moment
+        if self.type in _PARSERS:
+            return _PARSERS[self.type]
+        if self.type is ColumnType.BIT:
+            return bool if self.size == 1 and pa.types.is_boolean(self.arrow) else self._bits
         return bytes.fromhex if self.is_binary else _encodable
+
+    def _bits(self, value: int) -> bytes:
+        try:
+            return value.to_bytes(self.size, "big")
+        except OverflowError:
+            raise ValueError(value) from None
 
     def _strange(self, value: int | str) -> OffsetError:
         return OffsetError(
@@ -116,27 +182,28 @@ class KeyColumn:
 
 
 def key_column(
-    name: str, kind: ColumnType, arrow: pa.DataType, collation: tuple[int, str] | None, charsets: Mapping[int, str]
+    column: Column,
+    arrow: pa.DataType,
+    charsets: Mapping[int, str],
+    collations: Mapping[int, str],
+    labels: tuple[str, ...] | None = None,
 ) -> KeyColumn:
-    """Return a column of a primary key; ``collation`` is that of text by number and name."""
-    if kind not in _STRINGS or collation is None or collation[0] == BINARY_COLLATION:
-        return KeyColumn(name, kind, arrow)
-    number, collated = collation
-    return KeyColumn(name, kind, arrow, charsets[number], collated)
+    """Return a column of a primary key; character sets and names of collations are by the number of a collation."""
+    name, number = str(column.name), column.collation
+    if column.type in _NUMBERED:
+        ambiguous = column.type is ColumnType.ENUM and b"" in (column.labels or ())
+        choices = None if column.labels is None else len(column.labels)
+        return KeyColumn(
+            name, column.type, arrow, labels=labels, choices=choices, size=column.size, ambiguous=ambiguous
+        )
+    if column.type not in _STRINGS or number is None or number == BINARY_COLLATION or number not in collations:
+        return KeyColumn(name, column.type, arrow)
+    return KeyColumn(name, column.type, arrow, charsets[number], collations[number])
 
 
-def logged_key(
-    table: TableMap, types: Mapping[str, pa.DataType], charsets: Mapping[int, str], collations: Mapping[int, str]
-) -> tuple[KeyColumn, ...]:
-    """Return the columns of a table's primary key as the binlog describes it; ``collations`` has names by number."""
-    columns = {str(column.name): column for column in table.columns}
-
-    def described(name: str) -> KeyColumn:
-        number = columns[name].collation
-        collated = None if number is None or number not in collations else (number, collations[number])
-        return key_column(name, columns[name].type, types[name], collated, charsets)
-
-    return tuple(described(name) for name in key_names(table))
+def comparable(values: pa.Array) -> pa.Array:
+    """Return values of a key as what Arrow can compare and join: a SET as one text, since no label has a comma."""
+    return pc.binary_join(values, ",") if pa.types.is_list(values.type) else values
 
 
 def text_literal(text: str) -> str:
@@ -161,3 +228,31 @@ def _moment(text: str) -> datetime:
     # Of any number of digits, which fromisoformat takes since Python 3.11.
     whole, _, fraction = text.partition(".")
     return datetime.fromisoformat(whole).replace(microsecond=int(fraction.ljust(6, "0")))
+
+
+def _time(text: str) -> timedelta:
+    found = _TIME_TEXT.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    sign, hours, minutes, seconds, fraction = found.groups("")
+    micros = int((fraction or "0").ljust(6, "0"))
+    size = timedelta(hours=int(hours), minutes=int(minutes), seconds=int(seconds), microseconds=micros)
+    return -size if sign else size
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
+
+
+_ORDERED = (_WHOLE_NUMBERS, _NUMBERED, _FLOATS, _STRINGS, _TEMPORAL)
+_PARSERS: Mapping[ColumnType, Callable[[Any], Any]] = {
+    **dict.fromkeys((*_WHOLE_NUMBERS, ColumnType.NEWDECIMAL, ColumnType.ENUM, ColumnType.SET), _number),
+    **dict.fromkeys(_FLOATS, _float),
+    ColumnType.DATE: date.fromisoformat,
+    ColumnType.TIME2: _time,
+    ColumnType.DATETIME2: _moment,
+    ColumnType.TIMESTAMP2: _moment,
+}

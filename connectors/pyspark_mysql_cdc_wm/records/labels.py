@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import padded
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.column_types import SET_TYPE
 from pyspark_mysql_cdc_wm.records.memory import Values, allocated, fixed, validity
 from pyspark_mysql_cdc_wm.records.numbers import words
 from pyspark_mysql_cdc_wm.records.texts import texts
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, compiled
+
+_INTERNAL = "utf8mb4"
+
+
+def labels_of(column: Column, charsets: Mapping[int, str]) -> tuple[str, ...] | None:
+    """Return the labels of a column of ENUM or SET as its values show them, ``None`` for another one."""
+    if column.labels is None:
+        return None
+    return tuple(label_column(column.labels, label_charset(column, charsets)).to_pylist())
+
+
+def label_charset(column: Column, charsets: Mapping[int, str]) -> str:
+    """Return the character set of a column's labels, by the number of its collation."""
+    # Labels of the character set binary are bytes that are shown as they are.
+    if column.collation is None or column.collation == BINARY_COLLATION:
+        return _INTERNAL
+    return charsets[column.collation]
 
 
 def label_column(labels: Sequence[bytes], charset: str) -> pa.Array:

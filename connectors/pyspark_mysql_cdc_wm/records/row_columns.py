@@ -18,14 +18,13 @@ from pyspark_mysql_cdc_wm.records.column_types import (
 )
 from pyspark_mysql_cdc_wm.records.decimals import decimals
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
-from pyspark_mysql_cdc_wm.records.labels import enums, label_column, sets
+from pyspark_mysql_cdc_wm.records.labels import enums, label_charset, label_column, sets
 from pyspark_mysql_cdc_wm.records.memory import Values, binary
 from pyspark_mysql_cdc_wm.records.numbers import bits, floats, integers, years
 from pyspark_mysql_cdc_wm.records.shapes import geometries, vectors
 from pyspark_mysql_cdc_wm.records.temporal import temporals
 from pyspark_mysql_cdc_wm.records.texts import texts
 
-_INTERNAL = "utf8mb4"
 _ALIKE: Mapping[ColumnType, Callable[[Values], pa.Array]] = {
     ColumnType.YEAR: years,
     ColumnType.GEOMETRY: geometries,
@@ -69,7 +68,7 @@ def _builder(  # noqa: PLR0911 - a table of types
     if kind is ColumnType.BIT:
         return lambda values: bits(values, column.length)
     if kind not in STRINGS:
-        return _labelled(column, width, charsets, where)
+        return _labelled(column, width, charsets)
     if column.collation == BINARY_COLLATION:
         # The server cuts the zeros off that fill up a BINARY.
         least = column.length if kind is ColumnType.STRING else 0
@@ -78,11 +77,8 @@ def _builder(  # noqa: PLR0911 - a table of types
     return lambda values: texts(values, charset)
 
 
-def _labelled(column: Column, width: int, charsets: Mapping[int, str], where: str) -> Callable[[Values], pa.Array]:
-    # Labels of the character set binary are bytes that are shown as they are.
-    binary_labels = column.collation == BINARY_COLLATION
-    charset = _INTERNAL if binary_labels or column.collation is None else charset_of(column, charsets, where)
-    labels = column.labels or ()
+def _labelled(column: Column, width: int, charsets: Mapping[int, str]) -> Callable[[Values], pa.Array]:
+    charset, labels = label_charset(column, charsets), column.labels or ()
     if column.type is ColumnType.ENUM:
         names = label_column((b"", *labels), charset)
         return lambda values: enums(values, width, names)

@@ -1,6 +1,6 @@
 """Statements in the binlog that change rows and log none: found, and refused, so that nothing is missed in silence.
 
-But for those that drop a table: what it held is gone, and nobody can tell of it.
+But for those that drop a table, or a database: what it held is gone, and nobody can tell of it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ _WHOLE = re.compile(
 _ALTER = re.compile(_ALTER_TABLE, re.IGNORECASE)
 _RENAME = re.compile(_RENAME_TABLE, re.IGNORECASE)
 _DROP = re.compile(r"DROP\s+(?:TEMPORARY\s+)?TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
+_OWN = re.compile(r"DROP\s+(?:/\*!\d+\s*)?TEMPORARY\b", re.IGNORECASE)
+"""What concerns a table that one session alone has."""
+_DROP_DATABASE = re.compile(r"DROP\s+(?:DATABASE|SCHEMA)\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
 _TRUNCATE = re.compile(r"TRUNCATE\b\s*(?:TABLE\b\s*)?", re.IGNORECASE)
 _NEW_NAME = re.compile(r"\bRENAME\s+(?:TO\s+|AS\s+)?(?!COLUMN\b|INDEX\b|KEY\b)", re.IGNORECASE)
 _QUOTED = r"""`(?:[^`]|``)+`|"(?:[^"]|"")+"|'(?:[^'\\]|\\.|'')*'"""
@@ -51,7 +54,10 @@ class Statement(NamedTuple):
     database: str
     """The session's."""
     text: str
+    """Without the remarks that it begins with."""
     position: int
+    number: int
+    """Of its event in the block."""
 
 
 def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
@@ -60,7 +66,8 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
     Raises:
         CorruptDataError: one that does not fit its event.
     """
-    queries = events[events[:, TYPE] == _QUERY]
+    numbers = np.flatnonzero(events[:, TYPE] == _QUERY)
+    queries = events[numbers]
     if not len(queries):
         return
     bodies = queries[:, START] + HEADER_SIZE
@@ -72,10 +79,13 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
     if (texts > queries[:, STOP]).any():
         raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")
     for i in np.flatnonzero(queries[:, STOP] - texts != _BEGIN_SIZE).tolist():
+        text = memory[texts[i] : queries[i, STOP]].tobytes().decode(errors="replace")
+        comment = _COMMENT.match(text)
         yield Statement(
             memory[names[i] : texts[i] - 1].tobytes().decode(errors="replace"),
-            memory[texts[i] : queries[i, STOP]].tobytes().decode(errors="replace"),
+            text[comment.end() if comment else 0 :],
             int(queries[i, POSITION]),
+            int(numbers[i]),
         )
 
 
@@ -85,6 +95,8 @@ class Definitions(NamedTuple):
     dropped: set[tuple[str, str]]
     altered: dict[tuple[str, str], str]
     """The last statement that altered each, and its place."""
+    databases: set[str]
+    """Those that were dropped, whatever is read of them."""
 
 
 def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concerns) -> Definitions:
@@ -98,9 +110,10 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
     """
     dropped: set[tuple[str, str]] = set()
     altered: dict[tuple[str, str], str] = {}
+    databases: set[str] = set()
     for found in statements(memory, events):
-        comment = _COMMENT.match(found.text)
-        text = found.text[comment.end() if comment else 0 :]
+        text = found.text
+        databases |= database_dropped(text)
         logged, whole, drop, alters = (each.match(text) for each in (_ROWS, _WHOLE, _DROP, _ALTER))
         if not (logged or whole or drop or alters):
             continue
@@ -113,14 +126,50 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
                 altered[database, table] = where
                 continue
             if logged:
-                raise UnsupportedFormatError(
-                    f"{where}: a statement was logged, not the rows of {database}.{table} it changed. Some session has "
-                    "another binlog_format than ROW; begin a new query, and take the right to set it away"
-                )
+                raise _not_rows(where, database, table)
             raise UnsupportedFormatError(
                 f"{where}: it changed {database}.{table} as a whole, and no row of that was logged. Begin a new query"
             )
-    return Definitions(dropped, altered)
+    return Definitions(dropped, altered, databases)
+
+
+def after_definitions(memory: Bytes, events: Longs, file: str, concerns: Concerns) -> int:
+    """Return how many events of a block lead up to the last statement that defined, emptied or dropped a table.
+
+    Such a statement waits until whoever has changed the table has committed, and keeps others away until it is logged.
+    0: there is none.
+
+    Raises:
+        UnsupportedFormatError: a statement changed rows of a table after that, and logged none.
+    """
+    leads, unlogged = 0, None
+    for found in statements(memory, events):
+        defines = any(each.match(found.text) for each in (_WHOLE, _DROP, _ALTER)) and not _OWN.match(found.text)
+        if not (defines or _ROWS.match(found.text)):
+            continue
+        meant = sorted(each for each in tables_named(found.text, found.database) if concerns(*each))
+        if meant and defines:
+            leads, unlogged = found.number + 1, None
+        elif meant:
+            unlogged = _not_rows(f"binlog {file} position {found.position}: {shortened(found.text)}", *meant[0])
+    if unlogged is not None:
+        raise unlogged
+    return leads
+
+
+def _not_rows(where: str, database: str, table: str) -> UnsupportedFormatError:
+    return UnsupportedFormatError(
+        f"{where}: a statement was logged, not the rows of {database}.{table} it changed. Some session has another "
+        "binlog_format than ROW; begin a new query, and take the right to set it away"
+    )
+
+
+def database_dropped(text: str) -> set[str]:
+    """Return the database that a statement drops, if it drops one."""
+    text = _without(_REMARK, text) if text[:4].upper() == "DROP" else ""
+    begun = _DROP_DATABASE.match(text)
+    named = begun and _TABLE.match(text, begun.end())
+    return {_bare(named[1])} if named else set()
 
 
 def tables_named(text: str, session: str) -> set[tuple[str, str]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
-from pyspark_mysql_cdc_wm.lookup.server_checks import check_key, check_tables, without_key
+from pyspark_mysql_cdc_wm.lookup.server_checks import check_key, check_seen, check_tables, without_key
 from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
@@ -50,12 +50,14 @@ class ChunkBounds:
         tables: TableList,
         layout: Layout,
         choice: ColumnChoice,
-        size: ChunkSize,
         *,
+        size: ChunkSize,
+        checked: Mapping[TableName, TableColumns],
         come_first: bool,
         nothing_follows: bool,
+        one_moment: bool,
     ) -> None:
-        """Cut ``tables`` by their primary keys. Those without one are one chunk each."""
+        """Cut ``tables`` by their primary keys; those without one are one chunk each. Some are ``checked`` already."""
         self._connection = connection
         self._tables = tables
         self._layout = layout
@@ -63,7 +65,9 @@ class ChunkBounds:
         self._cut = size
         self._come_first = come_first
         self._nothing_follows = nothing_follows
-        self._described: dict[TableName, TableColumns] = {}
+        self._one_moment = one_moment
+        self._described = dict(checked)
+        self._told: set[TableName] = set()
 
     @property
     def come_first(self) -> bool:
@@ -74,6 +78,11 @@ class ChunkBounds:
     def nothing_follows(self) -> bool:
         """Whether the stream is the snapshot alone."""
         return self._nothing_follows
+
+    @property
+    def one_moment(self) -> bool:
+        """Whether all tables that a query begins with are as of one place of the binlog."""
+        return self._one_moment
 
     def logs(self) -> Set[str]:
         """Return the tables' names.
@@ -98,7 +107,8 @@ class ChunkBounds:
         if self._connection.is_mariadb:
             wait_until_visible(self._connection)
         tables = {log: TableName.of(log) for log in sorted(lower)}
-        self._describe(name for name in tables.values() if name not in self._described)
+        self._describe({name for name in tables.values() if name not in self._described})
+        self._tell(set(tables.values()) & self._described.keys() - self._told)
         found: dict[str, tuple[Bound, ...]] = {}
         left = self._cut.chunks
         for log, name in tables.items():
@@ -132,17 +142,20 @@ class ChunkBounds:
         table = self._described.get(name)
         return SnapshotSize(rows, rows if table is not None and not table.key else self._cut.rows)
 
-    def _describe(self, tables: Iterable[TableName]) -> None:
+    def _describe(self, new: Set[TableName]) -> None:
         """Look at tables that are new here."""
-        new = sorted(tables)
         found = described(self._connection, new, self._choice) if new else {}
         for name, table in found.items():
             check_fits(self._layout, self._choice, name, table)
             check_key(name, table)
         check_tables(self._connection, found)
-        if unkeyed := [name for name, table in found.items() if not table.key]:
-            _log.warning("%s", without_key(unkeyed))
+        check_seen(self._connection, found)
         self._described.update(found)
+
+    def _tell(self, new: Set[TableName]) -> None:
+        if unkeyed := sorted(name for name in new if not self._described[name].key):
+            _log.warning("%s", without_key(unkeyed))
+        self._told |= new
 
     def _ends(self, name: TableName, start: Bound, most: int, *, to_end: bool) -> tuple[Bound, ...]:
         if name not in self._described:

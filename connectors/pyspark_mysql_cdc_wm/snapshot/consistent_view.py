@@ -69,5 +69,5 @@ class ConsistentView:
 
 def _shown(column: Column) -> str:
     name = quoted(str(column.name))
-    # As eight bytes a number of four has all its digits.
-    return f"{name} + 0e0" if column.type is ColumnType.FLOAT else name
+    # As eight bytes a number of four has all its digits; a sum with 0 would lose the sign of -0.
+    return f"{name} * 1e0" if column.type is ColumnType.FLOAT else name

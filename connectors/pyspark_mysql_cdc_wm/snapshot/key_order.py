@@ -1,6 +1,7 @@
 """The order of rows by their primary key: in statements, and of keys that are already here.
 
-Numbers, dates and bytes sort the same everywhere. How text sorts only the server knows (its collations differ between
+Numbers, dates and bytes sort the same everywhere; ENUM and SET by the places of their labels in the list that their
+table has of them. How text sorts only the server knows (its collations differ between
 versions), so it is asked, once for each text that a decision hangs on. Comparing text by any other rule than the one
 that SELECT goes by loses changes (Flink CDC: FLINK-39749).
 """
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -60,6 +62,9 @@ class KeyOrder:
 
     def _signs(self, column: KeyColumn, values: pa.Array, value: int | str, asked: Mask) -> Any:
         """Return -1, 0 or 1 for values below, at and above a bound's."""
+        if column.labels is not None:
+            numbers, bound = _numbers(values, column.labels), np.uint64(column.number(value))
+            return (numbers > bound).astype(np.int8) - (numbers < bound)
         if column.collation is None:
             limit = column.scalar(value)
             # What is no date is null here, and sorts before all dates there.
@@ -85,10 +90,7 @@ class KeyOrder:
 
 
 def condition(key: Sequence[KeyColumn], wanted: KeyRange) -> str:
-    """Return what a statement says after its table to get the rows of a range in order, empty for a table without key.
-
-    The first column is limited twice, so that any version of the server uses the index.
-    """
+    """Return what a statement says after its table to get the rows of a range in order; nothing without a key."""
     if not key:
         return ""
     limits = []
@@ -101,13 +103,15 @@ def condition(key: Sequence[KeyColumn], wanted: KeyRange) -> str:
 
 
 def _compared_in_sql(key: Sequence[KeyColumn], parts: Sequence[int | str], sign: str) -> str:
-    """Return that the key is ``> =`` (sign ``>``) or ``<`` (sign ``<``) the parts of a bound."""
+    """Return that the key is ``>=`` (sign ``>``) or ``<`` (sign ``<``) the parts of a bound.
+
+    In the form from which servers read no more of the index than the range, however many rows share the first parts.
+    """
     (column, *others), (part, *rest) = key, parts
-    name, limit = quoted(column.name), column.literal(part)
     if not others:
-        return f"{name} {'>=' if sign == '>' else '<'} {limit}"
-    deeper = _compared_in_sql(others, rest, sign)
-    return f"({name} {sign}= {limit} AND ({name} {sign} {limit} OR {deeper}))"
+        return column.compared(quoted(column.name), ">=" if sign == ">" else "<", part)
+    beyond, same = (column.compared(quoted(column.name), each, part) for each in (sign, "="))
+    return f"({beyond} OR {same} AND {_compared_in_sql(others, rest, sign)})"
 
 
 def _collated(column: KeyColumn, text: str) -> str:
@@ -121,6 +125,20 @@ def _parts(key: Sequence[KeyColumn], bound: tuple[int | str, ...]) -> tuple[int 
             "Was it altered since? Begin a new query"
         )
     return bound
+
+
+def _numbers(values: pa.Array, labels: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """Return the numbers that values of ENUM, or of SET, stand for."""
+    listed = pa.array(labels, pa.string())
+    if not pa.types.is_list(values.type):
+        # A value that was none of them is shown as the empty text, and is 0.
+        found = pc.add(pc.index_in(values, listed), 1).fill_null(0)
+        return np.asarray(found.to_numpy(zero_copy_only=False), np.uint64)
+    members = pc.index_in(values.flatten(), listed).to_numpy(zero_copy_only=False).astype(np.uint64)
+    owners = np.repeat(np.arange(len(values)), values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
+    numbers = np.zeros(len(values), np.uint64)
+    np.bitwise_or.at(numbers, owners, np.uint64(1) << members)
+    return numbers
 
 
 def _mask(column: pa.Array, *, of_null: bool) -> Mask:

@@ -2,7 +2,8 @@
 
 Of a key that was changed since, the first row image after the place tells: a row before an update or deletion was
 there, one after an insert or update was not. This holds whatever a SELECT of a later moment sees, so the result is the
-same on every replay.
+same on every replay. Where it may not see yet what lies before the place, the last row image of a key up to there
+tells, if it was not changed after.
 
 Two keys are the same if their bytes are. Where a collation takes 'a' and 'A' for equal, an update of one to the other
 is the end of one key and the beginning of another, which is what the binlog tells of both.
@@ -20,22 +21,26 @@ from pyspark_mysql_cdc_wm.records.change_columns import integers, table_rows_of
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.key_set import KeySet
 from pyspark_mysql_cdc_wm.records.layout import Layout
-from pyspark_mysql_cdc_wm.records.rows import DELETE, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
+from pyspark_mysql_cdc_wm.snapshot.last_images import LastImages
+from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder
 from watermark_source.errors import UnsupportedFormatError
 
 
 class RollBack:
     """Undoes the changes of a range of keys after a place. Holds no rows, but all keys that were changed."""
 
-    def __init__(self, layout: Layout, key: Sequence[str], order: KeyOrder, keys: KeyRange) -> None:
+    def __init__(self, layout: Layout, key: Sequence[str], order: LoggedOrder, keys: KeyRange) -> None:
         self._layout = layout
         self._key = tuple(key)
         self._order = order
         self.keys = keys
         """The range."""
         self._changed = KeySet()
+        self._before = LastImages()
+        self._altered: UnsupportedFormatError | None = None
         self._types: tuple[pa.DataType, ...] | None = None
 
     def undone(self, changes: Changes) -> TableRows | None:
@@ -44,26 +49,60 @@ class RollBack:
         Raises:
             UnsupportedFormatError: the table had another primary key, or other columns, then.
         """
-        if changes.key != self._key:
-            raise UnsupportedFormatError(
-                f"table {changes.table.database}.{changes.table.table} was altered while its snapshot was read: its "
-                f"primary key was ({', '.join(changes.key)}) and is ({', '.join(self._key)}). Begin a new query"
-            )
-        parts = self._of_one_type([changes.column(name) for name in self._key])
-        inside = np.flatnonzero(self._order.within(parts, self.keys))
-        at = inside[self._changed.add([part.take(integers(inside, pa.int64())) for part in parts])]
+        if (altered := self._other_key(changes)) is not None:
+            raise altered
+        at, key = self._inside(changes)
+        at = at[self._changed.add(key)]
         if not at.size:
             return None
         kinds = changes.images.kinds[at]
         was_there = integers(at[(kinds == UPDATE_BEFORE) | (kinds == DELETE)], pa.int64())
         return table_rows_of(changes, self._layout).take(was_there)
 
+    def add_before(self, changes: Changes) -> None:
+        """Take changes up to the place in that a SELECT may not see yet, in the order of the binlog.
+
+        All of them come before any that is undone.
+        """
+        if (altered := self._other_key(changes)) is not None:
+            # Of no matter if the statement that altered it comes before the place.
+            self._altered = altered
+            return
+        at, key = self._inside(changes)
+        kinds = changes.images.kinds[at]
+        there = (kinds == INSERT) | (kinds == UPDATE_AFTER)
+        rows = table_rows_of(changes, self._layout).take(integers(at, pa.int64()))
+        self._before.add(key, there, rows)
+
+    def forget_before(self) -> None:
+        """Forget the changes up to the place so far: a statement that had to wait for them came after them."""
+        self._before.forget()
+        self._altered = self._types = None
+
     def untouched(self, key: Sequence[pa.Array]) -> npt.NDArray[np.int64] | None:
-        """Return which rows of a SELECT, by their keys, have not been changed since, ``None`` if none have."""
-        if not len(self._changed):
+        """Return which rows of a SELECT, by their keys, are as they were, ``None`` if all are.
+
+        Raises:
+            UnsupportedFormatError: the table had another primary key shortly before the place.
+        """
+        if self._altered is not None:
+            raise self._altered
+        changed = [keys for keys in (self._changed, self._before.keys) if len(keys)]
+        if not changed:
             return None
-        changed = self._changed.has(self._of_one_type(key))
-        return np.flatnonzero(~changed) if changed.any() else None
+        own = self._of_one_type(key)
+        kept = ~np.logical_or.reduce([keys.has(own) for keys in changed])
+        return None if kept.all() else np.flatnonzero(kept)
+
+    def rows_before(self) -> TableRows | None:
+        """Return the rows that a SELECT may not have seen, of keys that were not changed after."""
+        return self._before.rows_but(self._changed)
+
+    def _inside(self, changes: Changes) -> tuple[npt.NDArray[np.int64], Sequence[pa.Array]]:
+        """Return which images are of keys of the range, and their keys."""
+        inside = np.flatnonzero(self._order.within(changes, self.keys))
+        taken = integers(inside, pa.int64())
+        return inside, self._of_one_type([changes.column(name).take(taken) for name in self._key])
 
     def _of_one_type(self, key: Sequence[pa.Array]) -> Sequence[pa.Array]:
         """Check that a key is of the types that it had before."""
@@ -76,3 +115,11 @@ class RollBack:
                 f"({', '.join(map(str, self._types))}) and is of ({', '.join(map(str, types))}). Begin a new query"
             )
         return key
+
+    def _other_key(self, changes: Changes) -> UnsupportedFormatError | None:
+        if changes.key == self._key:
+            return None
+        return UnsupportedFormatError(
+            f"table {changes.table.database}.{changes.table.table} was altered while its snapshot was read: its "
+            f"primary key was ({', '.join(changes.key)}) and is ({', '.join(self._key)}). Begin a new query"
+        )

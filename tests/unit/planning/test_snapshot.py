@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,14 +15,14 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
-from watermark_source.planning.snapshot import Chunk, finished, snapshot_batch, unfinished
+from watermark_source.planning.snapshot import Chunk, finished, last_batch, snapshot_batch, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound, Origin, SourceState, SplitState, SplitStatus
 
 LOG, TABLE, OTHER = Split("binlog", 0), Split("shop.orders", 0), Split("shop.users", 0)
 CODEC = OffsetCodec(source="mysql-cdc-wm", name="shop")
 NEW = SourceState(
-    splits={LOG: SplitState(100, 100), TABLE: SplitState(0, 0)}, frontiers={"shop.orders": ()}
+    splits={LOG: SplitState(100, 100), TABLE: SplitState(0, 0)}, frontiers={"shop.orders": ()}, complete=frozenset()
 )  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def test_a_snapshot_is_read_by_chunks_and_holds_the_watermark_until_its_rows_are
     assert first.state.frontiers == {"shop.orders": ((10,), (20,))}
     assert ranges_of(first.state) == [SplitRange(LOG, 100, 200), SplitRange(TABLE, 0, 2)]
     second = planned(first.state, 300, ((30,), None), highest=5_000)
-    assert second.state.frontiers == {"shop.orders": ((30,), None)}
+    assert second.state.frontiers == {"shop.orders": ((20,), (30,), None)}
     assert second.state.watermark is None
     third = planned(second.state, 300, None, highest=6_000)
     assert TABLE not in third.state.splits
@@ -80,6 +81,20 @@ def test_the_last_key_is_kept_while_a_snapshot_waits() -> None:
     assert waits.state.frontiers == {"shop.orders": ((20,),)}
     assert unfinished(waits.state) == {"shop.orders": (20,)}
     assert planned(NEW, 200, ()).state.frontiers == {"shop.orders": ()}
+
+
+def test_a_log_that_waits_for_snapshots_stays_where_it_is() -> None:
+    state = NEW
+    for now in range(1_000, 5_000, 1_000):
+        seen = Observation(
+            now=Millis(now), asked_at=Millis(now), ends={LOG: 100 if now == 1_000 else 900, TABLE: now // 1_000},
+            chunks={"shop.orders": ((now,),)}, highest={TABLE: None}, waiting=frozenset({LOG}),
+            reached={LOG: Millis(now)},
+        )  # fmt: skip
+        state = plan(state, seen, PlanPolicy(idle_timeout=10), None).state
+        assert state.splits[LOG] == SplitState(100, 100)
+        assert state.watermark is None
+    assert ranges_of(state) == [SplitRange(TABLE, 3, 4)]
 
 
 def test_a_snapshot_that_waits_for_its_turn_is_never_idle() -> None:
@@ -123,6 +138,14 @@ def test_batches_done_again_as_one_read_every_key() -> None:
     first = planned(NEW, 200, ((10,), (20,))).state
     second = planned(first, 300, ((30,), None)).state
     batch = snapshot_batch(NEW, second)
+    assert batch is not None
+    assert batch.chunks == {
+        SplitRange(TABLE, 0, 2): Chunk(None, (20,)),
+        SplitRange(TABLE, 2, 3): Chunk((20,), (30,)),
+        SplitRange(TABLE, 3, 4): Chunk((30,), None),
+    }
+    # Offsets once had no more than where the chunks end that were planned last.
+    batch = snapshot_batch(NEW, replace(second, frontiers={"shop.orders": ((30,), None)}))
     assert batch is not None
     assert batch.chunks == {SplitRange(TABLE, 0, 3): Chunk(None, (30,)), SplitRange(TABLE, 3, 4): Chunk((30,), None)}
     third = planned(second, 400, None).state
@@ -180,7 +203,8 @@ def test_a_table_found_later_gets_its_snapshot_and_the_watermark_goes_on() -> No
 
 def test_a_table_found_before_the_first_watermark_is_waited_for() -> None:
     state = SourceState(
-        splits={LOG: SplitState(100, 100), TABLE: SplitState(1, 0)}, frontiers={"shop.orders": (None,)}
+        splits={LOG: SplitState(100, 100), TABLE: SplitState(1, 0)}, frontiers={"shop.orders": (None,)},
+        complete=frozenset(),
     )  # fmt: skip
     first = found_later(state, 200, ((10,),), 6_000).state
     second = found_later(first, 300, (None,), 6_000).state
@@ -205,6 +229,76 @@ def test_a_table_that_is_chosen_no_more_is_forgotten() -> None:
     assert plan(state, seen, PlanPolicy(), None).state.complete == frozenset()
 
 
+def test_a_source_that_takes_snapshots_does_so_when_all_its_tables_are_gone() -> None:
+    seen = Observation(
+        now=Millis(1), asked_at=Millis(1), ends={LOG: 200}, highest={LOG: None}, dropped=frozenset({"shop.orders"})
+    )
+    first = planned(NEW, 200, ((10,),)).state
+    gone = plan(first, seen, PlanPolicy(), None).state
+    offset = json.loads(json.dumps(CODEC.encode(gone)))
+    assert (gone.frontiers, gone.complete, offset["complete"]) == ({}, frozenset(), [])
+    assert CODEC.decode(offset) == gone
+    batch = snapshot_batch(first, gone)
+    assert batch is not None
+    assert (batch.copied, batch.complete) == ({}, frozenset())
+    # Others are told of from the beginning of their snapshot on, and of a source without snapshots at once.
+    assert snapshot_batch(gone, gone) is not None
+    assert CODEC.decode(CODEC.encode(SourceState(splits={LOG: SplitState(1, 1)}))).complete is None
+
+
+def test_offsets_that_left_out_an_empty_list_of_complete_tables_are_read() -> None:
+    offset = CODEC.encode(NEW)
+    del offset["complete"]
+    assert CODEC.decode(offset) == NEW
+
+
+@pytest.mark.parametrize("chunks", [((5,),), ((5,), None)])
+def test_a_table_made_anew_between_batches_that_are_done_again_as_one_is_read_from_its_beginning(
+    chunks: tuple[Bound, ...],
+) -> None:
+    before = found_later(found_later(running(), 400, ((10,), (20,)), 6_000).state, 500, ((30,),), 6_000).state
+    gone = found_later(before, 600, (), 7_000, dropped=frozenset({"shop.users"})).state
+    after = found_later(gone, 700, chunks, 8_000).state
+    batch = snapshot_batch(before, after)
+    assert batch is not None
+    # What was read of the one before does not tell which changes belong to the one that is there now.
+    assert batch.copied == {}
+    ends = zip((None, *chunks), chunks, strict=False)
+    assert batch.chunks == {SplitRange(OTHER, i, i + 1): Chunk(lower, upper) for i, (lower, upper) in enumerate(ends)}
+    if chunks[-1] is None:
+        after = planned(after, 800, None, highest=9_000).state
+        batch = snapshot_batch(before, after)
+        assert batch is not None
+        assert (batch.copied, batch.chunks) == ({}, {SplitRange(OTHER, 0, 1): Chunk(None, None)})
+    assert CODEC.decode(json.loads(json.dumps(CODEC.encode(after)))) == after
+
+
+def test_what_a_batch_told_of_the_log_follows_from_its_end_alone() -> None:
+    states = [NEW]
+    states.append(planned(NEW, 200, ((10,), (20,))).state)
+    states.append(planned(states[-1], 300, ()).state)
+    states.append(planned(states[-1], 400, ((30,), None)).state)
+    states.append(planned(states[-1], 500, None).state)
+    states.append(found_later(states[-1], 600, ((7,),), 1).state)
+    states.append(found_later(states[-1], 700, ((8,), (9,)), 1).state)
+    states.append(found_later(states[-1], 800, (), 1, dropped=frozenset({"shop.users"})).state)
+    for before, after in pairwise(states):
+        batch, again = snapshot_batch(before, after), last_batch(after)
+        assert batch is not None
+        assert again is not None
+        # What is not begun is told nothing of, be it there or not.
+        begun, begun_again = (
+            {log: key for log, key in each.copied.items() if key is not None} for each in (batch, again)
+        )
+        assert (begun, batch.complete, batch.positions) == (begun_again, again.complete, again.positions)
+
+
+@pytest.mark.parametrize("forgotten", [["shop.orders"], {"shop.orders": 0}, {"shop.orders": "1"}])
+def test_broken_counts_of_forgotten_tables_are_refused(forgotten: Any) -> None:
+    with pytest.raises(OffsetError, match='"forgotten"'):
+        CODEC.decode({**CODEC.encode(NEW), "forgotten": forgotten})
+
+
 @pytest.mark.parametrize("complete", ["shop.orders", [1], {"shop.orders": 1}, ["shop.orders"]])
 def test_broken_names_of_complete_tables_are_refused(complete: Any) -> None:
     with pytest.raises(OffsetError, match='"complete" is'):
@@ -224,7 +318,8 @@ def test_the_frontier_is_in_the_offset_and_comes_back() -> None:
     state = planned(NEW, 200, ((10,), ("a", 2), None)).state
     offset = CODEC.encode(state)
     assert json.dumps(offset) == (
-        '{"name": "shop", "run": 0, "snapshot": {"shop.orders": [[10], ["a", 2], null]}, "source": "mysql-cdc-wm", '
+        '{"complete": [], "name": "shop", "run": 0, "snapshot": {"shop.orders": [[10], ["a", 2], null]}, '
+        '"source": "mysql-cdc-wm", '
         '"splits": {"binlog": {"0": [200, 100]}, "shop.orders": {"0": [3, 3]}}, "v": 1}'
     )
     assert CODEC.decode(json.loads(json.dumps(offset))) == state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_mysql_cdc_wm.records.statements import tables_named
+from pyspark_mysql_cdc_wm.records.statements import database_dropped, tables_named
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,16 @@ from pyspark_mysql_cdc_wm.records.statements import tables_named
 )
 def test_tables_are_taken_from_where_statements_name_them(text: str, named: set[tuple[str, str]]) -> None:
     assert tables_named(text, "shop") == named
+
+
+@pytest.mark.parametrize(
+    ("text", "dropped"),
+    [
+        ("DROP DATABASE shop", {"shop"}),
+        ("drop schema/* the old */if exists `my.shop` /* a remark */", {"my.shop"}),
+        ("DROP TABLE shop", set()),
+        ("DROP DATABASES", set()),
+    ],
+)
+def test_a_database_that_is_dropped_is_named(text: str, dropped: set[str]) -> None:
+    assert database_dropped(text) == dropped

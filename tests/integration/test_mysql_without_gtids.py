@@ -1,0 +1,125 @@
+"""Snapshots of servers without GTIDs, which do not tell what of their binlog can be seen: exact all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from services.deadline import wait_until
+from services.mysql import MySql, mysql_service
+from services.mysql_client import run
+from services.mysql_program import Flavour
+from services.where import Where
+from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import RIGHTS, USER, make_user
+from tests.integration.test_mysql_snapshot import snapshot_under_load
+
+pytestmark = pytest.mark.service
+
+_SETTINGS = {
+    "gtid_mode": "OFF",
+    "enforce_gtid_consistency": "OFF",
+    "max_binlog_size": str(4 * 1024 * 1024),
+    "plugin_load_add": "semisync_source.so",
+    "loose_rpl_semi_sync_source_timeout": "600000",
+}
+_HOLD = "SET GLOBAL rpl_semi_sync_source_enabled = {}"
+_SECONDS = 30
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MySql]:
+    with mysql_service(config=_SETTINGS, flavour=Flavour.MYSQL, where=Where.LOCAL) as made:
+        make_user(made, USER, *RIGHTS)
+        yield made
+
+
+@pytest.fixture
+def database(server: MySql) -> Iterator[Database]:
+    with new_database(server) as made:
+        yield made
+
+
+def test_every_replay_under_load_gives_equal_rows_and_the_last_state_is_the_servers(database: Database) -> None:
+    found = snapshot_under_load(database, 1)
+    assert found.replays > 5
+
+
+@contextmanager
+def written_and_not_committed(database: Database, *transactions: tuple[str, ...]) -> Iterator[Callable[[], None]]:
+    """Leave transactions in the binlog that nobody sees in the tables, for want of a replica, until they are let go."""
+    server = database.server
+
+    def end() -> tuple[object, ...]:
+        return run(server.host, server.port, "SHOW BINARY LOG STATUS")[0][:2]
+
+    run(server.host, server.port, _HOLD.format("ON"))
+    with ThreadPoolExecutor() as pool:
+        running = []
+        try:
+            for statements in transactions:
+                before = end()
+                running.append(pool.submit(database.run, "BEGIN", *statements, "COMMIT"))
+                wait_until(lambda: end() != before, _SECONDS, "a transaction in the binlog")  # noqa: B023
+            assert not any(each.done() for each in running)
+
+            def let_go() -> None:
+                run(server.host, server.port, _HOLD.format("OFF"))
+                for each in running:
+                    each.result(_SECONDS)
+
+            yield let_go
+        finally:
+            run(server.host, server.port, _HOLD.format("OFF"))
+
+
+def test_what_is_in_the_binlog_and_not_seen_yet_is_in_the_snapshot_once(database: Database) -> None:
+    database.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)",
+        "INSERT INTO t VALUES " + ", ".join(f"({i}, 'n', {i})" for i in range(40)),
+    )
+    life = Life(database, snapshotChunkRows=20, snapshotParallelism=4)
+    start = life.reader.initialOffset()
+    changes = (
+        "UPDATE t SET amount = -1 WHERE id = 3",
+        "UPDATE t SET amount = -2 WHERE id = 3",
+        "DELETE FROM t WHERE id = 4",
+    )
+    others = ("INSERT INTO t VALUES (100, 'new', 1)", "UPDATE t SET id = 101 WHERE id = 30")
+    with written_and_not_committed(database, changes, others) as let_go:
+        end = life.reader.latestOffset(start, ALL)
+        assert {row[0] for row in database.run("SELECT id FROM t")} == set(range(40))
+        unseen = sorted(life.changes(start, end))
+        let_go()
+        # One that was written before is changed once more.
+        database.run("UPDATE t SET amount = -3 WHERE id = 3", "DELETE FROM t WHERE id = 101")
+        assert sorted(life.changes(start, end)) == unseen
+    found = {change[3]: change[5] for change in unseen}
+    assert {change[2] for change in unseen} == {"insert"}
+    assert len(found) == len(unseen)
+    assert found == {**{i: i for i in range(40) if i not in (4, 30)}, 3: -2, 100: 1, 101: 30}
+    start, end = end, life.reader.latestOffset(end, ALL)
+    rest = [change[2:4] for change in sorted(life.changes(start, end))]
+    assert rest == [("update_preimage", 3), ("update_postimage", 3), ("delete", 101)]
+    life.reader.stop()
+
+
+def test_a_table_that_was_emptied_or_altered_in_the_last_file_is_read_as_it_was_after_that(database: Database) -> None:
+    database.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)",
+        "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2)", "UPDATE t SET amount = 5",
+        "TRUNCATE TABLE t", "INSERT INTO t VALUES (2, 'c', 3), (7, 'd', 4)", "DELETE FROM t WHERE id = 7",
+        "CREATE TABLE u (id INT, name VARCHAR(40), amount BIGINT, PRIMARY KEY (id, name))",
+        "INSERT INTO u VALUES (1, 'a', 1)", "ALTER TABLE u DROP PRIMARY KEY, ADD PRIMARY KEY (id)",
+        "INSERT INTO u VALUES (2, 'b', 2)",
+    )  # fmt: skip
+    for table, expected in (("t", [(2, "c", 3)]), ("u", [(1, "a", 1), (2, "b", 2)])):
+        life = Life(database, tables=f"{database.name}.{table}")
+        start = life.reader.initialOffset()
+        found = sorted(life.changes(start, life.reader.latestOffset(start, ALL)))
+        life.reader.stop()
+        assert [change[3:] for change in found] == expected
