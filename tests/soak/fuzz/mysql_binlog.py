@@ -54,7 +54,7 @@ def _told(body: bytes, flags: int, rows: int) -> Iterator[object]:
     walk = PacketWalk(position=_FIRST_POSITION, checksums=checksums, gaps=bool(flags & GAPS), capacity=1_000)
     why, table, at = walk.walk(memory, 0, len(packets), _FILE)
     assert table.shape[1] == EVENT_FIELDS
-    yield why, at, table.tolist()
+    yield why, int(at), table.tolist()
     yield _statements_and_sets(partial(look_at_statements, memory, table, _FILE, lambda *_: True))
     yield _statements_and_sets(partial(begun, memory, table, _FILE))
     decoder = ChangeDecoder(_CHARSETS, partial(_wanted, flags), batch_rows=1 + rows)
