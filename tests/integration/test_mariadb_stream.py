@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from services.mysql import mysql_service
 from services.mysql_program import Flavour
@@ -53,3 +55,27 @@ def test_a_checkpoint_of_another_server_is_refused(mariadb: Database) -> None:
         with pytest.raises(OffsetError, match=r"of another server, and mean nothing to MySQL at .* without GTIDs"):
             asked({**start, "system": "server_id 2"}, ALL if asked == life.reader.latestOffset else start)
     life.reader.stop()
+
+
+def test_a_limit_cuts_and_a_moment_is_found_by_the_second(mariadb: Database) -> None:
+    life = Life(mariadb, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    mariadb.run("DELETE FROM t", *(f"INSERT INTO t VALUES ({key}, 'n', 0)" for key in range(10, 16)))
+    time.sleep(2.1)
+    moment = 1_000 * int(time.time())
+    mariadb.run("FLUSH BINARY LOGS", *(f"INSERT INTO t VALUES ({key}, 'n', 0)" for key in range(20, 26)))
+    found = []
+    while (end := life.reader.latestOffset(start, ReadMaxRows(4))) != start:
+        rows = [change[3] for change in life.changes(start, end) if change[2] == "insert"]
+        assert len(rows) <= 4
+        found += rows
+        start = end
+    assert found == [*range(10, 16), *range(20, 26)]
+    later = Life(mariadb, startingTimestamp=moment)
+    begin = later.reader.initialOffset()
+    assert [change[3] for change in later.changes(begin, later.reader.latestOffset(begin, ALL))] == [*range(20, 26)]
+    # There are no commit times to align by: batches go on in steps.
+    grouped = Life(mariadb, startingTimestamp=moment, alignmentGroup="g", alignmentMaxDrift="1 second")
+    assert len(grouped.changes(begin, grouped.reader.latestOffset(begin, ALL))) == 6
+    for each in (life, later, grouped):
+        each.reader.stop()
