@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode, parse_start
-from pyspark_mysql_cdc_wm.options.tables import Selection, parse_tables
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, parse_tables
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from watermark_source.errors import OptionError
 from watermark_source.options import Option, OptionTable, boolean, host_name, integer, non_empty, positive_integer, word
@@ -41,6 +41,19 @@ def _columns(text: str) -> tuple[str, ...]:
     if len({name.lower() for name in names}) != len(names):
         raise ValueError("one is there twice")
     return names
+
+
+def _chunk_columns(text: str) -> tuple[tuple[str | None, str], ...]:
+    """Parse a comma list of columns, each of a table that stands before it, or of all."""
+    found = []
+    for part in (each.strip() for each in text.split(",") if each.strip()):
+        table, colon, column = part.rpartition(":")
+        if not column.strip() or (colon and not table.strip()):
+            raise ValueError(f"{part} is not column or database.table:column")
+        found.append((str(TableName.of(table.strip())) if colon else None, column.strip()))
+    if not found or len({table for table, _ in found}) != len(found):
+        raise ValueError("names no column, or two of one table")
+    return tuple(found)
 
 
 MYSQL_OPTIONS: tuple[Option, ...] = (
@@ -190,6 +203,17 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         doc="So many chunks are in one batch while a snapshot is read; all are as of one point in time.",
     ),
     Option(
+        name="snapshotChunkColumn",
+        parse=_chunk_columns,
+        default=(),
+        default_text="the primary key",
+        accepted="must be a column, or a comma list of database.table:column",
+        example="shop.clicks:at,shop.orders:customer",
+        doc="By ranges of which column a snapshot is cut into chunks: for tables without a primary key, which are one "
+        "chunk otherwise, and for tables whose key cannot be compared. An index should begin with it, it must not be "
+        "NULL, and no value may be that of most rows. A column without a table is that of all tables that have it.",
+    ),
+    Option(
         name="snapshotConsistency",
         parse=word(("batch", "table")),
         default="batch",
@@ -245,7 +269,6 @@ _NEEDED = ("hostname", "username", "tables")
 NOT_BUILT: Mapping[str, str] = {
     "startingTimestamp": "give startingOffsets a file and position",
     "serverTimeZone": "TIMESTAMP columns are moments, whatever the server's time zone",
-    "snapshotChunkColumn": "chunks go by the primary key",
     "heartbeatInterval": "dumps end with their batch and need none",
     "maxRowsPerTrigger": "a batch reads the binlog to its end",
 }
@@ -329,7 +352,9 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         client=ClientSettings(values["hostname"], values["port"], values["username"], values["password"], _tls(values)),
         tables=values["tables"],
         start=values["startingOffsets"],
-        choice=ColumnChoice(values["columns"], values["excludeColumns"], values["eventTimeColumn"]),
+        choice=ColumnChoice(
+            values["columns"], values["excludeColumns"], values["eventTimeColumn"], values["snapshotChunkColumn"]
+        ),
         as_json=values["rowFormat"] == "json",
         chunk_rows=values["snapshotChunkRows"],
         chunks=values["snapshotParallelism"],
