@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
 from pyspark_aligned_kafka.options.kafka_options import KAFKA_OPTIONS
-from pyspark_mysql_cdc_wm.options.mysql_options import MYSQL_OPTIONS, NO_MEANING, NOT_BUILT, NOT_NEEDED
+from pyspark_mysql_cdc_wm.options.mysql_options import MYSQL_OPTIONS, NO_MEANING, NOT_NEEDED
 from watermark_source.options import Option
 from watermark_source.spark.options import ENGINE_OPTIONS
 
@@ -82,7 +82,6 @@ def mysql_page() -> str:
         _MYSQL_HEAD,
         _section("MySQL", _table(MYSQL_OPTIONS)),
         _section("Event time, watermarks and others", f"{_ENGINES.format(ours)}\n{refused}"),
-        _section("Not built yet", _reasons(NOT_BUILT)),
     ]
     return "\n".join(parts)
 

@@ -24,9 +24,9 @@ _log = logging.getLogger(__name__)
 _TABLE = "CREATE TABLE {} (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
 
 
-def fill(database: Database, table: str = "t", rows: int = 2_000) -> None:
+def fill(database: Database, table: str = "t", rows: int = 2_000, *, declared: str = _TABLE) -> None:
     values = ", ".join(f"({2 * i}, 'n{i}', {i})" for i in range(rows))
-    database.run(_TABLE.format(table), f"INSERT INTO {table} VALUES {values}")
+    database.run(declared.format(table), f"INSERT INTO {table} VALUES {values}")
 
 
 def applied(changes: Iterable[Change], table: dict[int, tuple[Any, ...]]) -> None:
@@ -62,14 +62,14 @@ class Replayed(NamedTuple):
     rows: int
 
 
-def snapshot_under_load(database: Database, seed: int) -> Replayed:
+def snapshot_under_load(database: Database, seed: int, *, declared: str = _TABLE, **options: Any) -> Replayed:
     """Stream a table of 10 000 rows, to which four writers write, and each batch again by another process a bit later.
 
     Rows are equal byte for byte, changes fit the table, and the table is the server's in the end.
     """
     database.run("DROP TABLE IF EXISTS t")
-    fill(database, rows=10_000)
-    chosen = {"snapshotChunkRows": 500, "snapshotParallelism": 2}
+    fill(database, rows=10_000, declared=declared)
+    chosen = {"snapshotChunkRows": 500, "snapshotParallelism": 2, **options}
     life, other = Life(database, **chosen), Life(database, **chosen)
     table: dict[int, tuple[Any, ...]] = {}
     replays = rows = after_snapshot = 0

@@ -171,7 +171,7 @@ def _decode_frontiers(frontiers: object, splits: object) -> dict[str, tuple[Boun
 
 def _decode_complete(offset: Mapping[str, Any]) -> frozenset[str] | None:
     frontiers = offset.get("snapshot", {})
-    # Before the first version it was left out where it is empty.
+    # Earlier offsets leave it out where it is empty.
     logs = offset.get("complete", [] if frontiers else None)
     if logs is None:
         return None

@@ -80,6 +80,8 @@ class TableColumns:
     types: tuple[pa.DataType, ...]
     key_columns: tuple[KeyColumn, ...]
     """Those of the primary key, in its order; empty without one."""
+    chunk_columns: tuple[KeyColumn, ...]
+    """Those that chunks are ranges of: the primary key, or the one that the user chose; empty without either."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -174,17 +176,17 @@ def _described(  # noqa: PLR0917 - what was asked of the server
 ) -> TableColumns:
     # A prefix of a column orders no rows.
     names = [str(name) for name, _ in key] if all(part is None for _, part in key) else []
-    needed = [row for row in rows if choice.reads(str(row[0])) or row[0] in names]
+    all_names = tuple(str(row[0]) for row in rows)
+    chunk_column = choice.chunk_column(str(table), all_names)
+    needed = [row for row in rows if choice.reads(str(row[0])) or row[0] in (*names, chunk_column)]
     columns = tuple(_column(row, collations, table) for row in needed)
     types = tuple(column_type(each, charsets, f"table {table} column {each.name}") for each in columns)
     by_number = {number: name for name, number in collations.items()}
     kinds = {str(column.name): (column, kind) for column, kind in zip(columns, types, strict=True)}
-    return TableColumns(
-        tuple(str(row[0]) for row in rows),
-        columns,
-        types,
-        tuple(key_column(*kinds[name], charsets, by_number) for name in names),
-    )
+    key_columns = chunk_columns = tuple(key_column(*kinds[name], charsets, by_number) for name in names)
+    if chunk_column is not None and names != [chunk_column]:
+        chunk_columns = (replace(key_column(*kinds[chunk_column], charsets, by_number), chosen=True),)
+    return TableColumns(all_names, columns, types, key_columns, chunk_columns)
 
 
 def _type(kind: str) -> ColumnType | None:

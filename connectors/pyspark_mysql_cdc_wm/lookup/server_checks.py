@@ -16,7 +16,7 @@ from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from watermark_source.checks import Check, Doubt
-from watermark_source.errors import RefusedError, UnsupportedFormatError, listed
+from watermark_source.errors import OptionError, RefusedError, UnsupportedFormatError, listed
 
 
 class _Needed(NamedTuple):
@@ -191,10 +191,29 @@ def _keys(server: CheckedServer) -> str | Doubt:
     """Chunks are cut by them."""
     for name, table in server.tables.items():
         check_key(name, table)
+    check_chunk_columns(server)
     unkeyed = [name for name, table in server.tables.items() if not table.key]
     if unkeyed:
         return Doubt(without_key(unkeyed))
     return listed(sorted({f"({', '.join(table.key)})" for table in server.tables.values()}))
+
+
+def check_chunk_columns(server: CheckedServer) -> None:
+    """Check that the columns which snapshots are to be cut by are there.
+
+    Raises:
+        OptionError: one is not, or its table is not read.
+    """
+    for named, column in server.options.choice.chunked_by:
+        shown = column if named is None else f"{named}:{column}"
+        if named is not None and not server.selection.matches(TableName.of(named)):
+            raise OptionError("snapshotChunkColumn", shown, f"the table {named} is not one of {server.selection}")
+        tables = {n: t for n, t in server.tables.items() if named is None or str(n).lower() == named.lower()}
+        if tables and not any(column.lower() in map(str.lower, table.names) for table in tables.values()):
+            name, table = next(iter(tables.items()))
+            raise OptionError(
+                "snapshotChunkColumn", shown, f"there is no column {column}; {name} has {', '.join(table.names)}"
+            )
 
 
 def check_key(name: TableName, table: TableColumns) -> None:
@@ -202,11 +221,15 @@ def check_key(name: TableName, table: TableColumns) -> None:
 
     Raises:
         UnsupportedFormatError: it cannot.
+        OptionError: not by the column that was chosen for it.
     """
-    for column in table.key_columns:
+    for column in table.chunk_columns:
+        if column.chosen and column.nullable:
+            raise OptionError("snapshotChunkColumn", column.name, f"may be NULL in {name}, and must not")
         if not column.can_be_ordered:
+            by = ", ".join(each.name for each in table.chunk_columns)
             raise UnsupportedFormatError(
-                f"table {name}: a snapshot goes by the primary key, here ({', '.join(table.key)}), and the column "
+                f"table {name}: a snapshot goes by the primary key or snapshotChunkColumn, here ({by}), and the column "
                 f"{column.name} is {_kind(column)}: read are numbers, decimals of up to 38 digits, dates and times, "
                 "text and bytes, BIT, SET, and ENUM without an empty label. Set startingOffsets to latest or earliest "
                 "to read the binlog alone"
@@ -220,8 +243,9 @@ def _kind(column: KeyColumn) -> str:
 def without_key(tables: Iterable[TableName]) -> str:
     """Return what less holds of tables without a primary key."""
     return (
-        f"tables without a primary key: {listed([str(table) for table in tables])}. The snapshot of each is one chunk, "
-        "and what is written while that is read is delivered twice, as part of the snapshot and as a change"
+        f"tables without a primary key: {listed([str(table) for table in tables])}. The snapshot of each is one chunk "
+        "(but with snapshotChunkColumn), and what is written while a chunk is read is delivered twice, as part of the "
+        "snapshot and as a change"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.start import Start, StartAtTime, StartMode, parse_start
-from pyspark_mysql_cdc_wm.options.tables import Selection, parse_tables
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, parse_tables
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS
 from watermark_source.errors import OptionError
@@ -46,6 +46,19 @@ def _columns(text: str) -> tuple[str, ...]:
     if len({name.lower() for name in names}) != len(names):
         raise ValueError("one is there twice")
     return names
+
+
+def _chunk_columns(text: str) -> tuple[tuple[str | None, str], ...]:
+    """Parse a comma list of columns, each of a table that stands before it, or of all."""
+    found = []
+    for part in (each.strip() for each in text.split(",") if each.strip()):
+        table, colon, column = part.rpartition(":")
+        if not column.strip() or (colon and not table.strip()):
+            raise ValueError(f"{part} is not column or database.table:column")
+        found.append((str(TableName.of(table.strip())) if colon else None, column.strip()))
+    if not found or len({table for table, _ in found}) != len(found):
+        raise ValueError("names no column, or two of one table")
+    return tuple(found)
 
 
 MYSQL_OPTIONS: tuple[Option, ...] = (
@@ -218,6 +231,17 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         doc="So many chunks are in one batch while a snapshot is read; all are as of one point in time.",
     ),
     Option(
+        name="snapshotChunkColumn",
+        parse=_chunk_columns,
+        default=(),
+        default_text="the primary key",
+        accepted="must be a column, or a comma list of database.table:column",
+        example="shop.clicks:at,shop.orders:customer",
+        doc="By ranges of which column a snapshot is cut into chunks: for tables without a primary key, which are one "
+        "chunk otherwise, and for tables whose key cannot be compared. An index should begin with it, it must not be "
+        "NULL, and no value may be that of most rows. A column without a table is that of all tables that have it.",
+    ),
+    Option(
         name="snapshotConsistency",
         parse=word(("batch", "table")),
         default="batch",
@@ -270,10 +294,6 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
 )
 OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS))
 _NEEDED = ("hostname", "username", "tables")
-NOT_BUILT: Mapping[str, str] = {
-    "snapshotChunkColumn": "chunks go by the primary key",
-}
-"""Options of later versions, and what to do instead."""
 NOT_NEEDED: Mapping[str, str] = {
     "serverTimeZone": "TIMESTAMP columns are moments, whatever the server's time zone",
     "heartbeatInterval": "a dump of the binlog ends with its batch, and positions move with all that the server "
@@ -315,13 +335,10 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
     Raises:
         OptionError: a value, a combination or a name that is not accepted.
     """
-    others = {
-        **{name.lower(): (name, f"not built yet: {instead}") for name, instead in NOT_BUILT.items()},
-        **{name.lower(): (name, f"is not needed: {why}") for name, why in NOT_NEEDED.items()},
-    }
+    others = {name.lower(): name for name in NOT_NEEDED}
     for name, text in given.items():
         if (known := others.get(name.lower())) is not None:
-            raise OptionError(known[0], text, known[1])
+            raise OptionError(known, text, f"is not needed: {NOT_NEEDED[known]}", example="leave it out")
     values = OPTION_TABLE.parse(given)
     for name in _NEEDED:
         if values[name] is None:
@@ -362,7 +379,9 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         tables=values["tables"],
         start=values["startingTimestamp"] or values["startingOffsets"],
         max_rows=values["maxRowsPerTrigger"],
-        choice=ColumnChoice(values["columns"], values["excludeColumns"], values["eventTimeColumn"]),
+        choice=ColumnChoice(
+            values["columns"], values["excludeColumns"], values["eventTimeColumn"], values["snapshotChunkColumn"]
+        ),
         as_json=values["rowFormat"] == "json",
         chunk_rows=values["snapshotChunkRows"],
         chunks=values["snapshotParallelism"],

@@ -46,6 +46,10 @@ class Part(Protocol):
         """Return whether anything of a database's tables may be."""
         ...
 
+    def compares(self, table: TableMap) -> tuple[str, ...]:
+        """Return the columns that ``keeps`` looks at."""
+        ...
+
     def keeps(self, changes: Changes) -> Mask | None:
         """Return which of a table's images are; ``None`` is all."""
         ...
@@ -61,6 +65,10 @@ class Everything:
     def has_any(self, database: str) -> bool:
         """Return that it is."""
         return True
+
+    def compares(self, table: TableMap) -> tuple[str, ...]:
+        """Return that it looks at none."""
+        return ()
 
     def keeps(self, changes: Changes) -> None:
         """Return that all are."""
@@ -174,7 +182,8 @@ class BinlogRows:
             return None
         if self.known is not None and part is _EVERYTHING:
             self.known.check(table)
-        return self.layout.needed((str(column.name) for column in table.columns), key_names(table))
+        looked_at = (*key_names(table), *part.compares(table))
+        return self.layout.needed((str(column.name) for column in table.columns), looked_at)
 
     def _is_read(self, part: Part, database: str, table: str) -> bool:
         name = TableName(database, table)

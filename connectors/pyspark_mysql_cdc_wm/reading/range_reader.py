@@ -11,9 +11,11 @@ from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows, TableChunk
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
-from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder
+from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
 from watermark_source.errors import InternalError
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
@@ -64,7 +66,9 @@ class MySqlRangeReader:
                 chunks.append(TableChunk(wanted.split, table, KeyRange(chunk.lower, chunk.upper)))
             elif wanted.split == self.binlog_split:
                 with closing(MySqlConnection(self.binlog.client)) as connection:
-                    yield from self.binlog.read(wanted, _Copied(batch, self.binlog.tables, connection))
+                    yield from self.binlog.read(
+                        wanted, _Copied(batch, self.binlog.tables, connection, self.snapshot.choice)
+                    )
             else:
                 raise InternalError(f"{wanted} is no chunk of its batch")
         if chunks:
@@ -74,11 +78,14 @@ class MySqlRangeReader:
 class _Copied:
     """``Part`` of the binlog that is of rows which batches before have delivered."""
 
-    def __init__(self, batch: SnapshotBatch, tables: Selection, connection: MySqlConnection) -> None:
+    def __init__(
+        self, batch: SnapshotBatch, tables: Selection, connection: MySqlConnection, choice: ColumnChoice
+    ) -> None:
+        self._choice = choice
         self._key = tables.key
         self._complete = {tables.key(TableName.of(log)) for log in batch.complete}
         self._copied = {tables.key(TableName.of(log)): bound for log, bound in batch.copied.items()}
-        self._order = LoggedOrder(connection)
+        self._order = LoggedOrder(connection, choice)
 
     def has(self, table: TableName) -> bool:
         """Return whether batches before have read any of a table."""
@@ -90,6 +97,10 @@ class _Copied:
         own = self._key(TableName(database, "")).database
         read = self._complete | {key for key, bound in self._copied.items() if bound is not None}
         return any(key.database == own for key in read)
+
+    def compares(self, table: TableMap) -> tuple[str, ...]:
+        """Return the columns that a frontier is of."""
+        return chunk_names(table, self._choice)
 
     def keeps(self, changes: Changes) -> Mask | None:
         """Return which images are of keys below the frontier.

@@ -32,7 +32,7 @@ from pyspark_mysql_cdc_wm.records.statements import after_definitions, look_at_s
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
-from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder
+from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
 from watermark_source.errors import UnknownSplitError
 from watermark_source.planning.split import Split
@@ -85,7 +85,7 @@ class SnapshotRows:
                     _log.warning(_GONE, chunk.table, chunk.keys, "no row of it is left")
             chunks = [chunk for chunk in chunks if chunk.table in columns]
             # After the view was opened: it sees nothing that is not in the binlog before here.
-            order = LoggedOrder(connection)
+            order = LoggedOrder(connection, self.choice)
             since = [(c, RollBack(self.layout, columns[c.table].key, order, c.keys)) for c in chunks]
             yield from self._undone(connection, [each for each in since if columns[each[0].table].key], place)
             for chunk, changed in since:
@@ -98,7 +98,7 @@ class SnapshotRows:
         needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
         asked = [by_name[name] for name in needed]
         try:
-            for found in view.rows(table, asked, [types[name] for name in needed], columns.key_columns, undone.keys):
+            for found in view.rows(table, asked, [types[name] for name in needed], columns.chunk_columns, undone.keys):
                 values = dict(zip(needed, found, strict=True))
                 kept = undone.untouched([values[name] for name in columns.key])
                 if kept is not None:
@@ -154,7 +154,8 @@ class SnapshotRows:
         def wanted(found: TableMap) -> Collection[str] | None:
             if TableName(found.database, found.table) not in tables:
                 return None
-            return self.layout.needed((str(column.name) for column in found.columns), key_names(found))
+            key = (*key_names(found), *chunk_names(found, self.choice))
+            return self.layout.needed((str(column.name) for column in found.columns), key)
 
         completed = LeastMetadata(connection, self.tables).completed
         return ChangeDecoder(charsets_of(connection), wanted, completed=completed, batch_rows=self.batch_rows)

@@ -1,7 +1,8 @@
-"""Which columns of tables the user wants."""
+"""Which columns of tables the user wants, and for what."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -14,6 +15,16 @@ class ColumnChoice:
     without: tuple[str, ...] = ()
     event_time: str | None = None
     """Of which column rows have their event time; ``None``: they have that of their commit."""
+
+    chunked_by: tuple[tuple[str | None, str], ...] = ()
+    """By which column snapshots are cut, of a table (``database.table``) or, with ``None``, of all that have it."""
+
+    def chunk_column(self, table: str, columns: Iterable[str]) -> str | None:
+        """Return the column that a table's snapshot is cut by, of those it has; ``None``: by its primary key."""
+        spelled = {name.lower(): name for name in columns}
+        by_table = {None if of is None else of.lower(): name for of, name in self.chunked_by}
+        wanted = by_table.get(table.lower(), by_table.get(None))
+        return None if wanted is None else spelled.get(wanted.lower())
 
     def has(self, name: str) -> bool:
         """Return whether a column is wanted."""

@@ -56,6 +56,9 @@ class KeyColumn:
     """How many labels an ENUM has."""
     size: int = 0
     """Bytes of a BIT."""
+    chosen: bool = False
+    """By the user: it is not the key, and its bounds have its name."""
+    nullable: bool = False
     ambiguous: bool = False
     """Of an ENUM that lists the empty text, which a value that is none of its labels shows too."""
 
@@ -194,11 +197,12 @@ def key_column(
         ambiguous = column.type is ColumnType.ENUM and b"" in (column.labels or ())
         choices = None if column.labels is None else len(column.labels)
         return KeyColumn(
-            name, column.type, arrow, labels=labels, choices=choices, size=column.size, ambiguous=ambiguous
-        )
+            name, column.type, arrow, labels=labels, choices=choices, size=column.size, nullable=column.nullable,
+            ambiguous=ambiguous,
+        )  # fmt: skip
     if column.type not in _STRINGS or number is None or number == BINARY_COLLATION or number not in collations:
-        return KeyColumn(name, column.type, arrow)
-    return KeyColumn(name, column.type, arrow, charsets[number], collations[number])
+        return KeyColumn(name, column.type, arrow, nullable=column.nullable)
+    return KeyColumn(name, column.type, arrow, charsets[number], collations[number], nullable=column.nullable)
 
 
 def comparable(values: pa.Array) -> pa.Array:

@@ -16,7 +16,7 @@ from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.layout import Layout
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
 from watermark_source.errors import UnknownSplitError
 from watermark_source.planning.state import Bound
 from watermark_source.spark.connector import SnapshotSize
@@ -140,7 +140,7 @@ class ChunkBounds:
         )
         rows = None if found is None or found[0] is None else int(found[0])
         table = self._described.get(name)
-        return SnapshotSize(rows, rows if table is not None and not table.key else self._cut.rows)
+        return SnapshotSize(rows, rows if table is not None and not table.chunk_columns else self._cut.rows)
 
     def _describe(self, new: Set[TableName]) -> None:
         """Look at tables that are new here."""
@@ -160,7 +160,7 @@ class ChunkBounds:
     def _ends(self, name: TableName, start: Bound, most: int, *, to_end: bool) -> tuple[Bound, ...]:
         if name not in self._described:
             raise UnknownSplitError(f"there is no table {name}")
-        key = self._described[name].key_columns
+        key = self._described[name].chunk_columns
         if to_end or not key:
             return (None,)
         ends: list[Bound] = []
@@ -172,10 +172,9 @@ class ChunkBounds:
     def _key_after(self, name: TableName, key: Sequence[KeyColumn], start: Bound) -> Bound:
         """Return the key that so many rows of a table are below, from a key on; ``None`` if it has no more."""
         asked = ", ".join(column.asked(quoted(column.name)) for column in key)
-        found = self._connection.one(
-            f"SELECT {asked} FROM {name.quoted}{condition(key, KeyRange(start, None))} "  # noqa: S608 - quoted
-            f"LIMIT 1 OFFSET {self._cut.rows}"
-        )
-        if found is None:
-            return None
-        return tuple(column.bound_value(answer) for column, answer in zip(key, found, strict=True))
+        select = f"SELECT {asked} FROM {name.quoted}"  # noqa: S608 - quoted
+        found = self._connection.one(f"{select}{condition(key, KeyRange(start, None))} LIMIT 1 OFFSET {self._cut.rows}")
+        if found is not None and key[0].chosen:
+            # So many rows may have one value, or values that are equal: a chunk ends with the last of them.
+            found = self._connection.one(f"{select}{condition_beyond(key[0], start, bound_of(key, found))} LIMIT 1")
+        return None if found is None else bound_of(key, found)

@@ -102,6 +102,15 @@ def condition(key: Sequence[KeyColumn], wanted: KeyRange) -> str:
     return f"{where} ORDER BY {', '.join(quoted(column.name) for column in key)}"
 
 
+def condition_beyond(column: KeyColumn, start: Bound, least: Bound) -> str:
+    """Return what a statement says after its table to get the rows from ``least`` on, beyond ``start``, in order."""
+    name = quoted(column.name)
+    limits = [column.compared(name, ">=", part) for part in _parts((column,), least or ())]
+    if start is not None:
+        limits += [column.compared(name, ">", part) for part in _parts((column,), start)]
+    return f" WHERE {' AND '.join(limits)} ORDER BY {name}"
+
+
 def _compared_in_sql(key: Sequence[KeyColumn], parts: Sequence[int | str], sign: str) -> str:
     """Return that the key is ``>=`` (sign ``>``) or ``<`` (sign ``<``) the parts of a bound.
 
@@ -118,11 +127,28 @@ def _collated(column: KeyColumn, text: str) -> str:
     return f"CONVERT({text_literal(text)} USING {column.charset}) COLLATE {column.collation}"
 
 
+def bound_of(key: Sequence[KeyColumn], answers: Sequence[Any]) -> Bound:
+    """Return a bound for what the server answered; one of a column that the user chose begins with its name."""
+    values = tuple(column.bound_value(answer) for column, answer in zip(key, answers, strict=True))
+    return (_name(key[0]), *values) if key[0].chosen else values
+
+
+def _name(column: KeyColumn) -> str:
+    return f":{column.name}"
+
+
 def _parts(key: Sequence[KeyColumn], bound: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    if key[0].chosen:
+        if len(bound) == 2 and bound[0] == _name(key[0]):
+            return bound[1:]
+        raise OffsetError(
+            f"the checkpoint has chunks by other columns than {key[0].name}. Set snapshotChunkColumn as it was until "
+            "the snapshot is complete, or begin a new query"
+        )
     if len(bound) != len(key):
         raise OffsetError(
             f"the checkpoint has a key of {len(bound)} columns, and the table's is ({', '.join(c.name for c in key)}). "
-            "Was it altered since? Begin a new query"
+            "Was it altered since, or snapshotChunkColumn changed? Begin a new query"
         )
     return bound
 

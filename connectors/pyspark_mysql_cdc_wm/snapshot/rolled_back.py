@@ -5,6 +5,9 @@ there, one after an insert or update was not. This holds whatever a SELECT of a 
 same on every replay. Where it may not see yet what lies before the place, the last row image of a key up to there
 tells, if it was not changed after.
 
+A range may be of another column than the key's, which rows enter and leave: the images of a key that count are those in
+the range, and one that leaves it has an image there before the update, as one that is deleted.
+
 Two keys are the same if their bytes are. Where a collation takes 'a' and 'A' for equal, an update of one to the other
 is the end of one key and the beginning of another, which is what the binlog tells of both.
 """

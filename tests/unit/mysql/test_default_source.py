@@ -12,7 +12,7 @@ import pytest
 import pyspark_mysql_cdc_wm
 from pyspark_mysql_cdc_wm import DefaultSource
 from pyspark_mysql_cdc_wm.options import mysql_options
-from pyspark_mysql_cdc_wm.options.mysql_options import NOT_BUILT, NOT_NEEDED
+from pyspark_mysql_cdc_wm.options.mysql_options import NOT_NEEDED
 from pyspark_mysql_cdc_wm.options.start import StartAt, StartAtTime, StartMode
 from watermark_source.errors import OptionError, UnknownOptionError, UsageError
 
@@ -76,11 +76,11 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("startingOffsets", '{"file":"binlog.000001","position":1}', "from 4 to"),
         ("serverId", "7", "must be 0"),
         ("columns", "a,A", "twice"),
-        ("minPartitions", "3", "has no meaning here"),
+        ("minPartitions", "0", "at least 1"),
+        ("maxRecordsPerPartition", "3", "has no meaning here"),
         ("useProcessingTimeDuringBinlog", "true", "needs watermarkStrategy none, and it is bounded"),
         ("startingTimestamp", "yesterday", "must be milliseconds since the epoch"),
         ("maxRowsPerTrigger", "0", "at least 1"),
-        *((name, "1", "not built yet") for name in NOT_BUILT),
         *((name, "1", "is not needed") for name in NOT_NEEDED),
     ],
 )

@@ -1,0 +1,91 @@
+"""Snapshots cut by a column which is not the primary key: exact where there is a key, and read once without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pyspark_mysql_cdc_wm import DefaultSource
+from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import PASSWORD, USER
+from tests.integration.test_mysql_snapshot import snapshot_under_load
+from watermark_source.errors import OffsetError, OptionError
+
+pytestmark = pytest.mark.service
+
+_TABLE = "CREATE TABLE {} (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT NOT NULL, KEY (amount))"
+
+
+def test_rows_that_move_from_chunk_to_chunk_are_read_once_on_every_replay(mysql_database: Database) -> None:
+    found = snapshot_under_load(mysql_database, 1, declared=_TABLE, snapshotChunkColumn="amount")
+    assert found.replays > 5
+
+
+def test_a_table_without_a_key_is_cut_however_many_rows_have_one_value(
+    mysql_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    words = ["a"] * 5 + ["A", "b"] + ["c"] * 4 + ["d", "e", "f"]
+    values = ", ".join(f"('{word}', {number})" for number, word in enumerate(words))
+    mysql_database.run(
+        "CREATE TABLE t (word VARCHAR(9) NOT NULL, number INT, KEY (word))", f"INSERT INTO t VALUES {values}"
+    )
+    life = Life(mysql_database, snapshotChunkRows=2, snapshotParallelism=2, snapshotChunkColumn="WORD")
+    assert "tables without a primary key" not in caplog.text
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    rows: list[tuple[str, str, int]] = []
+    batches = 0
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        batches += "snapshot" in end
+        rows += [(row["_change_type"], row["word"], row["number"]) for row in life.rows(start, end)]
+        if batches == 2:
+            # Of a value that was read, and of one whose turn has not come.
+            mysql_database.run("UPDATE t SET number = 100 WHERE number IN (0, 13)")
+    life.reader.stop()
+    assert "tables without a primary key" in caplog.text
+    assert batches > 2
+    changed = [("update_preimage", "a", 0), ("update_postimage", "a", 100)]
+    whole = [("insert", word, 100 if number == 13 else number) for number, word in enumerate(words)]
+    assert sorted(rows) == sorted([*whole, *changed])
+
+
+def test_a_snapshot_does_not_go_on_by_another_column(mysql_database: Database) -> None:
+    mysql_database.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, one INT NOT NULL, other INT NOT NULL)",
+        "INSERT INTO t VALUES " + ", ".join(f"({i}, {i}, {i})" for i in range(40)),
+    )
+    chosen = {"snapshotChunkRows": 5, "snapshotParallelism": 1}
+    life = Life(mysql_database, snapshotChunkColumn=f"{mysql_database.name}.t:one", **chosen)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    assert end["snapshot"] == {f"{mysql_database.name}.t": [[":one", 5]]}
+    life.reader.stop()
+    for column, says in (("other", "chunks by other columns than other"), ("id", "a key of 2 columns")):
+        later = Life(mysql_database, snapshotChunkColumn=column, **chosen)
+        with pytest.raises(OffsetError, match=says):
+            later.reader.latestOffset(end, ALL)
+        later.reader.stop()
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        ("nowhere", "there is no column nowhere; .*t has id, name, amount"),
+        ("shop.t:id", "the table shop.t is not one of"),
+        ("name", "may be NULL in .*t, and must not"),
+        ("t:id", "database.table:column"),
+        (":id", "database.table:column"),
+        ("id,name", "database.table:column"),
+    ],
+)
+def test_what_no_snapshot_can_be_cut_by_is_refused(column: str, says: str, mysql_database: Database) -> None:
+    mysql_database.run(_TABLE.format("t"))
+    server = mysql_database.server
+    given = {
+        "hostname": server.host, "port": str(server.port), "username": USER, "password": PASSWORD,
+        "tables": f"{mysql_database.name}.t", "snapshotChunkColumn": column,
+    }  # fmt: skip
+    with pytest.raises(OptionError, match=says):
+        DefaultSource(given).schema()
