@@ -71,6 +71,7 @@ def test_batches_have_so_many_rows_at_most_and_together_all(database: Database) 
 
 
 def test_a_place_at_which_a_batch_ends_is_named_by_the_transactions_before_it(database: Database) -> None:
+    database.run("FLUSH BINARY LOGS")
     life = Life(database, startingOffsets="latest")
     start = life.reader.initialOffset()
     written(database)

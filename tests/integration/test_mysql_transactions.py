@@ -104,8 +104,13 @@ def ends(asked: Database) -> Iterator[tuple[int, str]]:
 
 def befores(asked: Database, places: set[int]) -> Iterator[tuple[int, str]]:
     """Tell what lies before some places, as the server lists its files."""
-    before, left = GtidSet(), sorted(places)
-    for file, *_ in asked.run("SHOW BINARY LOGS"):
+    left = sorted(places)
+    files = [str(row[0]) for row in asked.run("SHOW BINARY LOGS")]
+    # The server does not list files with events that are larger than its packets.
+    files = [file for file in files if file_number(file) >= LogPosition.of(left[0]).file]
+    with closing(MySqlConnection(root(asked.server))) as connection:
+        before = LogStatus(connection).before_file(files[0])
+    for file in files:
         for _, position, kind, _, _, text in asked.run(f"SHOW BINLOG EVENTS IN '{file}'"):
             if kind != "Gtid":
                 continue

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 
@@ -115,9 +116,11 @@ def test_the_system_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--mysql" in capsys.readouterr().err
 
 
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pymysql", None)
-    for name in [name for name in sys.modules if name.startswith("pyspark_mysql_cdc_wm.")]:
-        monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(UsageError, match="needs the package pymysql"):
-        doctor.doctor_of("pyspark_mysql_cdc_wm")
+def test_what_is_not_installed_is_named() -> None:
+    program = (
+        "import sys; sys.modules['pymysql'] = None\n"
+        "from watermark_source.monitor.doctor import doctor_of; doctor_of('pyspark_mysql_cdc_wm')"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert "UsageError" in found.stderr
+    assert "needs the package pymysql" in found.stderr
