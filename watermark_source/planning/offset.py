@@ -193,7 +193,9 @@ def _decode_origin(offset: Mapping[str, Any]) -> Origin | None:
         if not isinstance(offset.get(key, ""), str):
             raise _broken(f'"{key}" is {_shown(offset[key])}', "a text or no such key")
     shift = _integer(offset.get("shift", 0), '"shift"', minimum=0)
-    return Origin(offset.get("system"), shift, offset.get("done"))
+    origin = Origin(offset.get("system"), shift, offset.get("done"))
+    # One that says nothing is not written.
+    return None if origin == Origin(None) else origin
 
 
 def _decode_bound(log: str, bound: object) -> Bound:

@@ -64,7 +64,6 @@ def _told(body: bytes, flags: int, rows: int) -> Iterator[object]:
         yield changes.committed.tolist(), changes.transactions.tolist(), changes.versions.tolist()
         assert count <= max(2, 1 + rows)
         for column in changes.columns:
-            column.validate(full=True)
             assert len(column) == count
             yield _values(column)
     yield decoder.reached
@@ -78,7 +77,13 @@ def _statements_and_sets(look: partial[object]) -> object:
 
 
 def _values(column: pa.Array) -> object:
-    # Not every moment that a column can hold is one of Python's.
+    column.validate()
+    # UTF-8 is handed on as the server has it. Not every moment that a column can hold is one of Python's.
+    if pa.types.is_string(column.type):
+        column = column.view(pa.binary())
+    elif pa.types.is_list(column.type) and pa.types.is_string(column.type.value_type):
+        column = column.cast(pa.list_(pa.binary()))
+    column.validate(full=True)
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type) or pa.types.is_duration(column.type):
         column = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
     return column.to_pylist()

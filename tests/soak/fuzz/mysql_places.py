@@ -107,7 +107,7 @@ def _offset(text: str) -> str:
 def _key(bits: Bits) -> str:
     column = bits.one_of(_KEY)
     value: int | str = _text(bits)
-    if bits.byte() % 2 == 0 and value.isascii() and value.lstrip("-").isdigit() and len(value) < 50:
+    if bits.byte() % 2 == 0 and value.isascii() and value.removeprefix("-").isdigit() and len(value) < 50:
         value = int(value)
     return _condition((column,), (value,))
 

@@ -117,3 +117,8 @@ def test_a_value_too_deep_to_be_shown_is_refused_all_the_same() -> None:
 def test_what_is_no_object_is_refused(offset: object) -> None:
     with pytest.raises(OffsetError, match="expected an object"):
         CODEC.decode(offset)
+
+
+def test_an_origin_that_says_nothing_is_none() -> None:
+    found = CODEC.decode({**GOOD, "shift": 0})
+    assert found == CODEC.decode(CODEC.encode(found)) == CODEC.decode(GOOD)
