@@ -77,7 +77,7 @@ def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
 
 def _of_snapshot() -> Iterable[Check[CheckedServer]]:
     yield Check("primary key", _keys, after=("columns",))
-    yield Check("gtid_mode", _gtids, after=("columns",))
+    yield Check("gtid_mode", _gtids, after=("login",))
 
 
 def _server(server: CheckedServer) -> str:
@@ -192,6 +192,7 @@ def _keys(server: CheckedServer) -> str | Doubt:
     for name, table in server.tables.items():
         check_key(name, table)
     check_chunk_columns(server)
+    check_seen(server.connection, server.tables)
     unkeyed = [name for name, table in server.tables.items() if not table.key]
     if unkeyed:
         return Doubt(without_key(unkeyed))
@@ -256,7 +257,6 @@ def _gtids(server: CheckedServer) -> str | Doubt:
     mode = server.settings.get("gtid_mode", "not there")
     if mode.upper() == "ON":
         return mode
-    check_seen(server.connection, server.tables)
     return Doubt(
         f"{mode}: the server does not tell which transactions of its binlog are visible, so each chunk of a snapshot "
         "reads the last file of the binlog from its beginning (FLUSH BINARY LOGS makes that short), and no query goes "
