@@ -8,9 +8,10 @@ from contextlib import closing
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
 from pyspark_mysql_cdc_wm.options import mysql_options
+from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE
 from watermark_source.checks import Finding, examine
 
-OPTIONS = mysql_options.OPTION_TABLE
+OPTIONS = OPTION_TABLE
 ASKED_FOR = "password"
 
 

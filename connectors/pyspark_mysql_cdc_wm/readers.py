@@ -8,7 +8,7 @@ from functools import partial
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from pyspark_mysql_cdc_wm.options.mysql_options import FORMAT
+from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from watermark_source.spark.source import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
 

@@ -24,6 +24,7 @@ from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options import mysql_options as options
+from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAfter, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -68,7 +69,7 @@ class MySqlSource:
     @property
     def name(self) -> str:
         """The format's name."""
-        return options.FORMAT
+        return FORMAT
 
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:

@@ -95,15 +95,14 @@ def test_tables_that_come_later_are_read_whole_while_the_binlog_goes_on(
             complete = {name.partition(".")[2] for name in end.get("complete", ())}
             if {"new_renamed", "new_created"} <= complete and turn > 20:
                 break
-    for _ in range(2):
-        start, end = end, life.reader.latestOffset(end, ALL)
-        applied(batch(life, start, end), tables)
+    start, end = end, life.reader.latestOffset(end, ALL)
+    applied(batch(life, start, end), tables)
     life.reader.stop()
     names = ("t", "new_renamed", "new_created")
     assert {name: tables[name] for name in names} == on_server(database, *names)
     assert watermarks == sorted(watermarks)
     # It does not wait for the new ones.
-    assert len(meanwhile) > 2
+    assert len(meanwhile) > 1
 
 
 def test_a_table_chosen_later_gets_its_snapshot_in_the_next_life_of_the_query(

@@ -1,309 +1,29 @@
-"""Options of ``mysql-cdc-wm``: names of Flink CDC in Spark's spelling, and the engine's."""
+"""What the options of ``mysql-cdc-wm`` mean together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
-from pyspark_mysql_cdc_wm.options.start import Start, StartAtTime, StartMode, parse_start
-from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, parse_tables
+from pyspark_mysql_cdc_wm.options.mysql_option_table import (
+    FORMAT,
+    MYSQL_OPTIONS,
+    NO_MEANING,
+    NOT_NEEDED,
+    ON_CLOCK,
+    OPTION_TABLE,
+)
+from pyspark_mysql_cdc_wm.options.start import Start, StartMode
+from pyspark_mysql_cdc_wm.options.tables import Selection
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, OptionTable, boolean, host_name, integer, non_empty, positive_integer, word
-from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
+from watermark_source.spark.options import EngineOptions, given_text
 
-FORMAT: Final = "mysql-cdc-wm"
-_ON_CLOCK: Final = "useProcessingTimeDuringBinlog"
-
-
-def _port(text: str) -> int:
-    return integer(text, minimum=1, maximum=65_535)
-
-
-def _moment(text: str) -> StartAtTime:
-    return StartAtTime(integer(text, minimum=0))
-
-
-def _server_id(text: str) -> int:
-    return integer(text, minimum=0, maximum=0)
-
-
-_TLS_MODE = word(mode.value for mode in TlsMode)
-
-
-def _tls_mode(text: str) -> TlsMode:
-    return TlsMode(_TLS_MODE(text))
-
-
-def _columns(text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not names:
-        raise ValueError("names no column")
-    if len({name.lower() for name in names}) != len(names):
-        raise ValueError("one is there twice")
-    return names
-
-
-def _chunk_columns(text: str) -> tuple[tuple[str | None, str], ...]:
-    """Parse a comma list of columns, each of a table that stands before it, or of all."""
-    found = []
-    for part in (each.strip() for each in text.split(",") if each.strip()):
-        table, colon, column = part.rpartition(":")
-        if not column.strip() or (colon and not table.strip()):
-            raise ValueError(f"{part} is not column or database.table:column")
-        found.append((str(TableName.of(table.strip())) if colon else None, column.strip()))
-    if not found or len({table for table, _ in found}) != len(found):
-        raise ValueError("names no column, or two of one table")
-    return tuple(found)
-
-
-MYSQL_OPTIONS: tuple[Option, ...] = (
-    Option(
-        name="hostname",
-        parse=host_name,
-        default_text="needed",
-        accepted="must be a host name or an address",
-        example="db1.example.org",
-        doc="The server; executors connect to it too.",
-    ),
-    Option(
-        name="port",
-        parse=_port,
-        default=3306,
-        accepted="must be a port",
-        example="3306",
-        doc="The server's port.",
-    ),
-    Option(
-        name="username",
-        parse=non_empty,
-        default_text="needed",
-        accepted="must be a user of the server",
-        example="cdc",
-        doc="Who logs in. The user needs `SELECT` on the tables, `REPLICATION SLAVE` and `REPLICATION CLIENT`.",
-    ),
-    Option(
-        name="password",
-        parse=str,
-        default="",
-        default_text="none",
-        accepted="must be the user's password",
-        example="…",
-        secret=True,
-        doc="Appears in no log, error or checkpoint.",
-    ),
-    Option(
-        name="sslMode",
-        parse=_tls_mode,
-        default=TlsMode.PREFERRED,
-        default_text="preferred",
-        accepted="must be disabled, preferred, required, verify_ca or verify_identity",
-        example="verify_identity",
-        doc="As `--ssl-mode` of MySQL's own programs: TLS never, where the server offers it, always, with a "
-        "certificate that is signed by `sslCa`, and with one for `hostname`. The first three verify nothing.",
-    ),
-    Option(
-        name="sslCa",
-        parse=non_empty,
-        default_text="what the system trusts",
-        accepted="must be a PEM file",
-        example="/etc/mysql/ca.pem",
-        doc="Whom to trust, with `sslMode` `verify_ca` or `verify_identity`. This and the files below must be at the "
-        "same path on the driver and on every executor.",
-    ),
-    Option(
-        name="sslCert",
-        parse=non_empty,
-        default_text="none",
-        accepted="must be a PEM file",
-        example="/etc/mysql/client.pem",
-        doc="The certificate to show, for users that must have one (`REQUIRE X509`).",
-    ),
-    Option(
-        name="sslKey",
-        parse=non_empty,
-        default_text="in `sslCert`",
-        accepted="must be a PEM file",
-        example="/etc/mysql/client-key.pem",
-        doc="The certificate's private key.",
-    ),
-    Option(
-        name="sslKeyPassword",
-        parse=str,
-        default_text="none",
-        accepted="must be the key's password",
-        example="…",
-        secret=True,
-        doc="Appears in no log, error or checkpoint.",
-    ),
-    Option(
-        name="tables",
-        parse=parse_tables,
-        default_text="needed",
-        accepted="must be a comma list of tables, names with asterisks, or regular expressions",
-        example="shop.orders,sales.*",
-        doc=r"What to read. Names (`shop.orders`), names with asterisks (`shop.*`, `shop.order_*`), and regular "
-        r"expressions for the whole of a name (`shop\.(orders|lines)_\d+`), told apart by having one of "
-        r"`\ ^ ? + [ ] ( ) { } |`; a name with special characters goes in backquotes. Tables that are created later "
-        "are read too. Those of the system never are. See `rowFormat` for tables with different columns.",
-    ),
-    Option(
-        name="startingOffsets",
-        parse=parse_start,
-        default=StartMode.INITIAL,
-        default_text="initial",
-        accepted='must be initial, snapshot, earliest, latest, {"file":…,"position":…} or {"gtid":…}',
-        example='{"file":"binlog.000003","position":157}',
-        doc="Where a new query begins. `initial`: with what the tables hold, then the binlog. `snapshot`: what the "
-        "tables hold and nothing after it. `earliest` and `latest`: the binlog that the server still has, or from "
-        "now on. In JSON, a place between two transactions; or a set of GTIDs to leave out, such as "
-        "`@@global.gtid_executed` of a backup: all others the server must still have. A query with a checkpoint goes "
-        "on from there.",
-    ),
-    Option(
-        name="startingTimestamp",
-        parse=_moment,
-        default_text="none",
-        accepted="must be milliseconds since the epoch",
-        example="1735689600000",
-        doc="Begin a new query with the first transaction that was committed at this moment or later, or at the end of "
-        "the binlog if there is none; no snapshot is taken. A moment before the oldest binlog file that the server "
-        "still has is an error, or begins there (`failOnDataLoss`). MariaDB does not log commit times: there it is "
-        "when the statement before the commit began, to the second. Wins over `startingOffsets`.",
-    ),
-    Option(
-        name="maxRowsPerTrigger",
-        parse=positive_integer,
-        default_text="no limit",
-        accepted="must be a whole number of at least 1",
-        example="1000000",
-        doc="About the most rows of one batch; an update is two. Of the binlog a batch ends after the last transaction "
-        "with which it has no more, or after the first one if that alone is larger; and after 256 MB of binlog. "
-        "While a snapshot is read, it is for the chunks of a batch, and for the changes beside them. The trigger Once "
-        "reads everything in one batch all the same, and so does the first batch on another server.",
-    ),
-    Option(
-        name="columns",
-        parse=_columns,
-        default_text="all",
-        accepted="must be a comma list of columns of the tables",
-        example="id,amount",
-        doc="Which of the tables' columns to deliver, in the tables' order.",
-    ),
-    Option(
-        name="excludeColumns",
-        parse=_columns,
-        default=(),
-        default_text="none",
-        accepted="must be a comma list of columns",
-        example="photo,_database,_table",
-        doc="Which columns to leave out: of the tables, but not together with `columns`, or of those about changes, "
-        "whose names begin with `_`.",
-    ),
-    Option(
-        name="rowFormat",
-        parse=word(("columns", "json")),
-        default="columns",
-        accepted="must be columns or json",
-        example="json",
-        doc="`columns`: the tables' columns are the stream's, and must be the same ones. `json`: each row is one text, "
-        "the column `_row`, of any table's columns by name.",
-    ),
-    Option(
-        name="snapshotChunkRows",
-        parse=positive_integer,
-        default=500_000,
-        default_text="500 000",
-        accepted="must be a whole number of at least 1",
-        example="20000",
-        doc="About so many rows of a table are one task's while its snapshot is read.",
-    ),
-    Option(
-        name="snapshotParallelism",
-        parse=positive_integer,
-        default=8,
-        accepted="must be a whole number of at least 1",
-        example="16",
-        doc="So many chunks are in one batch while a snapshot is read; all are as of one point in time.",
-    ),
-    Option(
-        name="snapshotChunkColumn",
-        parse=_chunk_columns,
-        default=(),
-        default_text="the primary key",
-        accepted="must be a column, or a comma list of database.table:column",
-        example="shop.clicks:at,shop.orders:customer",
-        doc="By ranges of which column a snapshot is cut into chunks: for tables without a primary key, which are one "
-        "chunk otherwise, and for tables whose key cannot be compared. An index should begin with it, it must not be "
-        "NULL, and no value may be that of most rows. A column without a table is that of all tables that have it.",
-    ),
-    Option(
-        name="snapshotConsistency",
-        parse=word(("batch", "table")),
-        default="batch",
-        accepted="must be batch or table",
-        example="table",
-        doc="Of which moment a snapshot is. `batch`: each batch of it is as of a place of the binlog of its own, and "
-        "what was read before is brought there by its changes. `table`: all tables that a query begins with are, "
-        "whole, as of the place at which it began, and all changes since come after them. The binlog since that place "
-        "is read again for each batch, in one task, and must be kept until the snapshot is complete.",
-    ),
-    Option(
-        name="serverId",
-        parse=_server_id,
-        default=0,
-        accepted="must be 0",
-        example="0",
-        doc="The id that dumps of the binlog ask with. With 0, all there is yet, a dump ends with its batch and "
-        "disturbs no replica or other reader.",
-    ),
-    Option(
-        name="eventTimeColumn",
-        parse=non_empty,
-        default_text="the commit's time",
-        accepted="must be a TIMESTAMP or DATETIME column of the tables",
-        example="created_at",
-        doc="Which column is event time, for rows of the snapshot as well; DATETIME is taken for UTC. A row without a "
-        "value has its commit's time. Watermarks then follow rows alone: `maxOutOfOrderness` says how far they may be "
-        "behind, and rows before an update are often far behind.",
-    ),
-    Option(
-        name=_ON_CLOCK,
-        parse=boolean,
-        default=False,
-        default_text="false",
-        accepted="must be true or false",
-        example="true",
-        doc="No watermark while the snapshot is read; from the beginning of the binlog on event time is the clock "
-        "(FLIP-326). Needs `watermarkStrategy` `none`, which needs it.",
-    ),
-    Option(
-        name="failOnDataLoss",
-        parse=boolean,
-        default=True,
-        default_text="true",
-        accepted="must be true or false",
-        example="true",
-        doc="Whether binlog files that were purged before they were read end the query. With false they are skipped, "
-        "and a warning says so.",
-    ),
-)
-OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS))
 _NEEDED = ("hostname", "username", "tables")
-NOT_NEEDED: Mapping[str, str] = {
-    "serverTimeZone": "TIMESTAMP columns are moments, whatever the server's time zone",
-    "heartbeatInterval": "a dump of the binlog ends with its batch, and positions move with all that the server "
-    "writes, be it of other tables",
-}
-"""Options of other readers of MySQL that this one does without, and why."""
-NO_MEANING: Mapping[str, str] = {
-    "maxRecordsPerPartition": "see minPartitions for the binlog and snapshotChunkRows for a snapshot",
-}
-"""Options of the engine that this source cannot honour, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,15 +119,15 @@ def _engine(values: Mapping[str, Any], given: Mapping[str, str]) -> EngineOption
             "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",
             example="leave it out",
         )  # fmt: skip
-    on_clock = values[_ON_CLOCK]
+    on_clock = values[ON_CLOCK]
     if on_clock and not engine.processing_time:
         raise OptionError(
-            _ON_CLOCK, "true", f"needs watermarkStrategy none, and it is {values['watermarkStrategy']}: event time is "
+            ON_CLOCK, "true", f"needs watermarkStrategy none, and it is {values['watermarkStrategy']}: event time is "
             "either the clock or when a change was committed", example="false",
         )  # fmt: skip
     if engine.processing_time and not on_clock:
         raise OptionError(
-            _ON_CLOCK, given_text(given, _ON_CLOCK), "is needed with watermarkStrategy none: the clock is the "
+            ON_CLOCK, given_text(given, ON_CLOCK), "is needed with watermarkStrategy none: the clock is the "
             "watermark from the beginning of the binlog on, and before there is none", example="true",
         )  # fmt: skip
     return engine

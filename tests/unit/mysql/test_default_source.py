@@ -12,7 +12,7 @@ import pytest
 import pyspark_mysql_cdc_wm
 from pyspark_mysql_cdc_wm import DefaultSource
 from pyspark_mysql_cdc_wm.options import mysql_options
-from pyspark_mysql_cdc_wm.options.mysql_options import NOT_NEEDED
+from pyspark_mysql_cdc_wm.options.mysql_option_table import NOT_NEEDED
 from pyspark_mysql_cdc_wm.options.start import StartAt, StartAtTime, StartMode
 from watermark_source.errors import OptionError, UnknownOptionError, UsageError
 
