@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -44,6 +44,9 @@ def main() -> None:
     parser.add_argument(
         "--without-debezium", action="store_true", help="leave it out of mysql-binlog: it needs a JDK and 60 MB of jars"
     )
+    parser.add_argument(
+        "--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's; may be given again"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help=f"folder to save in (default {RESULTS})")
     given = parser.parse_args()
     unknown = set(given.cases) - set(CASES)
@@ -56,7 +59,8 @@ def main() -> None:
         figures += planning(given.rounds)
     of_kafka = [case for case in chosen if case in KAFKA_CASES and case != "planning"]
     of_mysql = [case for case in chosen if case in MYSQL_CASES]
-    session = partial(_session, of_kafka=bool(of_kafka), of_mysql=bool(of_mysql))
+    settings = dict(setting.split("=", 1) for setting in given.conf)
+    session = partial(_session, of_kafka=bool(of_kafka), of_mysql=bool(of_mysql), settings=settings)
     if of_kafka:
         figures += _on_one_broker(session, of_kafka, given.rounds)
     if of_mysql:
@@ -69,10 +73,10 @@ def main() -> None:
     print(f"\nsaved in {given.results}")
 
 
-def _session(*, of_kafka: bool, of_mysql: bool) -> SparkSession:
+def _session(*, of_kafka: bool, of_mysql: bool, settings: Mapping[str, str]) -> SparkSession:
     """Return the one session, with the jars for all that is read in it."""
     jars = (*(spark_kafka_jars() if of_kafka else ()), *(mysql_driver_jars() if of_mysql else ()))
-    return spark_session("benchmarks", jars=jars)
+    return spark_session("benchmarks", jars=jars, settings=settings)
 
 
 def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], rounds: int) -> Iterator[Figure]:
