@@ -12,7 +12,6 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_pieces import BinlogPieces
-from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
@@ -153,5 +152,4 @@ class MySqlSource:
         return MySqlRangeReader(
             BinlogRows(client, self.tables, layout, known, self.options.fail_on_data_loss),
             SnapshotRows(client, self.tables, self.options.choice, layout),
-            BINLOG,
         )

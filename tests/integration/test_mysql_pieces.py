@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -39,6 +39,11 @@ def _history(database: Database) -> None:
     database.run("FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "BEGIN", _insert("u", 30_000, 1_500), "COMMIT")
 
 
+def _shown(row: Mapping[str, Any]) -> Row:
+    names = ("_commit_version", "_table", "_change_number", "_change_type", "id", "name", "event_time")
+    return tuple(row[name] for name in names)
+
+
 def _rows(database: Database, pieces: int) -> tuple[int, list[Row]]:
     """Read all with so many tasks: their number, and the rows. All that they report is of use."""
     place = f'{{"file": "{database.since.file}", "position": {database.since.position}}}'
@@ -47,8 +52,7 @@ def _rows(database: Database, pieces: int) -> tuple[int, list[Row]]:
     start = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     tasks = len(life.reader.partitions(start, end))
-    shown = ("_commit_version", "_table", "_change_number", "_change_type", "id", "name", "event_time")
-    rows = [tuple(row[name] for name in shown) for row in life.rows(start, end)]
+    rows = [_shown(row) for row in life.rows(start, end)]
     life.reader.latestOffset(end, ALL)
     life.reader.stop()
     return tasks, sorted(rows)
@@ -83,6 +87,27 @@ def test_a_range_in_pieces_is_the_same_rows_with_the_same_numbers(
         assert tasks >= pieces
         assert found == rows
     assert "again" not in caplog.text
+
+
+def test_a_query_that_began_with_a_snapshot_reads_the_binlog_in_pieces_too(database: Database) -> None:
+    database.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(3000))", "CREATE TABLE u LIKE t")
+    database.run(_insert("t", 40_000, 300), _insert("u", 40_000, 300))
+    tables = f"{database.name}.t,{database.name}.u"
+    life = Life(database, tables=tables, snapshotChunkRows=100, snapshotParallelism=2)
+    start = life.reader.initialOffset()
+    while len(start.get("complete", ())) < 2:
+        start = life.reader.latestOffset(start, ALL)
+    _history(database)
+    end = life.reader.latestOffset(start, ALL)
+    whole = sorted(map(_shown, life.rows(start, end)))
+    assert len(whole) > 7_000
+
+    for pieces in (3, 20):
+        again = Life(database, tables=tables, minPartitions=pieces)
+        assert len(again.reader.partitions(dict(start), dict(end))) >= pieces
+        assert sorted(map(_shown, again.rows(start, end))) == whole
+        again.reader.stop()
+    life.reader.stop()
 
 
 def test_what_no_task_reported_of_a_range_in_pieces_is_looked_at_again(

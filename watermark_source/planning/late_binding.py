@@ -21,7 +21,7 @@ class LateRange(NamedTuple):
     """Ends wherever the log ends when it is read."""
 
 
-class Piece(NamedTuple):
+class LatePiece(NamedTuple):
     """What one task reads of ``whole``: all of it, or what was cut from it."""
 
     range: SplitRange
@@ -33,7 +33,7 @@ class Piece(NamedTuple):
         return self.whole.late_start or self.whole.late_end
 
 
-def bind(piece: Piece, log: SplitRange) -> SplitRange:
+def bind(piece: LatePiece, log: SplitRange) -> SplitRange:
     """Return what to read of the piece, given what its log holds now; it is empty if that is nothing.
 
     The first piece begins with the log and the last one ends with it, the cuts between stay where they are; so the

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from watermark_source.errors import InternalError
-from watermark_source.planning.late_binding import LateRange, Piece, bind
+from watermark_source.planning.late_binding import LatePiece, LateRange, bind
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.collector import spare_imports
 from watermark_source.spark.connector import BatchDefinition, BatchRangeReader
@@ -23,7 +23,7 @@ from watermark_source.spark.reading import data_batch
 class BatchPack(InputPartition):
     """One task's work."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LatePiece, ...]
 
 
 class AlignedBatchReader(DataSourceReader):
@@ -51,14 +51,14 @@ class AlignedBatchReader(DataSourceReader):
         return read_pieces(self._definition.range_reader, partition.pieces, self._schema)
 
 
-def lay(wholes: Sequence[LateRange], *, at_least: int | None, at_most: int | None) -> list[tuple[Piece, ...]]:
+def lay(wholes: Sequence[LateRange], *, at_least: int | None, at_most: int | None) -> list[tuple[LatePiece, ...]]:
     """Lay ranges, one a split, into packs by the rules of ``packs.pack``; those without rows yet included."""
     by_split = {whole.range.split: whole for whole in wholes}
     laid = pack(sorted(whole.range for whole in wholes), at_least=at_least, at_most=at_most)
-    return [tuple(Piece(part, by_split[part.split]) for part in parts) for parts in laid]
+    return [tuple(LatePiece(part, by_split[part.split]) for part in parts) for parts in laid]
 
 
-def read_pieces(reader: BatchRangeReader, pieces: Sequence[Piece], schema: StructType) -> Iterator[pa.RecordBatch]:
+def read_pieces(reader: BatchRangeReader, pieces: Sequence[LatePiece], schema: StructType) -> Iterator[pa.RecordBatch]:
     """Bind the pieces to what their logs hold now, and yield their rows."""
     spare_imports()
     ranges = _bound(reader, pieces)
@@ -67,7 +67,7 @@ def read_pieces(reader: BatchRangeReader, pieces: Sequence[Piece], schema: Struc
         yield data_batch(batch, batch.event_time, schema)
 
 
-def _bound(reader: BatchRangeReader, pieces: Sequence[Piece]) -> list[SplitRange]:
+def _bound(reader: BatchRangeReader, pieces: Sequence[LatePiece]) -> list[SplitRange]:
     late = frozenset(piece.range.split for piece in pieces if piece.is_late)
     logs = reader.log_ranges(late) if late else {}
     # A split that is gone is left as planned: what to do about it is for the reader to say.

@@ -269,8 +269,11 @@ class RangeCutter(Protocol):
 class PieceReader(Protocol):
     """A ``RangeReader`` of a source that cuts its ranges."""
 
-    def read_piece(self, piece: Piece) -> Iterator[ReadBatch]:
-        """Yield as ``RangeReader.read`` does, the rows of one piece; together its range's pieces are its rows."""
+    def read_piece(self, piece: Piece, batch: SnapshotBatch | None) -> Iterator[ReadBatch]:
+        """Yield the rows of one piece; together the pieces of a range are what the readers of whole ranges yield.
+
+        ``batch`` is ``None`` of a source that takes no snapshots.
+        """
         ...
 
 
@@ -310,6 +313,11 @@ class Connector:
     snapshots: Snapshots | None = None
     copies: Copies | None = None
     """``None`` of a system that has no copies, or none that can be told apart."""
+
+    @property
+    def positions_are_rows(self) -> bool:
+        """Whether each position is about one row, so that a range can be cut at any of them."""
+        return self.row_index is None
 
 
 class SourceDefinition(Protocol):

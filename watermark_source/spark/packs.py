@@ -15,7 +15,7 @@ from pyspark.sql.datasource import InputPartition
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.snapshot import SnapshotBatch
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.spark.connector import Connector, Relocation
 from watermark_source.spark.markers import Marker
 from watermark_source.spark.reports import ReportAddress
@@ -39,7 +39,7 @@ class Pack(InputPartition):
     """Event time of every row, with processing-time watermarks."""
     report_to: ReportAddress | None
     snapshot: SnapshotBatch | None = None
-    """While a snapshot is under way."""
+    """What a task must know of snapshots; ``None`` of a source that takes none."""
     relocation: Relocation | None = None
     """Of a system with copies."""
     whole: SplitRange | None = None
@@ -65,7 +65,7 @@ def _unpickled(logs: Iterable[tuple[str, Sequence[int]]], *others: Any) -> Pack:
     return Pack(tuple(ranges), *others)
 
 
-class Laid(NamedTuple):
+class TaskWork(NamedTuple):
     """What of a batch one task reads."""
 
     ranges: tuple[SplitRange, ...]
@@ -73,7 +73,7 @@ class Laid(NamedTuple):
     """As in ``Pack``."""
 
 
-def lay(
+def tasks_of(
     connector: Connector,
     ranges: Sequence[SplitRange],
     snapshot: SnapshotBatch | None,
@@ -81,20 +81,20 @@ def lay(
     *,
     at_least: int | None,
     at_most: int | None,
-) -> list[Laid]:
+) -> list[TaskWork]:
     """Lay all that a batch reads into tasks, as its source's positions allow."""
-    if connector.row_index is None:
-        return [Laid(each) for each in pack(ranges, at_least=at_least, at_most=at_most)]
-    if snapshot is not None:
-        chunks = tuple(snapshot.chunks)
-        others = [(each,) for each in ranges if each.split not in {chunk.split for chunk in chunks}]
-        together = connector.snapshots is not None and connector.snapshots.one_moment
-        tasks = [*others, *([chunks] if together and chunks else ((each,) for each in chunks))]
-        return [Laid(each) for each in tasks]
+    if connector.positions_are_rows:
+        return [TaskWork(each) for each in pack(ranges, at_least=at_least, at_most=at_most)]
+    chunks = () if snapshot is None else tuple(snapshot.chunks)
+    together = connector.snapshots is not None and connector.snapshots.one_moment
+    of_chunks = [chunks] if together and chunks else [(each,) for each in chunks]
+    logs = [each for each in ranges if each.split not in {chunk.split for chunk in chunks}]
     if connector.cutter is None or (relocation is not None and relocation.left_out is not None):
-        return [Laid((each,)) for each in ranges]
-    pieces = (piece for each in ranges for piece in connector.cutter.pieces(each, at_least))
-    return [Laid((piece.range,), None if piece.range == piece.whole else piece.whole) for piece in pieces]
+        pieces = [Piece(each, each) for each in logs]
+    else:
+        pieces = [piece for each in logs for piece in connector.cutter.pieces(each, at_least)]
+    of_logs = [TaskWork((piece.range,), None if piece.range == piece.whole else piece.whole) for piece in pieces]
+    return [*of_logs, *map(TaskWork, of_chunks)]
 
 
 def pack(

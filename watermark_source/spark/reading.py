@@ -102,11 +102,11 @@ def batches_of(reader: RangeReader, pack: Pack) -> Iterator[ReadBatch]:
     """Yield the rows of a pack's ranges, read as its batch says."""
     if pack.relocation is not None:
         reader = cast("RelocatedRangeReader", reader).relocated(pack.relocation)
-    if pack.snapshot is not None:
-        return cast("SnapshotRangeReader", reader).read_during_snapshot(pack.ranges, pack.snapshot)
     if pack.whole is not None:
         (piece,) = pack.ranges
-        return cast("PieceReader", reader).read_piece(Piece(piece, pack.whole))
+        return cast("PieceReader", reader).read_piece(Piece(piece, pack.whole), pack.snapshot)
+    if pack.snapshot is not None:
+        return cast("SnapshotRangeReader", reader).read_during_snapshot(pack.ranges, pack.snapshot)
     return reader.read(pack.ranges)
 
 

@@ -36,7 +36,8 @@ class Whereabouts:
         self._shift = 0
         self._confirmed = False
         self.has_moved = False
-        """Whether the last state was another copy's, and nothing has been planned on this one since."""
+        """Whether the last state was another copy's, and nothing has been planned on this one since: what is not read
+        yet may lie anywhere in it."""
 
     def beginning(self) -> Origin | None:
         """Return what a new query begins with if it is no position."""
@@ -68,10 +69,6 @@ class Whereabouts:
     def reading(self) -> Relocation | None:
         """How the copy that is read is read on; ``None`` without copies."""
         return None if self._copies is None else Relocation(self._copies.system, self._shift)
-
-    def is_elsewhere(self, state: SourceState) -> bool:
-        """Return whether a state as an offset has it was made on another copy."""
-        return self._copies is not None and _origin(state, self._copies).copy != self._copies.system
 
     def named(self, state: SourceState) -> SourceState:
         """Return the state as it goes into an offset."""

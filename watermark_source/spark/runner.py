@@ -31,7 +31,7 @@ from watermark_source.spark.collector import collect_later, collect_rarely, spar
 from watermark_source.spark.connector import Snapshots, SourceDefinition
 from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
-from watermark_source.spark.packs import Laid, Pack, lay
+from watermark_source.spark.packs import Pack, TaskWork, tasks_of
 from watermark_source.spark.polling import Pace
 from watermark_source.spark.relocation import Whereabouts
 from watermark_source.spark.reports import ReportBook, ReportServer
@@ -94,8 +94,6 @@ class SourceRunner:
         self._announced = False
         self._is_behind = False
         """Whether the last plan left rows for the next."""
-        self._is_elsewhere = False
-        """Whether the last batch was of another copy: what is not read yet may lie anywhere in this one."""
         self._newest_mattered = False
         """Then they probably do again, and planning twice would cost more."""
         self._rows_at: Millis | None = None
@@ -163,10 +161,8 @@ class SourceRunner:
             self._pace.wait()
             state = self._state
         else:
-            planned_before = self._decode(start)
-            state = self._whereabouts.here(planned_before)
-            self._is_elsewhere = self._whereabouts.is_elsewhere(planned_before)
-            if self._frozen is not None and self._is_elsewhere:
+            state = self._whereabouts.here(self._decode(start))
+            if self._frozen is not None and self._whereabouts.has_moved:
                 # This copy may have been behind when its ends were fixed.
                 self.freeze()
         self._show_progress(state)
@@ -187,7 +183,7 @@ class SourceRunner:
             self._rows_at = observation.asked_at
         self._rest = self._rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at)
         self._state = planned.state
-        uncounted = self._connector.row_index is not None
+        uncounted = not self._connector.positions_are_rows
         self._is_behind = bool(splits_behind(planned.state, observation.ends))
         copied = self._copied.progress(planned.state, observation.now)
         self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted, copied)
@@ -196,7 +192,7 @@ class SourceRunner:
             self._offset = dict(start)
             return start
         self._status = None
-        self._progress_shown = self._is_elsewhere = False
+        self._progress_shown = False
         self._offset = self._encode(planned.state)
         return self._offset
 
@@ -212,7 +208,7 @@ class SourceRunner:
         before, after, relocation = self._whereabouts.batch(before, after)
         snapshot = snapshot_batch(before, after)
         ranges = ranges_of(self._since(before, after))
-        laid = lay(
+        laid = tasks_of(
             self._connector,
             ranges,
             snapshot,
@@ -222,7 +218,7 @@ class SourceRunner:
         )
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:
-            laid = [Laid(())]
+            laid = [TaskWork(())]
         clock = None
         if after.use_processing_time and after.watermark is not None:
             clock = Millis(after.watermark + 1)
@@ -297,7 +293,7 @@ class SourceRunner:
         logs = self._frozen
         if logs is None:
             logs = self._logs(state)
-            if self._connector.row_index is None and exceeds(state, logs.ends, limit):
+            if self._connector.positions_are_rows and exceeds(state, logs.ends, limit):
                 behind = splits_behind(state, logs.ends)
                 # Without alignment they only tell how far away the end of a long backlog may be.
                 logs = self._dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
@@ -322,7 +318,7 @@ class SourceRunner:
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             since_rows=None if self._rows_at is None else Millis(logs.asked_at - self._rows_at),
             rest=self._rest.lasted(logs.asked_at),
-            one_batch=isinstance(limit, ReadAllAvailable) or self._is_elsewhere,
+            one_batch=isinstance(limit, ReadAllAvailable) or self._whereabouts.has_moved,
         )
 
     def _listed(self, snapshots: Snapshots) -> Set[str]:
@@ -371,7 +367,7 @@ class SourceRunner:
 
     def _earliest(self, state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> Mapping[Split, int]:
         """Ask where the logs begin when retention may have passed us: after a time away, and with a long backlog."""
-        has_backlog = self._is_behind if self._connector.row_index is not None else exceeds(state, ends, limit)
+        has_backlog = exceeds(state, ends, limit) if self._connector.positions_are_rows else self._is_behind
         if self._announced and not has_backlog:
             return {}
         behind = splits_behind(state, ends) & state.splits.keys()
@@ -388,7 +384,7 @@ class SourceRunner:
                 coverage = coverage._replace(max_event_time=None)
                 self._copied.add(wanted.split.log, coverage.rows)
             elif coverage.missing and wanted.split in known and not self._policy.use_processing_time:
-                anywhere = self._connector.row_index is None
+                anywhere = self._connector.positions_are_rows
                 again = again_of(wanted, state, self._whereabouts.reading, enters_anywhere=anywhere)
                 coverage = self._second_look.at(again, coverage, reports_due=self._announced)
             seen[wanted.split] = coverage.max_event_time

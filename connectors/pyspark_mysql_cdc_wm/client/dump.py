@@ -49,7 +49,7 @@ class FilePosition:
     position: int = _FIRST_POSITION
 
 
-class Part(NamedTuple):
+class PayloadPart(NamedTuple):
     """Which of the events of a compressed transaction are in a block of which it has more than one."""
 
     before: int
@@ -64,7 +64,7 @@ class Block(NamedTuple):
     events: Longs
     file: str
     """The file of the first of these events; a ROTATE among them tells the next one's."""
-    part: Part | None = None
+    part: PayloadPart | None = None
     """Of a compressed transaction too long to be held. Its events are here as they were before it was packed, all with
     the position after it; no dump can begin between them."""
 
@@ -214,7 +214,7 @@ class BinlogDump:
         for memory, events, is_last in Unpacker().of_one(event, int(row[POSITION]), self.file):
             if is_last:
                 event.finish(check=self._walk.checks)
-            yield Block(memory, events, self.file, Part(before, is_last))
+            yield Block(memory, events, self.file, PayloadPart(before, is_last))
             before += len(events)
 
     def _long_event(self) -> Block:

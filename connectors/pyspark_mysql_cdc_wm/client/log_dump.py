@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm.binlog.events import POSITION, TYPE, EventType, next_f
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name, file_number, position_number
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
-from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition, Part
+from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition, PayloadPart
 from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS, ClientSettings
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 
@@ -32,7 +32,7 @@ class PlacedBlock(NamedTuple):
     events: Longs
     file: str
     places: Longs
-    part: Part | None = None
+    part: PayloadPart | None = None
 
     def without(self, events: int) -> PlacedBlock:
         """Return the block without its first events."""

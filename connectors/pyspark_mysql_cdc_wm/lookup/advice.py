@@ -56,7 +56,11 @@ def _start(server: CheckedServer) -> str:
     status = LogStatus(server.connection)
     transactions = Transactions.of(server.connection, status)
     times = BinlogTimeIndex(server.connection, status, transactions)
-    starts = BinlogBounds(status, transactions, times, server.options.start)
+    options = server.options
+    starts = BinlogBounds(
+        status, transactions, times, options.start, by_commit=options.choice.event_time is None,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )  # fmt: skip
     starts.initial_positions(frozenset({BINLOG}))
     return "is in the binlog"
 

@@ -31,8 +31,8 @@ class BinlogBounds:
         times: BinlogTimeIndex,
         start: Start,
         *,
-        by_commit: bool = True,
-        fail_on_data_loss: bool = True,
+        by_commit: bool,
+        fail_on_data_loss: bool,
     ) -> None:
         """Take ``None`` for ``transactions`` of a server without GTIDs; ``by_commit`` if event time is commit time."""
         self._status = status

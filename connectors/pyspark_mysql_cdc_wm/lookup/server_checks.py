@@ -106,7 +106,13 @@ def _setting(needed: _Needed, server: CheckedServer) -> str:
 
 
 def _metadata(server: CheckedServer) -> str | Doubt:
-    if server.switch(_METADATA.setting) == "MINIMAL":
+    value = server.switch(_METADATA.setting)
+    if value is None:
+        raise UnsupportedFormatError(
+            f"{server.where}: there is no {_METADATA.setting}, and the binlog tells too little of columns without it. "
+            "MySQL has it from 8.0.1 on, MariaDB from 10.5"
+        )
+    if value == "MINIMAL":
         return Doubt(
             "MINIMAL: names of columns, labels of ENUM and SET and the primary key are not logged, and are taken to be "
             "what they are when a change is read. Changes from before a table was altered end the query, or come "
@@ -226,14 +232,16 @@ def check_key(name: TableName, table: TableColumns) -> None:
     """
     for column in table.chunk_columns:
         if column.chosen and column.nullable:
-            raise OptionError("snapshotChunkColumn", column.name, f"may be NULL in {name}, and must not")
+            raise OptionError(
+                "snapshotChunkColumn", f"{name}:{column.name}", "may be NULL, and must be a column that is NOT NULL"
+            )
         if not column.can_be_ordered:
             by = ", ".join(each.name for each in table.chunk_columns)
             raise UnsupportedFormatError(
                 f"table {name}: a snapshot goes by the primary key or snapshotChunkColumn, here ({by}), and the column "
                 f"{column.name} is {_kind(column)}: read are numbers, decimals of up to 38 digits, dates and times, "
-                "text and bytes, BIT, SET, and ENUM without an empty label. Set startingOffsets to latest or earliest "
-                "to read the binlog alone"
+                "text and bytes, BIT, SET, and ENUM without an empty label. Name another column of the table by "
+                "snapshotChunkColumn, or set startingOffsets to latest or earliest to read the binlog alone"
             )
 
 
@@ -244,9 +252,9 @@ def _kind(column: KeyColumn) -> str:
 def without_key(tables: Iterable[TableName]) -> str:
     """Return what less holds of tables without a primary key."""
     return (
-        f"tables without a primary key: {listed([str(table) for table in tables])}. The snapshot of each is one chunk "
-        "(but with snapshotChunkColumn), and what is written while a chunk is read is delivered twice, as part of the "
-        "snapshot and as a change"
+        f"tables without a primary key: {listed([str(table) for table in tables])}. Without snapshotChunkColumn the "
+        "snapshot of each is one chunk. What is written while a chunk is read may come twice, as part of the snapshot "
+        "and as a change"
     )
 
 

@@ -23,10 +23,6 @@ def _moment(text: str) -> StartAtTime:
     return StartAtTime(integer(text, minimum=0))
 
 
-def _server_id(text: str) -> int:
-    return integer(text, minimum=0, maximum=0)
-
-
 _TLS_MODE = word(mode.value for mode in TlsMode)
 
 
@@ -178,8 +174,8 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         example="1000000",
         doc="About the most rows of one batch; an update is two. Of the binlog a batch ends after the last transaction "
         "with which it has no more, or after the first one if that alone is larger; and after 256 MB of binlog. "
-        "While a snapshot is read, it is for the chunks of a batch, and for the changes beside them. The trigger Once "
-        "reads everything in one batch all the same, and so does the first batch on another server.",
+        "While a snapshot is read, it limits the chunks of a batch and, by itself, the changes beside them. The "
+        "trigger Once reads everything in one batch all the same, and so does the first batch on another server.",
     ),
     Option(
         name="columns",
@@ -215,7 +211,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="500 000",
         accepted="must be a whole number of at least 1",
         example="20000",
-        doc="About so many rows of a table are one task's while its snapshot is read.",
+        doc="About so many rows of a table are one chunk of its snapshot, which one task reads.",
     ),
     Option(
         name="snapshotParallelism",
@@ -223,7 +219,8 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default=8,
         accepted="must be a whole number of at least 1",
         example="16",
-        doc="So many chunks are in one batch while a snapshot is read; all are as of one point in time.",
+        doc="So many chunks are in one batch while a snapshot is read; all are as of one point in time. With "
+        "`snapshotConsistency` `table` one task reads them all.",
     ),
     Option(
         name="snapshotChunkColumn",
@@ -232,9 +229,9 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="the primary key",
         accepted="must be a column, or a comma list of database.table:column",
         example="shop.clicks:at,shop.orders:customer",
-        doc="By ranges of which column a snapshot is cut into chunks: for tables without a primary key, which are one "
-        "chunk otherwise, and for tables whose key cannot be compared. An index should begin with it, it must not be "
-        "NULL, and no value may be that of most rows. A column without a table is that of all tables that have it.",
+        doc="Which column to cut snapshots by instead of the primary key: for tables without one, which are one chunk "
+        "otherwise, and for keys that cannot be compared. It must be NOT NULL and should be the first of an index; "
+        "rows of one value are in one chunk. A column without a table is that of all tables that have it.",
     ),
     Option(
         name="snapshotConsistency",
@@ -246,15 +243,6 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "what was read before is brought there by its changes. `table`: all tables that a query begins with are, "
         "whole, as of the place at which it began, and all changes since come after them. The binlog since that place "
         "is read again for each batch, in one task, and must be kept until the snapshot is complete.",
-    ),
-    Option(
-        name="serverId",
-        parse=_server_id,
-        default=0,
-        accepted="must be 0",
-        example="0",
-        doc="The id that dumps of the binlog ask with. With 0, all there is yet, a dump ends with its batch and "
-        "disturbs no replica or other reader.",
     ),
     Option(
         name="eventTimeColumn",
@@ -289,6 +277,8 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
 )
 OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS))
 NOT_NEEDED: Mapping[str, str] = {
+    "serverId": "a dump of the binlog asks with the id 0: it ends with its batch, and disturbs no replica or other "
+    "reader",
     "serverTimeZone": "TIMESTAMP columns are moments, whatever the server's time zone",
     "heartbeatInterval": "a dump of the binlog ends with its batch, and positions move with all that the server "
     "writes, be it of other tables",

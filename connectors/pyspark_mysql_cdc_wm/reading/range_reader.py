@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
 from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows, TableChunk
@@ -18,7 +19,7 @@ from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
 from watermark_source.errors import InternalError
 from watermark_source.planning.snapshot import SnapshotBatch
-from watermark_source.planning.split import Piece, Split, SplitRange
+from watermark_source.planning.split import Piece, SplitRange
 from watermark_source.spark.connector import ReadBatch, Relocation
 
 
@@ -28,7 +29,6 @@ class MySqlRangeReader:
 
     binlog: BinlogRows
     snapshot: SnapshotRows
-    binlog_split: Split
 
     def relocated(self, relocation: Relocation) -> MySqlRangeReader:
         """Return the reader of a batch: of one server alone, which may not be the one that its offsets are of."""
@@ -49,9 +49,12 @@ class MySqlRangeReader:
         for wanted in ranges:
             yield from self.binlog.read(wanted)
 
-    def read_piece(self, piece: Piece) -> Iterator[ReadBatch]:
+    def read_piece(self, piece: Piece, batch: SnapshotBatch | None) -> Iterator[ReadBatch]:
         """Yield the rows of a piece of the binlog; raises as ``read`` does."""
-        return self.binlog.read(piece.range, whole=piece.whole)
+        if batch is None:
+            yield from self.binlog.read(piece.range, whole=piece.whole)
+        else:
+            yield from self._read_beside(piece.range, batch, piece.whole)
 
     def read_during_snapshot(self, ranges: Sequence[SplitRange], batch: SnapshotBatch) -> Iterator[ReadBatch]:
         """Yield the rows of chunks as of the batch's end, and of the binlog what concerns keys that were read before.
@@ -64,15 +67,18 @@ class MySqlRangeReader:
             if chunk is not None:
                 table = TableName.of(wanted.split.log)
                 chunks.append(TableChunk(wanted.split, table, KeyRange(chunk.lower, chunk.upper)))
-            elif wanted.split == self.binlog_split:
-                with closing(MySqlConnection(self.binlog.client)) as connection:
-                    yield from self.binlog.read(
-                        wanted, _Copied(batch, self.binlog.tables, connection, self.snapshot.choice)
-                    )
+            elif wanted.split == BINLOG:
+                yield from self._read_beside(wanted, batch, None)
             else:
                 raise InternalError(f"{wanted} is no chunk of its batch")
         if chunks:
-            yield from self.snapshot.read(chunks, batch.positions[self.binlog_split])
+            yield from self.snapshot.read(chunks, batch.positions[BINLOG])
+
+    def _read_beside(self, wanted: SplitRange, batch: SnapshotBatch, whole: SplitRange | None) -> Iterator[ReadBatch]:
+        """Yield of the binlog what concerns keys that were read before a batch."""
+        with closing(MySqlConnection(self.binlog.client)) as connection:
+            part = _Copied(batch, self.binlog.tables, connection, self.snapshot.choice)
+            yield from self.binlog.read(wanted, part, whole)
 
 
 class _Copied:

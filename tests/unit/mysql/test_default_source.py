@@ -74,7 +74,6 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("startingOffsets", '{"file":"binlog.000001"}', "file and position"),
         ("startingOffsets", '{"file":"binlog","position":4}', "no name of a binlog file"),
         ("startingOffsets", '{"file":"binlog.000001","position":1}', "from 4 to"),
-        ("serverId", "7", "must be 0"),
         ("columns", "a,A", "twice"),
         ("minPartitions", "0", "at least 1"),
         ("maxRecordsPerPartition", "3", "has no meaning here"),

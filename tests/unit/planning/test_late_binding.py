@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watermark_source.errors import DataLossError
-from watermark_source.planning.late_binding import LateRange, Piece, bind
+from watermark_source.planning.late_binding import LatePiece, LateRange, bind
 from watermark_source.planning.split import Split, SplitRange
 
 LOG = Split("orders", 3)
 
 
-def cut(start: int, end: int, *cuts: int, late: str = "") -> list[Piece]:
+def cut(start: int, end: int, *cuts: int, late: str = "") -> list[LatePiece]:
     """Return the pieces of a range; ``late`` names its late edges."""
     whole = LateRange(SplitRange(LOG, start, end), late_start="start" in late, late_end="end" in late)
     edges = [start, *cuts, end]
-    return [Piece(SplitRange(LOG, a, b), whole) for a, b in pairwise(edges)]
+    return [LatePiece(SplitRange(LOG, a, b), whole) for a, b in pairwise(edges)]
 
 
-def bound(pieces: list[Piece], first: int, last: int) -> list[tuple[int, int]]:
+def bound(pieces: list[LatePiece], first: int, last: int) -> list[tuple[int, int]]:
     return [(r.start, r.end) for r in (bind(piece, SplitRange(LOG, first, last)) for piece in pieces)]
 
 

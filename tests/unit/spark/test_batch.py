@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError
 from watermark_source.options import OptionTable
-from watermark_source.planning.late_binding import LateRange, Piece
+from watermark_source.planning.late_binding import LatePiece, LateRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.batch import AlignedBatchReader, BatchPack, lay
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
@@ -89,7 +89,7 @@ def test_a_read_of_nothing_is_one_task_that_reads_nothing() -> None:
 def test_a_task_binds_its_late_pieces_and_leaves_the_others_as_they_are() -> None:
     fixed = late(B, 3, 6, late_start=False, late_end=False)
     numbers = Numbers({A: (2, 9), B: (0, 99)})
-    pack = BatchPack((Piece(SplitRange(A, 0, 5), late(A, 0, 5)), Piece(fixed.range, fixed)))
+    pack = BatchPack((LatePiece(SplitRange(A, 0, 5), late(A, 0, 5)), LatePiece(fixed.range, fixed)))
     assert values(reader(numbers).read(pack)) == [[2, 3, 4, 5, 6, 7, 8], [3, 4, 5]]
     assert numbers.asked == [{A}, ([SplitRange(A, 2, 9), SplitRange(B, 3, 6)], {A})]
 
@@ -97,20 +97,20 @@ def test_a_task_binds_its_late_pieces_and_leaves_the_others_as_they_are() -> Non
 def test_nothing_is_looked_up_for_bounds_that_are_given() -> None:
     fixed = late(A, 3, 5, late_start=False, late_end=False)
     numbers = Numbers({A: (0, 99)})
-    assert values(reader(numbers).read(BatchPack((Piece(fixed.range, fixed),)))) == [[3, 4]]
+    assert values(reader(numbers).read(BatchPack((LatePiece(fixed.range, fixed),)))) == [[3, 4]]
     assert numbers.asked == [([SplitRange(A, 3, 5)], set())]
 
 
 def test_a_split_that_is_gone_is_left_to_the_reader_as_it_was_planned() -> None:
     numbers = Numbers({})
-    list(reader(numbers).read(BatchPack((Piece(SplitRange(GONE, 1, 4), late(GONE, 1, 4)),))))
+    list(reader(numbers).read(BatchPack((LatePiece(SplitRange(GONE, 1, 4), late(GONE, 1, 4)),))))
     assert numbers.asked[1] == ([SplitRange(GONE, 1, 4)], {GONE})
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, SYSTEM])
 def test_rows_have_the_streams_schema_and_no_marker(schema: StructType) -> None:
     whole = late(A, 0, 3)
-    (batch,) = reader(Numbers({A: (0, 3)}), schema).read(BatchPack((Piece(whole.range, whole),)))
+    (batch,) = reader(Numbers({A: (0, 3)}), schema).read(BatchPack((LatePiece(whole.range, whole),)))
     assert batch.schema == arrow_schema(schema)
     assert MARKER not in batch.schema.names or batch.column(2).null_count == 3
 
