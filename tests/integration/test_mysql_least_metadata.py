@@ -46,7 +46,7 @@ def database(server: MySql) -> Iterator[Database]:
 
 def changes(database: Database, table: str) -> list[Changes]:
     with closing(MySqlConnection(root(database.server))) as connection:
-        least = LeastMetadata(connection, parse_tables(f"{database.name}.*"))
+        least = LeastMetadata(connection, parse_tables(f"{database.name}.*").matches)
         return list(database.changes(table, completed=least.completed))
 
 
@@ -147,3 +147,29 @@ def test_tables_that_nobody_reads_are_not_asked_for(database: Database) -> None:
     start = life.reader.initialOffset()
     database.run("INSERT INTO gone VALUES (1, 'one', 1)", "DROP TABLE gone", "INSERT INTO t VALUES (2, 'two', 2)")
     assert [row[3] for row in life.changes(start, life.reader.latestOffset(start, ALL))] == [2]
+
+
+def test_a_table_that_is_not_of_the_chunk_may_have_been_altered(database: Database) -> None:
+    database.run(_TABLE, "CREATE TABLE z LIKE t", "INSERT INTO t VALUES (1, 'one', 1)")
+    life = Life(database, tables=f"{database.name}.t,{database.name}.z", snapshotParallelism=1)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run("INSERT INTO z VALUES (1, 'one', 1)", "ALTER TABLE z ADD COLUMN more INT")
+    assert [row[3:] for row in life.changes(start, end)] == [(1, "one", 1)]
+
+
+def test_a_query_goes_on_within_its_snapshot(database: Database) -> None:
+    rows = ", ".join(f"({key}, 'n', {key})" for key in range(9))
+    database.run(_TABLE, f"INSERT INTO t VALUES {rows}")
+    options = {"snapshotChunkRows": 2, "snapshotParallelism": 1}
+    life = Life(database, **options)
+    one = life.reader.latestOffset(life.reader.initialOffset(), ALL)
+    database.run("UPDATE t SET amount = 100 WHERE id = 0")
+    two = life.reader.latestOffset(one, ALL)
+    assert ("update_postimage", 0) in [change[2:4] for change in life.changes(one, two)]
+    life.reader.stop()
+
+    again = Life(database, **options)
+    three = again.reader.latestOffset(two, ALL)
+    assert [change[3] for change in again.changes(two, three)] == [4, 5]
+    again.reader.stop()

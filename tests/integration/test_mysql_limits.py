@@ -150,3 +150,11 @@ def test_a_snapshot_beside_writers_keeps_to_it_and_is_exact(database: Database) 
 
 def _progress(streams: MySqlStreams) -> list[Any]:
     return list(streams.started[-1].recentProgress)
+
+
+def test_a_files_own_events_are_no_batch(database: Database) -> None:
+    database.run("FLUSH BINARY LOGS", insert(0, _LIMIT + 50))
+    file = database.run("SHOW BINARY LOGS")[-1][0]
+    life = Life(database, startingOffsets=f'{{"file": "{file}", "position": 4}}')
+    assert [len(rows) for _, rows in batches(life, life.reader.initialOffset())][:1] == [_LIMIT + 50]
+    life.reader.stop()

@@ -17,6 +17,7 @@ from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
 from tests.integration.test_mysql_snapshot import snapshot_under_load
+from watermark_source.errors import UnsupportedFormatError
 
 pytestmark = pytest.mark.service
 
@@ -123,3 +124,51 @@ def test_a_table_that_was_emptied_or_altered_in_the_last_file_is_read_as_it_was_
         found = sorted(life.changes(start, life.reader.latestOffset(start, ALL)))
         life.reader.stop()
         assert [change[3:] for change in found] == expected
+
+
+def test_what_was_defined_long_after_a_change_of_the_last_file_counts(database: Database) -> None:
+    other = f"{database.name}_x"
+    columns = "(id INT PRIMARY KEY, name VARCHAR(40), amount {})"
+    filler = ", ".join(f"({i}, '{'x' * 900}')" for i in range(3_500))
+    database.run(
+        "CREATE TABLE t " + columns.format("INT"), "INSERT INTO t VALUES (1, 'a', 1)",
+        f"CREATE DATABASE {other}", f"CREATE TABLE {other}.t " + columns.format("INT"),
+        f"INSERT INTO {other}.t VALUES (5, 'gone', 5)",
+        # More than one block of what is received.
+        "CREATE TABLE filler (id INT PRIMARY KEY, body VARCHAR(1000))", f"INSERT INTO filler VALUES {filler}",
+        "ALTER TABLE t MODIFY amount VARCHAR(10)", "INSERT INTO t VALUES (2, 'b', 'two')",
+        f"DROP DATABASE {other}", f"CREATE DATABASE {other}", f"CREATE TABLE {other}.t " + columns.format("INT"),
+        f"INSERT INTO {other}.t VALUES (6, 'here', 6)",
+    )  # fmt: skip
+    try:
+        for name, expected in ((database.name, [(1, "a", "1"), (2, "b", "two")]), (other, [(6, "here", 6)])):
+            life = Life(database, tables=f"{name}.t")
+            start = life.reader.initialOffset()
+            found = sorted(life.changes(start, life.reader.latestOffset(start, ALL)))
+            life.reader.stop()
+            assert [change[3:] for change in found] == expected
+    finally:
+        database.run(f"DROP DATABASE {other}")
+
+
+def test_gtids_that_are_switched_on_within_a_snapshot_end_the_query_which_then_goes_on() -> None:
+    with (
+        mysql_service(config=_SETTINGS, flavour=Flavour.MYSQL, where=Where.LOCAL) as server,
+        new_database(server) as database,
+    ):
+        make_user(server, USER, *RIGHTS)
+        database.run(
+            "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)",
+            "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)",
+        )
+        options = {"snapshotChunkRows": 1, "snapshotParallelism": 1}
+        life = Life(database, **options)
+        end = life.reader.latestOffset(life.reader.initialOffset(), ALL)
+        database.run("SET GLOBAL enforce_gtid_consistency = ON")
+        database.run(*(f"SET GLOBAL gtid_mode = {mode}" for mode in ("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")))
+        with pytest.raises(UnsupportedFormatError, match=r"gtid_mode was set to ON .* Start the query again"):
+            life.reader.latestOffset(end, ALL)
+        life.reader.stop()
+        again = Life(database, **options)
+        assert [change[3] for change in again.changes(end, again.reader.latestOffset(end, ALL))] == [2]
+        again.reader.stop()

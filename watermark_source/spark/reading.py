@@ -28,7 +28,7 @@ from watermark_source.spark.reports import send_reports
 
 
 class Observer:
-    """Watches the event times of ranges, column by column. A split may be in one range only."""
+    """Watches the event times of ranges, column by column. Of several ranges of a split the first has all its rows."""
 
     def __init__(self, ranges: Sequence[SplitRange], future_cap: Millis | None) -> None:
         self._ranges = ranges
@@ -59,12 +59,13 @@ class Observer:
 
     def reports(self) -> list[RangeReport]:
         """Return what was seen, a report a range."""
+        rows, future = dict(self._rows), dict(self._future)
         return [
             RangeReport(
                 range=r,
                 max_event_time=None if (m := self._highest.get(r.split)) is None else Millis(m // 1_000),
-                rows=self._rows.get(r.split, 0),
-                future_rows=self._future.get(r.split, 0),
+                rows=rows.pop(r.split, 0),
+                future_rows=future.pop(r.split, 0),
             )
             for r in self._ranges
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from watermark_source.errors import DataLossError, UnknownSplitError
+from watermark_source.errors import DataLossError, UnknownSplitError, UnsupportedFormatError
 from watermark_source.planning.report import Coverage
 from watermark_source.planning.snapshot import last_batch
 from watermark_source.planning.split import SplitRange
@@ -65,7 +65,7 @@ class SecondLook:
             for part in parts:
                 batches = batches_of(reader, replace(again, ranges=(part,)))
                 self._book.add(observe(batches, [part], again.future_cap))
-        except (DataLossError, UnknownSplitError) as error:
+        except (DataLossError, UnknownSplitError, UnsupportedFormatError) as error:
             # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
             _log.warning("%s cannot be looked at again, its watermark stays: %s", wanted, error)
         return self._book.cover(wanted)

@@ -100,7 +100,8 @@ def _begun_again(
         before, ended = done.place, False
         try:
             for block in _until_the_end(settings, start(done.at), places.stop, check=check):
-                yield from done.new(_after(block, done.at))
+                # Of what is sent again, a dump's own events included, nothing is given twice.
+                yield from done.new(block if done.at == places.start else _after(block, done.at))
             ended = True
         except UnreachableError as lost:
             if done.place == before and time.monotonic() > late:
@@ -116,11 +117,8 @@ def _begun_again(
 
 
 def _after(block: PlacedBlock, at: int) -> PlacedBlock:
-    """Return what of a block lies after a place; of one that begins there, all: a dump's own events have no place."""
-    if not len(block.places) or block.places[0] >= at:
-        return block
-    seen = int(np.searchsorted(block.places, at, side="right"))
-    return block.without(seen)
+    """Return what of a block lies after a place."""
+    return block.without(int(np.searchsorted(block.places, at, side="right")))
 
 
 @dataclass(slots=True)
@@ -139,6 +137,8 @@ class _Yielded:
 
     def new(self, block: PlacedBlock) -> Iterator[PlacedBlock]:
         """Yield what of a block was not yielded yet, if anything."""
+        if not len(block.places):
+            return
         part = block.part
         if part is not None:
             seen = max(0, self.inside - part.before)

@@ -56,7 +56,7 @@ def _stretches(wanted: SplitRange, sizes: Mapping[int, int]) -> Iterator[tuple[S
         end = last.offset if file == last.file else sizes.get(file, 0)
         more = max(0, end - (first.offset if file == first.file else 0))
         # Of what is put together no part is long enough to be cut within.
-        if file > first.file and max(size, more) >= LEAST_BYTES:
+        if file > first.file and begin < wanted.end and max(size, more) >= LEAST_BYTES:
             yield SplitRange(wanted.split, start, begin), size
             start, size = begin, 0
         size += more

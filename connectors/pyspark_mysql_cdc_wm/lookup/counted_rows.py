@@ -50,15 +50,19 @@ def stretch_of(settings: ClientSettings, base: str, wanted: SplitRange, rows: in
     best: int | None = None
     until_best = after_best = GtidSet()
     counted = size = 0
+    is_first = True
     for block in dumped(settings, base, start, end, check=False):
         begins, places = boundaries.of(block)
         counts = counted + np.cumsum(_rows_between(decoder, block, begins))
         counted, before = int(counts[-1]), counts[:-1]
         size += int((block.events[:, STOP] - block.events[:, START]).sum())
-        fitting = np.flatnonzero((places > start) & (before <= rows))
+        # Not before the first of all, where only a file's own events are left behind.
+        is_end = np.arange(len(begins)) > 0 if is_first else np.ones(len(begins), np.bool_)
+        is_first = is_first and not len(begins)
+        fitting = np.flatnonzero(is_end & (before <= rows))
         if fitting.size == 0 and best is None:
             # More rows than that in the first transaction, if it ends here.
-            fitting = np.flatnonzero(places > start)[:1]
+            fitting = np.flatnonzero(is_end)[:1]
         at = 0
         if fitting.size:
             at, best = int(begins[fitting[-1]]), int(places[fitting[-1]])

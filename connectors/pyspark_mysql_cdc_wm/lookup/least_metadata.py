@@ -6,11 +6,12 @@ Names of columns, labels of ENUM and SET, the primary key. It is right for a tab
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.schema import DescribedColumn, all_columns
-from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column import Column, ColumnType, KeyPart, TableMap
 from pyspark_mysql_cdc_wm.records.column_types import INTEGERS, STRINGS
 from watermark_source.errors import UnsupportedFormatError
@@ -29,10 +30,10 @@ _VARIABLE = (ColumnType.VARCHAR, ColumnType.VAR_STRING)
 class LeastMetadata:
     """Puts on tables of the binlog what is not logged of them."""
 
-    def __init__(self, connection: MySqlConnection, tables: Selection) -> None:
-        """Take the connection to ask, and the tables that are read: of others nothing is asked."""
+    def __init__(self, connection: MySqlConnection, is_read: Callable[[TableName], bool]) -> None:
+        """Take the connection to ask, and whether a table is read: of others nothing is asked."""
         self._connection = connection
-        self._tables = tables
+        self._is_read = is_read
 
     def completed(self, table: TableMap) -> TableMap:
         """Return a table with names, labels and key; itself if it has them, or is not read.
@@ -42,7 +43,7 @@ class LeastMetadata:
             SourceError: the server cannot be reached, or refuses.
         """
         name = TableName(table.database, table.table)
-        if all(column.name is not None for column in table.columns) or not self._tables.matches(name):
+        if all(column.name is not None for column in table.columns) or not self._is_read(name):
             return table
         columns, key = all_columns(self._connection, name)
         if not columns:

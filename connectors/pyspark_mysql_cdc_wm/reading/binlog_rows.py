@@ -140,9 +140,9 @@ class BinlogRows:
                 start = self._still_there(connection, entered)
             # Opened again if something is asked while the range is read.
             connection.close()
-            # Commit times alone need no names.
-            named = self.layout.names or self.layout.event_time is not None
-            completed = LeastMetadata(connection, self.tables).completed if named else as_logged
+            # Commit times of all tables need no names.
+            named = self.layout.names or self.layout.event_time is not None or part is not _EVERYTHING
+            completed = LeastMetadata(connection, partial(self._reads, part)).completed if named else as_logged
             decoder = ChangeDecoder(
                 charsets, partial(self._needed, part), completed=completed, batch_rows=self.batch_rows
             )
@@ -186,7 +186,9 @@ class BinlogRows:
         return self.layout.needed((str(column.name) for column in table.columns), looked_at)
 
     def _is_read(self, part: Part, database: str, table: str) -> bool:
-        name = TableName(database, table)
+        return self._reads(part, TableName(database, table))
+
+    def _reads(self, part: Part, name: TableName) -> bool:
         return self.tables.matches(name) and part.has(name)
 
     def _rows(self, changes: Changes, part: Part, altered: Mapping[tuple[str, str], str]) -> ChangedRows:

@@ -28,7 +28,7 @@ from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, Layout
-from pyspark_mysql_cdc_wm.records.statements import after_definitions, look_at_statements
+from pyspark_mysql_cdc_wm.records.statements import defined_until, look_at_statements
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
@@ -140,13 +140,15 @@ class SnapshotRows:
         self, connection: MySqlConnection, table: TableName, undone: Sequence[RollBack], place: int
     ) -> None:
         """Take in what a SELECT may not see yet of what lies before a place."""
-        begin = LogPosition(LogPosition.of(place).file).number
-        decoder, concerns = self._decoder(connection, {table}), self._concerns({table})
-        for block in dumped(self.client, LogStatus(connection).base(), begin, place):
-            leads = after_definitions(block.memory, block.events, block.file, concerns)
-            for changed in undone if leads else ():
-                changed.forget_before()
-            for changes in decoder.decode(block.memory, block.events[leads:], block.file, block.places[leads:]):
+        begin, base = LogPosition(LogPosition.of(place).file).number, LogStatus(connection).base()
+        concerns = self._concerns({table})
+        for block in dumped(self.client, base, begin, place, check=False):
+            if leads := defined_until(block.memory, block.events, concerns, table.table):
+                begin = int(block.places[leads - 1])
+        decoder = self._decoder(connection, {table})
+        for block in dumped(self.client, base, begin, place):
+            look_at_statements(block.memory, block.events, block.file, concerns)
+            for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                 for changed in undone:
                     changed.add_before(changes)
 
@@ -157,7 +159,7 @@ class SnapshotRows:
             key = (*key_names(found), *chunk_names(found, self.choice))
             return self.layout.needed((str(column.name) for column in found.columns), key)
 
-        completed = LeastMetadata(connection, self.tables).completed
+        completed = LeastMetadata(connection, tables.__contains__).completed
         return ChangeDecoder(charsets_of(connection), wanted, completed=completed, batch_rows=self.batch_rows)
 
     def _concerns(self, tables: Iterable[TableName]) -> Callable[[str, str], bool]:

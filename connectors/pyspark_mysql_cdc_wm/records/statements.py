@@ -133,27 +133,18 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
     return Definitions(dropped, altered, databases)
 
 
-def after_definitions(memory: Bytes, events: Longs, file: str, concerns: Concerns) -> int:
+def defined_until(memory: Bytes, events: Longs, concerns: Concerns, table: str) -> int:
     """Return how many events of a block lead up to the last statement that defined, emptied or dropped a table.
 
     Such a statement waits until whoever has changed the table has committed, and keeps others away until it is logged.
-    0: there is none.
-
-    Raises:
-        UnsupportedFormatError: a statement changed rows of a table after that, and logged none.
+    0: there is none. ``table`` is the table's name without its database, of which ``concerns`` tells.
     """
-    leads, unlogged = 0, None
+    leads = 0
     for found in statements(memory, events):
+        gone = any(concerns(database, table) for database in database_dropped(found.text))
         defines = any(each.match(found.text) for each in (_WHOLE, _DROP, _ALTER)) and not _OWN.match(found.text)
-        if not (defines or _ROWS.match(found.text)):
-            continue
-        meant = sorted(each for each in tables_named(found.text, found.database) if concerns(*each))
-        if meant and defines:
-            leads, unlogged = found.number + 1, None
-        elif meant:
-            unlogged = _not_rows(f"binlog {file} position {found.position}: {shortened(found.text)}", *meant[0])
-    if unlogged is not None:
-        raise unlogged
+        if gone or (defines and any(concerns(*each) for each in tables_named(found.text, found.database))):
+            leads = found.number + 1
     return leads
 
 

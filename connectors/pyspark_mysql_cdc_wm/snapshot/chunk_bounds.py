@@ -11,13 +11,14 @@ from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.server_checks import check_key, check_seen, check_tables, without_key
 from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
+from pyspark_mysql_cdc_wm.lookup.transactions import has_gtids
 from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
-from watermark_source.errors import UnknownSplitError
+from watermark_source.errors import UnknownSplitError, UnsupportedFormatError
 from watermark_source.planning.state import Bound
 from watermark_source.spark.connector import SnapshotSize
 
@@ -67,6 +68,7 @@ class ChunkBounds:
         self._nothing_follows = nothing_follows
         self._one_moment = one_moment
         self._described = dict(checked)
+        self._had_gtids = has_gtids(connection)
         self._told: set[TableName] = set()
 
     @property
@@ -106,6 +108,12 @@ class ChunkBounds:
         """
         if self._connection.is_mariadb:
             wait_until_visible(self._connection)
+        elif has_gtids(self._connection) != self._had_gtids:
+            # What is visible of the binlog is found in another way then.
+            raise UnsupportedFormatError(
+                f"{self._connection.settings.where}: gtid_mode was set to {'OFF' if self._had_gtids else 'ON'} while a "
+                "snapshot was read. Start the query again, it goes on where it was"
+            )
         tables = {log: TableName.of(log) for log in sorted(lower)}
         self._describe({name for name in tables.values() if name not in self._described})
         self._tell(set(tables.values()) & self._described.keys() - self._told)

@@ -21,6 +21,8 @@ from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 
 _SESSION = (
     "SET SESSION sql_mode = ''",
+    # It waits while changes since are read, at the speed of whoever takes them.
+    "SET SESSION wait_timeout = 2147483",
     "SET SESSION net_write_timeout = 600 /*!80000 , SESSION max_execution_time = 0 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",

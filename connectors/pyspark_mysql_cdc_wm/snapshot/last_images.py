@@ -47,10 +47,6 @@ class LastImages:
         if self._images > 2 * len(self._set) + _SLACK_ROWS:
             self._forget_earlier()
 
-    def forget(self) -> None:
-        """Forget all: what was changed up to now is committed."""
-        self.__init__()  # type: ignore[misc]
-
     def rows_but(self, others: KeySet) -> TableRows | None:
         """Return the rows that are there, but for those of some keys."""
         self._forget_earlier()

@@ -43,7 +43,6 @@ class RollBack:
         """The range."""
         self._changed = KeySet()
         self._before = LastImages()
-        self._altered: UnsupportedFormatError | None = None
         self._types: tuple[pa.DataType, ...] | None = None
 
     def undone(self, changes: Changes) -> TableRows | None:
@@ -52,8 +51,6 @@ class RollBack:
         Raises:
             UnsupportedFormatError: the table had another primary key, or other columns, then.
         """
-        if (altered := self._other_key(changes)) is not None:
-            raise altered
         at, key = self._inside(changes)
         at = at[self._changed.add(key)]
         if not at.size:
@@ -66,30 +63,18 @@ class RollBack:
         """Take changes up to the place in that a SELECT may not see yet, in the order of the binlog.
 
         All of them come before any that is undone.
+
+        Raises:
+            UnsupportedFormatError: the table had another primary key, or other columns, then.
         """
-        if (altered := self._other_key(changes)) is not None:
-            # Of no matter if the statement that altered it comes before the place.
-            self._altered = altered
-            return
         at, key = self._inside(changes)
         kinds = changes.images.kinds[at]
         there = (kinds == INSERT) | (kinds == UPDATE_AFTER)
         rows = table_rows_of(changes, self._layout).take(integers(at, pa.int64()))
         self._before.add(key, there, rows)
 
-    def forget_before(self) -> None:
-        """Forget the changes up to the place so far: a statement that had to wait for them came after them."""
-        self._before.forget()
-        self._altered = self._types = None
-
     def untouched(self, key: Sequence[pa.Array]) -> npt.NDArray[np.int64] | None:
-        """Return which rows of a SELECT, by their keys, are as they were, ``None`` if all are.
-
-        Raises:
-            UnsupportedFormatError: the table had another primary key shortly before the place.
-        """
-        if self._altered is not None:
-            raise self._altered
+        """Return which rows of a SELECT, by their keys, are as they were, ``None`` if all are."""
         changed = [keys for keys in (self._changed, self._before.keys) if len(keys)]
         if not changed:
             return None
@@ -103,6 +88,11 @@ class RollBack:
 
     def _inside(self, changes: Changes) -> tuple[npt.NDArray[np.int64], Sequence[pa.Array]]:
         """Return which images are of keys of the range, and their keys."""
+        if changes.key != self._key:
+            raise UnsupportedFormatError(
+                f"table {changes.table.database}.{changes.table.table} was altered while its snapshot was read: its "
+                f"primary key was ({', '.join(changes.key)}) and is ({', '.join(self._key)}). Begin a new query"
+            )
         inside = np.flatnonzero(self._order.within(changes, self.keys))
         taken = integers(inside, pa.int64())
         return inside, self._of_one_type([changes.column(name).take(taken) for name in self._key])
@@ -118,11 +108,3 @@ class RollBack:
                 f"({', '.join(map(str, self._types))}) and is of ({', '.join(map(str, types))}). Begin a new query"
             )
         return key
-
-    def _other_key(self, changes: Changes) -> UnsupportedFormatError | None:
-        if changes.key == self._key:
-            return None
-        return UnsupportedFormatError(
-            f"table {changes.table.database}.{changes.table.table} was altered while its snapshot was read: its "
-            f"primary key was ({', '.join(changes.key)}) and is ({', '.join(self._key)}). Begin a new query"
-        )

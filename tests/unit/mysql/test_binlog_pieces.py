@@ -83,6 +83,7 @@ def test_pieces_follow_one_another_and_lie_behind_where_they_are_entered(
     for before, after in pairwise(pieces):
         assert before.range.end == after.range.start
     for piece in pieces:
+        assert piece.range.size or not whole.size
         entered = LogPosition.of(piece.whole.start)
         assert piece.whole.start <= piece.range.start <= piece.range.end <= piece.whole.end == whole.end
         assert piece.whole.start == whole.start or entered.offset == 4

@@ -52,6 +52,12 @@ def test_a_range_without_rows_reports_no_event_time() -> None:
     assert seen([]) == [(None, 0, 0), (None, 0, 0)]
 
 
+def test_rows_of_a_split_that_is_in_several_ranges_are_counted_once() -> None:
+    ranges = [SplitRange(A, 0, 1), SplitRange(A, 1, 2), SplitRange(B, 0, 1)]
+    reports = observe([batch(A, 1_000, 2_000), batch(A, 3_000), batch(B, 4_000)], ranges, Millis(2))
+    assert [(r.rows, r.future_rows) for r in reports] == [(3, 1), (0, 0), (1, 1)]
+
+
 def test_an_empty_batch_is_accepted() -> None:
     empty = ReadBatch(A, 0, (pa.array([], pa.int64()),), pa.array([], MICROS))
     assert seen([empty, batch(A, 5_000), batch(A)]) == [(5, 1, 0), (None, 0, 0)]
