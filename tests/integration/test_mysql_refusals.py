@@ -211,7 +211,7 @@ def test_a_snapshot_by_a_key_that_is_not_ordered_here_is_refused(
     server: MySql, table: str, key: str, says: str
 ) -> None:
     said = refused(UnsupportedFormatError, given(server, tables=f"shop.{table}", startingOffsets="initial"))
-    assert f"goes by the primary key, here {key}" in said
+    assert f"goes by the primary key or snapshotChunkColumn, here {key}" in said
     assert says in said
     assert "Set startingOffsets to latest or earliest" in said
     DefaultSource(given(server, tables=f"shop.{table}")).schema()
