@@ -74,7 +74,7 @@ def test_a_snapshot_does_not_go_on_by_another_column(mysql_database: Database) -
     [
         ("nowhere", "there is no column nowhere; .*t has id, name, amount"),
         ("shop.t:id", "the table shop.t is not one of"),
-        ("name", "may be NULL in .*t, and must not"),
+        ("name", "may be NULL, and must be a column that is NOT NULL"),
         ("t:id", "database.table:column"),
         (":id", "database.table:column"),
         ("id,name", "database.table:column"),

@@ -156,7 +156,7 @@ def test_a_wrong_password_is_tried_once_and_an_unreachable_server_is_named(
             "shop.keyless",
             "primary key",
             "warning",
-            "without a primary key: shop.keyless. The snapshot of each is one chunk",
+            "without a primary key: shop.keyless. Without snapshotChunkColumn the snapshot of each is one chunk",
         ),
         ("shop.old", "engine", "warning", "shop.old (MyISAM): only InnoDB shows a table as of one moment"),
     ],

@@ -213,7 +213,7 @@ def test_a_snapshot_by_a_key_that_is_not_ordered_here_is_refused(
     said = refused(UnsupportedFormatError, given(server, tables=f"shop.{table}", startingOffsets="initial"))
     assert f"goes by the primary key or snapshotChunkColumn, here {key}" in said
     assert says in said
-    assert "Set startingOffsets to latest or earliest" in said
+    assert "Name another column of the table by snapshotChunkColumn, or set startingOffsets to latest" in said
     DefaultSource(given(server, tables=f"shop.{table}")).schema()
 
 
