@@ -119,12 +119,12 @@ class MySqlSource:
             # MariaDB does not log commit times.
             time_index=times if by_commit and not connection.is_mariadb else None,
             row_index=BinlogRowIndex(connection, status, transactions, self.tables),
-            cutter=BinlogPieces(connection),
-            snapshots=self._snapshots(connection),
+            cutter=BinlogPieces(status),
+            snapshots=self._snapshots(connection, by_gtids=transactions is not None),
             copies=MySqlCopy(connection, status, transactions, connection.stay(), left_out),
         )
 
-    def _snapshots(self, connection: MySqlConnection) -> ChunkBounds:
+    def _snapshots(self, connection: MySqlConnection, *, by_gtids: bool) -> ChunkBounds:
         return ChunkBounds(
             connection,
             TableList(connection, self.tables),
@@ -135,6 +135,7 @@ class MySqlSource:
             come_first=self.options.reads_tables,
             nothing_follows=self.options.start is StartMode.SNAPSHOT,
             one_moment=self.options.one_moment,
+            by_gtids=by_gtids,
         )
 
     def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:

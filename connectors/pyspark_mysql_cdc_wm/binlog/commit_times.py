@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, SECONDS, START, STOP, TYPE
-from pyspark_mysql_cdc_wm.binlog.gtid import gtid_at
+from pyspark_mysql_cdc_wm.binlog.gtid import committed_at
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from watermark_source.machine_code.native import Word, address_of, compiled
-
-_MICROS = 1_000_000
 
 
 @compiled("int64(uint8[::1], int64[:, ::1], int64[::1])")
@@ -18,11 +16,10 @@ def _times(array: Word, begins: Word, found: Word) -> Word:
     data = address_of(array)
     for i in range(begins.shape[0]):
         start, stop = begins[i, START] + HEADER_SIZE, begins[i, STOP]
-        number, micros = gtid_at(data, begins[i, TYPE], start, stop)
+        number, micros = committed_at(data, begins[i, TYPE], start, stop, begins[i, SECONDS])
         if number < 0:
             return np.int64(i)
-        # Servers without commit times: the second in which the statement began is all there is.
-        found[i] = micros if micros > 0 else begins[i, SECONDS] * _MICROS
+        found[i] = micros
     return np.int64(-1)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
+import numpy.typing as npt
 
 from pyspark_mysql_cdc_wm.binlog.crc32 import checksum
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, uint16_at, uint32_at, uint_at
@@ -75,6 +76,11 @@ BEGINNINGS = (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, E
 _FORMAT_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
 _ROTATE = int(EventType.ROTATE)
 _HEARTBEATS = (int(EventType.HEARTBEAT), int(EventType.HEARTBEAT_V2))
+
+
+def begins_transaction(events: Longs) -> npt.NDArray[np.bool_]:
+    """Return which events a transaction begins with."""
+    return np.isin(events[:, TYPE], BEGINNINGS)
 
 
 def next_file(memory: Bytes, rotate: Longs) -> str:

@@ -14,6 +14,7 @@ from pyspark_mysql_cdc_wm.binlog.events import EventType
 from pyspark_mysql_cdc_wm.binlog.wire import uint_at
 from watermark_source.machine_code.native import Word, byte_at, inlined
 
+_MICROS = 1_000_000
 _TAGGED = int(EventType.GTID_TAGGED)
 _MARIADB = int(EventType.MARIADB_GTID)
 _TIME_MASK = (1 << 55) - 1
@@ -99,3 +100,13 @@ def gtid_at(data: Word, kind: Word, start: Word, stop: Word) -> tuple[Word, Word
     if stop - start < _COMMIT + 7 or byte_at(data, start + _PLAIN_SIZE) != _HAS_SEQUENCE:
         return number, np.int64(0)
     return number, uint_at(data, start + _COMMIT, np.int64(7)) & _TIME_MASK
+
+
+@inlined
+def committed_at(data: Word, kind: Word, start: Word, stop: Word, seconds: Word) -> tuple[Word, Word]:
+    """Number, as of ``gtid_at``, and commit time in microseconds; of servers without those the header's ``seconds``.
+
+    That is when the statement began, and all there is.
+    """
+    number, micros = gtid_at(data, kind, start, stop)
+    return number, micros if micros > 0 else seconds * _MICROS

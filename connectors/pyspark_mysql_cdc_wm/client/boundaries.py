@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import BEGINNINGS, TYPE
+from pyspark_mysql_cdc_wm.binlog.events import begins_transaction
 from pyspark_mysql_cdc_wm.binlog.wire import Longs
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock
 
@@ -20,7 +20,7 @@ class Boundaries:
 
     def of(self, block: PlacedBlock) -> tuple[Longs, Longs]:
         """Return which events of a block begin a transaction, and the place before each of these."""
-        begins = np.flatnonzero(np.isin(block.events[:, TYPE], BEGINNINGS))
+        begins = np.flatnonzero(begins_transaction(block.events))
         before = np.concatenate((np.array([self._after], np.int64), block.places[:-1]))
         if len(block.places):
             self._after = int(block.places[-1])

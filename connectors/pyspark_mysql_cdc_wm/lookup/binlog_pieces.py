@@ -1,7 +1,7 @@
 """How a long range of the binlog is cut: at the beginnings of files, and where that is not enough within a file.
 
 A dump can begin at a file's first event, or where a batch ended. Within a file each task therefore receives what is
-before its piece too, and passes it over: that costs a tenth of reading it, but the server sends it more than once.
+before its piece too, and passes it over: that costs little beside reading it, but the server sends it more than once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from watermark_source.planning.split import Piece, SplitRange
 
 LEAST_BYTES = 8 * 1024 * 1024
@@ -22,14 +22,14 @@ _PIECES = 2
 class BinlogPieces:
     """``RangeCutter`` of connector.py."""
 
-    def __init__(self, connection: MySqlConnection) -> None:
-        self._connection = connection
+    def __init__(self, status: LogStatus) -> None:
+        self._status = status
 
     def pieces(self, wanted: SplitRange, at_least: int | None) -> Sequence[Piece]:
         """Return all of a range in order; raises what asking for the sizes of files does."""
         sizes: Mapping[int, int] = {}
         if LogPosition.of(wanted.start).file != LogPosition.of(wanted.end).file:
-            sizes = {file_number(row[0]): int(row[1]) for row in self._connection.rows("SHOW BINARY LOGS")}
+            sizes = {file_number(file): size for file, size in self._status.sizes().items()}
         return cut(wanted, sizes, at_least)
 
 

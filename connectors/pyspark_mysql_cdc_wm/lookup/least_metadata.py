@@ -5,12 +5,11 @@ Names of columns, labels of ENUM and SET, the primary key. It is right for a tab
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.schema import DescribedColumn, all_columns
+from pyspark_mysql_cdc_wm.lookup.schema import DescribedColumn, all_columns, declared_labels
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column import Column, ColumnType, KeyPart, TableMap
 from pyspark_mysql_cdc_wm.records.column_types import INTEGERS, STRINGS
@@ -18,9 +17,6 @@ from watermark_source.errors import UnsupportedFormatError
 
 _UTF8MB4 = 45
 """A collation that every server has under this number: descriptions are in that character set."""
-_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
-_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
-_MEANS = {"0": "\0", "n": "\n", "r": "\r"}
 _NOT_SHOWN = "?"
 _MENDS = "On the server: SET GLOBAL binlog_row_metadata = 'FULL'; and begin a new query"
 _LABELLED = (ColumnType.ENUM, ColumnType.SET)
@@ -69,15 +65,7 @@ class LeastMetadata:
 def _completed(logged: Column, now: DescribedColumn) -> Column:
     if logged.type not in _LABELLED:
         return replace(logged, name=now.name)
-    return replace(logged, name=now.name, labels=_labels(now.declared), collation=_UTF8MB4)
-
-
-def _labels(declared: str) -> tuple[bytes, ...]:
-    """Return the labels of ``enum('a','b')``."""
-    return tuple(
-        _ESCAPED.sub(lambda found: _MEANS.get(found[1], found[1]) if found[1] else "'", label).encode()
-        for label in _LABEL.findall(declared)
-    )
+    return replace(logged, name=now.name, labels=declared_labels(now.declared), collation=_UTF8MB4)
 
 
 def _alike(logged: Column, now: Column) -> bool:

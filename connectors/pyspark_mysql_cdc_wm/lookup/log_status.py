@@ -71,7 +71,11 @@ class LogStatus:
 
     def files(self) -> list[str]:
         """Return the names of the files that the server still has, the oldest first."""
-        files = [str(row[0]) for row in self._connection.rows("SHOW BINARY LOGS")]
+        return list(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of each file that the server still has, the oldest first."""
+        files = {str(row[0]): int(row[1]) for row in self._connection.rows("SHOW BINARY LOGS")}
         if not files:
             raise SourceError(f"{self._connection.settings.where} lists no binlog files")
         return files

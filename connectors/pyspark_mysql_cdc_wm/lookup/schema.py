@@ -66,7 +66,9 @@ SELECT TABLE_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({}) AND INDEX_NAME = 'PRIMARY' ORDER BY TABLE_NAME, SEQ_IN_INDEX
 """
 _TABLES_A_QUESTION = 500
-_LABEL = re.compile(r"'(?:[^']|'')*'")
+_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
+_MEANS = {"0": "\0", "n": "\n", "r": "\r"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +195,12 @@ def _type(kind: str) -> ColumnType | None:
     return ColumnType.GEOMETRY if kind in _SHAPES else _TYPES.get(kind)
 
 
-def _label(quoted: str) -> bytes:
-    """Return a label as declarations have it, but for escapes, and in another character set than its column."""
-    return quoted[1:-1].replace("''", "'").encode()
+def declared_labels(declared: str) -> tuple[bytes, ...]:
+    """Return the labels of ``enum('a','b')``, in UTF-8 whatever their column's character set is."""
+    return tuple(
+        _ESCAPED.sub(lambda found: _MEANS.get(found[1], found[1]) if found[1] else "'", label).encode()
+        for label in _LABEL.findall(declared)
+    )
 
 
 def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName) -> Column:
@@ -218,7 +223,7 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName)
     elif found in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2):
         column = replace(column, precision=int(fraction or 0))
     elif found in (ColumnType.ENUM, ColumnType.SET):
-        column = replace(column, labels=tuple(map(_label, _LABEL.findall(declared))))
+        column = replace(column, labels=declared_labels(declared))
     elif kind.endswith(("binary", "blob")):
         column = replace(column, collation=BINARY_COLLATION, length=int(octets or 0))
     elif collation is not None:

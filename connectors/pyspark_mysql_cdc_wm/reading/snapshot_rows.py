@@ -122,17 +122,18 @@ class SnapshotRows:
                 of_table = [changed for chunk, changed in since if chunk.table == table]
                 self._take_unseen(connection, table, of_table, place)
         as_of = None if self.relocation is None else self.relocation.as_of
-        if as_of is None:
-            blocks = dumped(self.client, status.base(), place, end)
-        else:
-            blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
-        decoder, concerns = self._decoder(connection, tables), self._concerns(tables)
-        for block in blocks:
-            look_at_statements(block.memory, block.events, block.file, concerns)
-            for changes in decoder.decode(block.memory, block.events, block.file, block.places):
-                for chunk, changed in since:
-                    if chunk.table == (changes.table.database, changes.table.table):
-                        yield from self._batch(chunk, changed.undone(changes), place)
+        if as_of is not None or end > place:
+            if as_of is None:
+                blocks = dumped(self.client, status.base(), place, end)
+            else:
+                blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
+            decoder, concerns = self._decoder(connection, tables), self._concerns(tables)
+            for block in blocks:
+                look_at_statements(block.memory, block.events, block.file, concerns)
+                for changes in decoder.decode(block.memory, block.events, block.file, block.places):
+                    for chunk, changed in since:
+                        if chunk.table == (changes.table.database, changes.table.table):
+                            yield from self._batch(chunk, changed.undone(changes), place)
         for chunk, changed in since:
             yield from self._batch(chunk, changed.rows_before(), place)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.binlog.events import BEGINNINGS, HEADER_SIZE, POSITION, START, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType, begins_transaction
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
@@ -190,7 +190,7 @@ class ChangeDecoder:
 
     def _versions(self, events: Longs, places: Longs) -> Longs:
         """Return the version of the transaction before a block and of each that begins in it."""
-        begins = np.isin(events[:, TYPE], BEGINNINGS)
+        begins = begins_transaction(events)
         versions = np.concatenate((np.array([self._version], np.int64), places[begins]))
         self._version = int(versions[-1])
         return versions

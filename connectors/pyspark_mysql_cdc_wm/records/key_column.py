@@ -19,11 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.column_types import WHOLE_NUMBERS
 from watermark_source.errors import OffsetError, shortened
 
-_WHOLE_NUMBERS = frozenset(
-    {ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG, ColumnType.YEAR}
-)
 _NUMBERED = frozenset({ColumnType.ENUM, ColumnType.SET, ColumnType.BIT})
 """What sorts by a whole number that is not shown: of a label, of some labels, of bits."""
 _FLOATS = frozenset({ColumnType.FLOAT, ColumnType.DOUBLE})
@@ -72,7 +70,7 @@ class KeyColumn:
     @property
     def is_whole(self) -> bool:
         """Whether its bounds are whole numbers."""
-        return self.type in _WHOLE_NUMBERS or self.type in _NUMBERED
+        return self.type in WHOLE_NUMBERS or self.type in _NUMBERED
 
     @property
     def is_binary(self) -> bool:
@@ -251,9 +249,9 @@ def _float(text: str) -> float:
     return number
 
 
-_ORDERED = (_WHOLE_NUMBERS, _NUMBERED, _FLOATS, _STRINGS, _TEMPORAL)
+_ORDERED = (WHOLE_NUMBERS, _NUMBERED, _FLOATS, _STRINGS, _TEMPORAL)
 _PARSERS: Mapping[ColumnType, Callable[[Any], Any]] = {
-    **dict.fromkeys((*_WHOLE_NUMBERS, ColumnType.NEWDECIMAL, ColumnType.ENUM, ColumnType.SET), _number),
+    **dict.fromkeys((*WHOLE_NUMBERS, ColumnType.NEWDECIMAL, ColumnType.ENUM, ColumnType.SET), _number),
     **dict.fromkeys(_FLOATS, _float),
     ColumnType.DATE: date.fromisoformat,
     ColumnType.TIME2: _time,

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_mysql_cdc_wm.binlog.events import (
+    BEGINNINGS,
     FLAGS,
     HEADER_SIZE,
     IGNORABLE,
@@ -24,7 +25,7 @@ from pyspark_mysql_cdc_wm.binlog.events import (
     TYPE,
     EventType,
 )
-from pyspark_mysql_cdc_wm.binlog.gtid import gtid_at
+from pyspark_mysql_cdc_wm.binlog.gtid import committed_at
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints, Longs, uint_at
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.column import TableMap
@@ -34,7 +35,6 @@ from watermark_source.machine_code.native import Word, address_of, byte_at, comp
 NO_TABLE = -1
 _UNKNOWN_MAP = -1
 _KNOWN_AT_MOST = 256
-_MICROS = 1_000_000
 # The text of the server's version in a FORMAT_DESCRIPTION event.
 _VERSION_BEGIN, _VERSION_END = HEADER_SIZE + 2, HEADER_SIZE + 52
 # Columns of the table of descriptions: number in the binlog, where the description lies, its size, the table it is
@@ -53,7 +53,7 @@ def _meanings() -> npt.NDArray[np.uint8]:
     found[[int(kind) for kind in EventType]] = _NOTHING
     # The server says that it lost something, or packed something that is not unpacked yet.
     found[[EventType.INCIDENT, EventType.TRANSACTION_PAYLOAD]] = _REFUSED
-    found[[EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID]] = _GTID
+    found[list(BEGINNINGS)] = _GTID
     found[EventType.TABLE_MAP] = _MAP
     found[[EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS, EventType.PARTIAL_UPDATE_ROWS]] = _ROWS
     found[[EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1]] = _ROWS
@@ -106,12 +106,11 @@ def _route(  # noqa: PLR0911, PLR0912, PLR0917 - arrays in, arrays out
             if not events[i, FLAGS] & IGNORABLE:
                 return np.int64(Fault.UNKNOWN_EVENT), i
         elif meaning == _GTID:
-            number, micros = gtid_at(data, kind, start, stop)
+            number, micros = committed_at(data, kind, start, stop, events[i, SECONDS])
             if number < 0:
                 return np.int64(Fault.GTID), i
             carried[_TRANSACTION] += 1
-            # Servers without commit times: the second in which the statement began is all there is.
-            carried[_COMMITTED] = micros if micros > 0 else events[i, SECONDS] * _MICROS
+            carried[_COMMITTED] = micros
         elif meaning == _MAP:
             if stop - start < _TABLE_ID:
                 return np.int64(Fault.ROWS_HEADER), i

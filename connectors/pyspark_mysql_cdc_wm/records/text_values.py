@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
-from pyspark_mysql_cdc_wm.records.column_types import SET_TYPE
+from pyspark_mysql_cdc_wm.records.column_types import SET_TYPE, WHOLE_NUMBERS
 from pyspark_mysql_cdc_wm.records.decimals import negated, with_digits
 from pyspark_mysql_cdc_wm.records.memory import Values, binary, fixed
 from pyspark_mysql_cdc_wm.records.numbers import bits
@@ -18,11 +18,6 @@ from pyspark_mysql_cdc_wm.records.temporal import NO_MOMENT, day_of, moment_of
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
-_INTEGERS = frozenset(
-    {
-        ColumnType.TINY, ColumnType.SHORT, ColumnType.INT24, ColumnType.LONG, ColumnType.LONGLONG, ColumnType.YEAR,
-    }
-)  # fmt: skip
 _TEXTS = frozenset({ColumnType.VARCHAR, ColumnType.STRING, ColumnType.BLOB, ColumnType.JSON, ColumnType.ENUM})
 _NONE = NO_MOMENT
 _DATE, _DATETIME, _TIME = range(3)
@@ -156,7 +151,7 @@ def _clock(array: Word, starts: Word, sizes: Word, layout: Word, out: Word) -> N
 
 def text_column(column: Column, kind: pa.DataType) -> Callable[[Values], pa.Array]:  # noqa: PLR0911 - a table of types
     """Return how values of a column become an array of its type, which is the one its row events have."""
-    if column.type in _INTEGERS:
+    if column.type in WHOLE_NUMBERS:
         return lambda values: _whole(values, kind)
     if column.type in _CLOCKS:
         layout = _CLOCKS[column.type]

@@ -57,6 +57,7 @@ class ChunkBounds:
         come_first: bool,
         nothing_follows: bool,
         one_moment: bool,
+        by_gtids: bool,
     ) -> None:
         """Cut ``tables`` by their primary keys; those without one are one chunk each. Some are ``checked`` already."""
         self._connection = connection
@@ -68,7 +69,7 @@ class ChunkBounds:
         self._nothing_follows = nothing_follows
         self._one_moment = one_moment
         self._described = dict(checked)
-        self._had_gtids = has_gtids(connection)
+        self._by_gtids = by_gtids
         self._told: set[TableName] = set()
 
     @property
@@ -108,10 +109,10 @@ class ChunkBounds:
         """
         if self._connection.is_mariadb:
             wait_until_visible(self._connection)
-        elif has_gtids(self._connection) != self._had_gtids:
+        elif has_gtids(self._connection) != self._by_gtids:
             # What is visible of the binlog is found in another way then.
             raise UnsupportedFormatError(
-                f"{self._connection.settings.where}: gtid_mode was set to {'OFF' if self._had_gtids else 'ON'} while a "
+                f"{self._connection.settings.where}: gtid_mode was set to {'OFF' if self._by_gtids else 'ON'} while a "
                 "snapshot was read. Start the query again, it goes on where it was"
             )
         tables = {log: TableName.of(log) for log in sorted(lower)}
