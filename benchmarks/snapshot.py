@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.figures import Figure, ratio, spread
 from benchmarks.orders import DATABASE, TABLE
 from benchmarks.queries import MYSQL, run_to_end
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS
 from services.mysql import MySql
 
 PARTITIONS = 2
@@ -20,10 +21,9 @@ _ROW_BY_ROW = -(2**31)
 """The fetch size by which the JDBC driver streams (its manual: ``Integer.MIN_VALUE``)."""
 _AT_LEAST = {_CURSOR: 2.2, _STREAMING: 1.5}
 _ALONE = f"{MYSQL}, the tables' columns alone"
-_ABOUT = ("_change_type", "_commit_version", "_change_number", "_commit_timestamp", "_database", "_table")
 _OURS: Mapping[str, Mapping[str, str]] = {
     MYSQL: {},
-    _ALONE: {"excludeColumns": ",".join(_ABOUT), "includeMarkers": "false"},
+    _ALONE: {"excludeColumns": ",".join(CHANGE_COLUMNS), "includeMarkers": "false"},
 }
 """Options by what figures call it. JDBC's reader delivers what the second does, but for event time."""
 

@@ -171,7 +171,7 @@ def test_columns_can_be_left_out_and_what_cannot_be_is_told(server: MySql) -> No
     assert names(tables="shop.t,shop.other", excludeColumns="name")[:2] == ["id", "_change_type"]
     assert names(tables="shop.t,shop.other", columns="id")[:2] == ["id", "_change_type"]
     # What tells about changes goes with both options.
-    about = "_change_number,_Commit_Timestamp,_database,_table"
+    about = "_snapshot,_change_number,_Commit_Timestamp,_database,_table"
     assert names(columns="id", excludeColumns=about) == [
         "id",
         "_change_type",

@@ -196,7 +196,7 @@ def test_a_run_that_ends_reads_the_snapshot_and_the_binlog_up_to_its_beginning(m
     mysql_streams.run(frame, "all")
     database.run("UPDATE t SET amount = -1 WHERE id < 10", "DELETE FROM u WHERE id >= 100")
     mysql_streams.run(frame, "all")
-    columns = ("_commit_version", "_change_number", "_change_type", "id", "name", "amount", "_table", "event_time")
+    columns = ("_commit_version", "_change_number", "_change_type", "id", "name", "amount", "_table", "event_time", "_snapshot")
     found = mysql_streams.changes("all", columns)
     for name in ("t", "u"):
         table: dict[int, tuple[Any, ...]] = {}
@@ -204,6 +204,7 @@ def test_a_run_that_ends_reads_the_snapshot_and_the_binlog_up_to_its_beginning(m
         assert table == {row[0]: row for row in database.run(f"SELECT id, name, amount FROM {name}")}
     assert len(found) == 300 + 250 + 2 * 5 + 200
     assert {row["event_time"].year for row in found[:550]} == {1970}
+    assert [row["_snapshot"] for row in found] == [True] * 550 + [False] * 210
 
 
 def test_snapshot_alone_ends_with_the_tables_as_they_were(mysql_streams: MySqlStreams) -> None:

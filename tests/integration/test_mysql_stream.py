@@ -22,8 +22,8 @@ def test_inserts_updates_and_deletes_come_in_order(mysql_streams: MySqlStreams) 
     mysql_streams.run_sql(_TABLE, "INSERT INTO t VALUES (0, 'before', 0)")
     frame = mysql_streams.source(startingOffsets="latest")
     assert frame.columns == [
-        "id", "name", "amount", "_change_type", "_commit_version", "_change_number", "_commit_timestamp", "_database",
-        "_table", "event_time", "marker",
+        "id", "name", "amount", "_change_type", "_snapshot", "_commit_version", "_change_number", "_commit_timestamp",
+        "_database", "_table", "event_time", "marker",
     ]  # fmt: skip
     mysql_streams.run(frame, "all")
     assert mysql_streams.changes("all", SHOWN) == []
@@ -41,8 +41,9 @@ def test_inserts_updates_and_deletes_come_in_order(mysql_streams: MySqlStreams) 
         ("delete", 1, "uno"), ("insert", 3, "uno"),
         ("delete", 2, "dos"),
     ]  # fmt: skip
-    rows = mysql_streams.changes("all", ("_database", "_table", "_commit_timestamp", "event_time", "_commit_version"))
-    assert {(row[0], row[1]) for row in rows} == {(mysql_streams.database.name, "t")}
+    shown = ("_database", "_table", "_commit_timestamp", "event_time", "_commit_version", "_snapshot")
+    rows = mysql_streams.changes("all", shown)
+    assert {(row[0], row[1], row[5]) for row in rows} == {(mysql_streams.database.name, "t", False)}
     assert all(row[2] == row[3] for row in rows)
     assert all(abs(row[2] - datetime.utcnow()) < timedelta(minutes=5) for row in rows)  # noqa: DTZ003
     assert [row[2] for row in rows] == sorted(row[2] for row in rows)
@@ -61,7 +62,7 @@ def test_a_new_query_begins_where_it_is_told(mysql_streams: MySqlStreams) -> Non
 
 def test_what_tells_about_changes_is_left_out_where_it_is_not_wanted(mysql_streams: MySqlStreams) -> None:
     mysql_streams.run_sql(_TABLE, "INSERT INTO t VALUES (1, 'one', 1)")
-    left_out = "_commit_version,_change_number,_commit_timestamp,_database,_table"
+    left_out = "_snapshot,_commit_version,_change_number,_commit_timestamp,_database,_table"
     frame = mysql_streams.source(columns="id,name", excludeColumns=left_out)
     mysql_streams.run(frame, "few")
     mysql_streams.run_sql("UPDATE t SET name = 'uno'")

@@ -41,6 +41,8 @@ def repeated(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
         text = value.encode()
         offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
         data = [pa.py_buffer(offsets), pa.py_buffer(text * count)]
+    elif isinstance(value, bool):
+        data = [bitmap(np.full(count, value))]
     else:
         data = [pa.py_buffer(np.full(count, value, dtype=f"i{kind.bit_width // 8}"))]
     return pa.Array.from_buffers(kind, count, [None, *data], 0)

@@ -178,6 +178,7 @@ class SnapshotRows:
             return
         about = {
             "_change_type": repeated("insert", pa.string(), count),
+            "_snapshot": repeated(True, pa.bool_(), count),
             "_commit_version": integers(np.full(count, self._version(place)), pa.int64()),
             "_change_number": integers(np.zeros(count, np.int64), pa.int64()),
             "_commit_timestamp": pa.nulls(count, CHANGE_COLUMNS["_commit_timestamp"]),

@@ -56,6 +56,7 @@ def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> 
     when = integers(committed, MOMENT)
     about = {
         "_change_type": _TYPES.take(integers(kinds, pa.int64())),
+        "_snapshot": repeated(False, pa.bool_(), rows),
         "_commit_version": integers(version, pa.int64()),
         "_change_number": integers(number, pa.int64()),
         "_commit_timestamp": when,

@@ -14,6 +14,7 @@ from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 MOMENT = pa.timestamp("us", tz="UTC")
 CHANGE_COLUMNS: Mapping[str, pa.DataType] = {
     "_change_type": pa.string(),
+    "_snapshot": pa.bool_(),
     "_commit_version": pa.int64(),
     "_change_number": pa.int64(),
     "_commit_timestamp": MOMENT,
