@@ -9,10 +9,10 @@ import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.commit_times import commit_times
 from pyspark_mysql_cdc_wm.binlog.events import SECONDS, TYPE, EventType
-from pyspark_mysql_cdc_wm.client.boundaries import Boundaries
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
 from pyspark_mysql_cdc_wm.client.log_dump import dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.boundaries import Boundaries
 from watermark_source.errors import CorruptDataError
 
 
