@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
@@ -134,7 +134,7 @@ class BinlogRows:
             shift, left_out = self.relocation.shift, self.relocation.left_out
         with closing(MySqlConnection(self.client)) as connection:
             base = LogStatus(connection).base()
-            charsets = charsets_of(connection)
+            charsets = collations_of(connection).charsets
             start = entered.start
             if not self.fail_on_data_loss:
                 start = self._still_there(connection, entered)
