@@ -234,7 +234,7 @@ def test_a_snapshot_without_gtids_takes_tables_with_a_key_alone(server: MySql) -
 @pytest.mark.parametrize(
     ("place", "says"),
     [
-        ('{"file":"binlog.999999","position":4}', "the server's binlog begins in file 1 and ends in file"),
+        ('{"file":"binlog.999999","position":4}', "the server's binlog begins in binlog.000001 and ends at binlog"),
         ('{"file":"mysql-bin.000001","position":4}', "the server's files are named binlog.000001"),
     ],
 )

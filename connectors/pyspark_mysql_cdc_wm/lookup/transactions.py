@@ -155,8 +155,8 @@ class Transactions:
     def _earlier(self, end: LogPosition) -> LogPosition:
         earlier = [place for place in self._known if place < end.number]
         why = (
-            f"{self._connection.settings.where}: transactions in the binlog before file {end.file} position "
-            f"{end.offset} were not committed within {_COMMIT_SECONDS} s; is the server waiting for a replica "
+            f"{self._connection.settings.where}: transactions in the binlog before {end} were "
+            f"not committed within {_COMMIT_SECONDS} s; is the server waiting for a replica "
             "(semi-synchronous replication)?"
         )
         if not earlier:

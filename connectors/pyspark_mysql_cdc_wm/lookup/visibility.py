@@ -36,8 +36,8 @@ def wait_until_visible(connection: MySqlConnection) -> None:
     while (seen := _seen(connection)) < end:
         if time.monotonic() > until:
             raise ResponseTimeoutError(
-                f"{connection.settings.where}: transactions in the binlog from file {seen.file} position {seen.offset} "
-                f"on were not committed within {_VISIBLE_SECONDS} s; is the server waiting for a replica "
+                f"{connection.settings.where}: transactions in the binlog from {seen} on "
+                f"were not committed within {_VISIBLE_SECONDS} s; is the server waiting for a replica "
                 "(semi-synchronous replication)?"
             )
         time.sleep(_PAUSE_SECONDS)
