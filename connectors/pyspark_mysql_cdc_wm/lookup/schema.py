@@ -73,7 +73,7 @@ _MEANS = {"0": "\0", "n": "\n", "r": "\r"}
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """A table as the server describes it now: the columns that are delivered or in its primary key."""
+    """A table as the server describes it now: the columns to deliver, and those of its event time, key and chunks."""
 
     names: tuple[str, ...]
     """Of all columns, in the table's order, whether or not they are described."""

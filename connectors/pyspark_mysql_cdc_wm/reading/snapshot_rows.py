@@ -54,7 +54,7 @@ class TableChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRows:
-    """Reads chunks of tables: ranges of their primary keys, or all rows of tables without one."""
+    """Reads chunks of tables: ranges of their primary keys or of chosen columns; all rows of tables with neither."""
 
     client: ClientSettings
     tables: Selection

@@ -59,7 +59,10 @@ class ChunkBounds:
         one_moment: bool,
         by_gtids: bool,
     ) -> None:
-        """Cut ``tables`` by their primary keys; those without one are one chunk each. Some are ``checked`` already."""
+        """Cut ``tables`` by their primary keys or chosen columns; those with neither are one chunk each.
+
+        Some are ``checked`` already.
+        """
         self._connection = connection
         self._tables = tables
         self._layout = layout

@@ -38,7 +38,7 @@ class LoggedOrder:
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
-            OffsetError: the table's primary key was altered since.
+            OffsetError: what the table's chunks are ranges of was altered since, or chosen anew.
         """
         if self._collations is None:
             self._collations = collations_of(self._connection)
