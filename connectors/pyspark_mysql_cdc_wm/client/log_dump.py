@@ -39,9 +39,7 @@ class PlacedBlock(NamedTuple):
         return self._replace(events=self.events[events:], places=self.places[events:])
 
 
-def dumped(
-    settings: ClientSettings, base: str, start: int, end: int, *, check: bool = True
-) -> Iterator[PlacedBlock]:
+def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: bool = True) -> Iterator[PlacedBlock]:
     """Yield the events between two places, both between transactions; ``check`` their checksums.
 
     A position may be reported before a dump may send what lies before it (that is when the file is synchronised), so
