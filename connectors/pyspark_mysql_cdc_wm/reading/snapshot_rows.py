@@ -144,7 +144,7 @@ class SnapshotRows:
         begin, base = LogPosition(LogPosition.of(place).file).number, LogStatus(connection).base()
         concerns = self._concerns({table})
         for block in dumped(self.client, base, begin, place, check=False):
-            if leads := defined_until(block.memory, block.events, block.file, concerns, table.table):
+            if leads := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[leads - 1])
         decoder = self._decoder(connection, {table})
         for block in dumped(self.client, base, begin, place):

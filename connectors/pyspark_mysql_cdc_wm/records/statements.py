@@ -60,7 +60,7 @@ class Statement(NamedTuple):
     """Of its event in the block."""
 
 
-def statements(memory: Bytes, events: Longs, file: str) -> Iterator[Statement]:
+def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
     """Yield the statements of a block of events, but for the BEGIN that most transactions have.
 
     Raises:
@@ -72,12 +72,12 @@ def statements(memory: Bytes, events: Longs, file: str) -> Iterator[Statement]:
         return
     bodies = queries[:, START] + HEADER_SIZE
     if (bodies + _FIXED > queries[:, STOP]).any():
-        raise CorruptDataError(f"binlog {file} position {queries[0, POSITION]}: {_SHORT}")
+        raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")
     variables = memory[bodies + _VARIABLES_SIZE] | memory[bodies + _VARIABLES_SIZE + 1].astype(np.int64) << 8
     names = bodies + _FIXED + variables
     texts = names + memory[bodies + _NAME_SIZE] + 1
     if (texts > queries[:, STOP]).any():
-        raise CorruptDataError(f"binlog {file} position {queries[0, POSITION]}: {_SHORT}")
+        raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")
     for i in np.flatnonzero(queries[:, STOP] - texts != _BEGIN_SIZE).tolist():
         text = memory[texts[i] : queries[i, STOP]].tobytes().decode(errors="replace")
         comment = _COMMENT.match(text)
@@ -111,7 +111,7 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
     dropped: set[tuple[str, str]] = set()
     altered: dict[tuple[str, str], str] = {}
     databases: set[str] = set()
-    for found in statements(memory, events, file):
+    for found in statements(memory, events):
         text = found.text
         databases |= database_dropped(text)
         logged, whole, drop, alters = (each.match(text) for each in (_ROWS, _WHOLE, _DROP, _ALTER))
@@ -133,14 +133,14 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
     return Definitions(dropped, altered, databases)
 
 
-def defined_until(memory: Bytes, events: Longs, file: str, concerns: Concerns, table: str) -> int:
+def defined_until(memory: Bytes, events: Longs, concerns: Concerns, table: str) -> int:
     """Return how many events of a block lead up to the last statement that defined, emptied or dropped a table.
 
     Such a statement waits until whoever has changed the table has committed, and keeps others away until it is logged.
     0: there is none. ``table`` is the table's name without its database, of which ``concerns`` tells.
     """
     leads = 0
-    for found in statements(memory, events, file):
+    for found in statements(memory, events):
         gone = any(concerns(database, table) for database in database_dropped(found.text))
         defines = any(each.match(found.text) for each in (_WHOLE, _DROP, _ALTER)) and not _OWN.match(found.text)
         if gone or (defines and any(concerns(*each) for each in tables_named(found.text, found.database))):
