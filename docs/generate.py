@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -33,6 +34,7 @@ ENGINE_GROUPS: dict[str, str] = {
     "reportPorts": OTHERS,
 }
 """Where each of the engine's options stands on the page."""
+_WIDTH = 120
 
 _HEAD = """\
 <!-- Written by docs/generate.py from the option tables. -->
@@ -82,7 +84,7 @@ def mysql_page() -> str:
     parts = [
         _MYSQL_HEAD,
         _section("MySQL", _table(MYSQL_OPTIONS)),
-        _section("Event time, watermarks and others", f"{_ENGINES.format(ours)}\n{refused}"),
+        _section("Event time, watermarks and others", f"{_wrapped(_ENGINES.format(ours))}\n\n{refused}"),
     ]
     return "\n".join(parts)
 
@@ -120,7 +122,12 @@ def _reasons(reasons: Mapping[str, str]) -> str:
     by_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         by_reason.setdefault(reason, []).append(f"`{name}`")
-    return "\n".join(f"- {', '.join(names)}: {reason}." for reason, names in by_reason.items())
+    lines = (f"- {', '.join(names)}: {reason}." for reason, names in by_reason.items())
+    return "\n".join(_wrapped(line, indent="  ") for line in lines)
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _cell(text: str) -> str:

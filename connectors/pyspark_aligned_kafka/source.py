@@ -39,6 +39,10 @@ class KafkaSource:
         """Those of Spark's own Kafka source."""
         return conditions.LOSSES
 
+    def position_text(self, split: Split, position: int) -> str:
+        """Return the offset."""
+        return str(position)
+
     @property
     def range_reader(self) -> RangeReader:
         """The executor side."""

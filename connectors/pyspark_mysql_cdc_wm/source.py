@@ -10,8 +10,10 @@ from typing import Any
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_pieces import BinlogPieces
+from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
@@ -74,6 +76,10 @@ class MySqlSource:
     def loss_conditions(self) -> Mapping[LossKind, str]:
         """None: Spark has no such source."""
         return {}
+
+    def position_text(self, split: Split, position: int) -> str:
+        """Return the file's number and the position in it; of a snapshot how many chunks are before."""
+        return str(LogPosition.of(position)) if split == BINLOG else str(position)
 
     @property
     def columns(self) -> StructType:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from services.mysql import MySql
@@ -64,7 +64,7 @@ def new_database(server: MySql, *, drop: bool = True) -> Iterator[Database]:
     status = "SHOW BINARY LOG STATUS" if server.flavour is Flavour.MYSQL else "SHOW MASTER STATUS"
     ((file, position, *_),) = run(server.host, server.port, status)
     with closing(MySqlConnection(root(server))) as connection:
-        charsets = charsets_of(connection)
+        charsets = dict(collations_of(connection).charsets)
     run(server.host, server.port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
     yield Database(server, name, FilePosition(file, position), charsets)
     if drop:

@@ -68,14 +68,6 @@ def test_changes_come_in_order_with_rows_before_and_after(mysql: MySql) -> None:
     assert [row[1] for _, row in found[500:700]] == [f"name {i}{mark}" for i in range(100) for mark in ("", "!")]
 
 
-def test_rows_before_an_update_can_be_left_out(mysql: MySql) -> None:
-    with new_database(mysql) as database:
-        _history(database)
-        found = _flat(list(database.changes("t", befores=False)))
-    assert [kind for kind, _ in found] == [INSERT] * 500 + [UPDATE_AFTER] * 100 + [DELETE] * 100 + [INSERT] * 20
-    assert found[500][1][1] == "name 0!"
-
-
 def test_compressed_transactions_hold_the_same_changes(mysql: MySql) -> None:
     with new_database(mysql) as database:
         _history(database, _COMPRESSED)
@@ -160,11 +152,11 @@ def test_tables_changed_by_one_statement_are_told_apart(mysql: MySql) -> None:
                 f"CREATE TABLE {name} (id INT PRIMARY KEY, v VARCHAR(9))", f"INSERT INTO {name} VALUES (1, '{name}')"
             )
         database.run("UPDATE t, u, unwanted SET t.v = 't!', u.v = 'u!', unwanted.v = 'x'")
-        found = list(database.changes("t", "u", befores=False))
+        found = list(database.changes("t", "u"))
     by_table: dict[str, list[Any]] = {"t": [], "u": []}
     for each in found:
         by_table[each.table.table] += python_rows(each)
-    assert by_table == {"t": [[1, "t"], [1, "t!"]], "u": [[1, "u"], [1, "u!"]]}
+    assert by_table == {"t": [[1, "t"], [1, "t"], [1, "t!"]], "u": [[1, "u"], [1, "u"], [1, "u!"]]}
 
 
 def test_thousands_of_openings_of_a_table_do_not_lose_its_description(mysql: MySql) -> None:

@@ -203,6 +203,21 @@ def test_tables_with_different_columns_are_refused(server: MySql) -> None:
     assert "Set rowFormat to json" in said
 
 
+def test_a_column_of_the_streams_own_name_is_refused_unless_it_is_left_out(server: MySql) -> None:
+    columns = "id INT PRIMARY KEY, Event_Time TIMESTAMP, marker INT, _Table INT"
+    run(server.host, server.port, f"CREATE TABLE shop.named ({columns})")
+    said = refused(SchemaError, given(server, tables="shop.named"))
+    assert "shop.named has columns under names of the stream's own: Event_Time, marker, _Table. Leave them out" in said
+    left_out = {"excludeColumns": "Event_Time,_Table", "eventTimeColumn": "Event_Time"}
+    assert "own: marker. " in refused(SchemaError, given(server, tables="shop.named", **left_out))
+    names = DefaultSource(given(server, tables="shop.named", includeMarkers="false", **left_out)).schema().fieldNames()
+    assert names == [
+        "id", "marker", "_change_type", "_snapshot", "_commit_version", "_change_number", "_commit_timestamp",
+        "_database", "event_time",
+    ]  # fmt: skip
+    assert DefaultSource(given(server, tables="shop.named", rowFormat="json")).schema().fieldNames()[0] == "_row"
+
+
 @pytest.mark.parametrize(
     ("table", "key", "says"),
     [("two", "(a, kind)", "kind is an ENUM with an empty label"), ("long_key", "(id)", "id is of the type NEWDECIMAL")],
@@ -234,7 +249,7 @@ def test_a_snapshot_without_gtids_takes_tables_with_a_key_alone(server: MySql) -
 @pytest.mark.parametrize(
     ("place", "says"),
     [
-        ('{"file":"binlog.999999","position":4}', "the server's binlog begins in file 1 and ends in file"),
+        ('{"file":"binlog.999999","position":4}', "the server's binlog begins in binlog.000001 and ends at binlog"),
         ('{"file":"mysql-bin.000001","position":4}', "the server's files are named binlog.000001"),
     ],
 )

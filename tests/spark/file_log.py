@@ -123,6 +123,9 @@ class FileLogSource:
     def loss_conditions(self) -> Mapping[LossKind, str]:
         return {LossKind.LOG_SHORTER: "FILE_LOG_SHORTER"}
 
+    def position_text(self, split: Split, position: int) -> str:
+        return str(position)
+
     @property
     def range_reader(self) -> RangeReader:
         return self.reader

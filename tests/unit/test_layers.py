@@ -1,4 +1,4 @@
-"""The packages of the engine import what CONTRIBUTING.md says they do, no more and no less."""
+"""The packages of the engine import what CONTRIBUTING.md says they do, no more and no less; no house a neighbour."""
 
 from __future__ import annotations
 
@@ -17,16 +17,30 @@ ALLOWED = {
     package: set(re.findall(r"`(\w+)`", may_import))
     for package, may_import in re.findall(r"^\| `watermark_source/(\S+)` \|[^|]*\|([^|]*)\|$", PAGE, re.MULTILINE)
 }
+ROOT = HOUSE.parent
+HOUSES = {
+    "watermark_source": set(),
+    "connectors/pyspark_aligned_kafka": {"watermark_source"},
+    "connectors/pyspark_mysql_cdc_wm": {"watermark_source"},
+    "services": set(),
+}
+"""What each of our folders may import of the others."""
+OURS = {path.rpartition("/")[2] for path in HOUSES} | {"tests", "benchmarks", "examples", "docs"}
+
+
+def modules_in(source: Path) -> Iterator[str]:
+    """Every module that a file imports, or name of one."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def imported(package: str) -> Iterator[str]:
     """What follows ``watermark_source`` in every import within a package, or in the modules beside all packages."""
     for source in HOUSE.glob(package if package == "*.py" else f"{package}/*.py"):
-        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
-            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom):
-                modules = [f"{node.module}.{alias.name}" for alias in node.names]
-            yield from (name.split(".")[1] for name in modules if name.startswith("watermark_source."))
+        yield from (name.split(".")[1] for name in modules_in(source) if name.startswith("watermark_source."))
 
 
 def test_every_package_is_in_the_table() -> None:
@@ -37,3 +51,17 @@ def test_every_package_is_in_the_table() -> None:
 def test_a_package_imports_what_the_table_says(package: str) -> None:
     own = {found.stem for found in HOUSE.glob("*.py")} if package == "*.py" else {package}
     assert set(imported(package)) - own == ALLOWED[package]
+
+
+@pytest.mark.parametrize("house", HOUSES)
+def test_no_connector_imports_another_and_the_engine_and_the_services_none(house: str) -> None:
+    files = list((ROOT / house).rglob("*.py"))
+    assert files
+    found = {name.split(".")[0] for source in files for name in modules_in(source)} & OURS
+    assert found - {house.rpartition("/")[2]} == HOUSES[house]
+
+
+@pytest.mark.parametrize("house", [*HOUSES, "benchmarks", "examples"])
+def test_no_file_is_too_long_to_be_of_one_concept(house: str) -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / house).rglob("*.py")}
+    assert [path for path, count in lines.items() if count > 400] == []

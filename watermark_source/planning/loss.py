@@ -8,7 +8,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from watermark_source.errors import DataLossError, labelled
-from watermark_source.planning.split import Split
+from watermark_source.planning.split import PositionText, Split, plain_position
 from watermark_source.planning.state import SplitState
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Loss:
 
 
 def check_loss(
-    splits: Mapping[Split, SplitState], observation: Observation
+    splits: Mapping[Split, SplitState], observation: Observation, shown: PositionText = plain_position
 ) -> tuple[dict[Split, SplitState], tuple[Loss, ...]]:
     """Return the splits to go on with, the added ones included, and what was lost.
 
@@ -56,7 +56,8 @@ def check_loss(
                 Loss(
                     split,
                     LossKind.SPLIT_GONE,
-                    f"{split} is gone, or no longer asked for; it was read up to position {state.position}",
+                    f"{split} is gone, or no longer asked for; it was read up to position "
+                    f"{shown(split, state.position)}",
                 )
             )
             continue
@@ -66,7 +67,7 @@ def check_loss(
                 Loss(
                     split,
                     LossKind.LOG_SHORTER,
-                    f"{split} ends at {end}, but was already read up to {state.position}: "
+                    f"{split} ends at {shown(split, end)}, but was already read up to {shown(split, state.position)}: "
                     "the topic or table was re-created or truncated",
                 )
             )
@@ -76,7 +77,8 @@ def check_loss(
                 Loss(
                     split,
                     LossKind.ROWS_EXPIRED,
-                    f"{split} was read only up to {state.position}, and begins at {earliest} now: "
+                    f"{split} was read only up to {shown(split, state.position)}, and begins at "
+                    f"{shown(split, earliest)} now: "
                     "what was between was deleted before it was read",
                 )
             )
@@ -89,7 +91,7 @@ def check_loss(
                 Loss(
                     split,
                     LossKind.NEW_SPLIT_EXPIRED,
-                    f"{split} is new, and its first rows are gone: it starts at {start}, not at 0",
+                    f"{split} is new, and its first rows are gone: it starts at {shown(split, start)}, not at 0",
                 )
             )
         going_on[split] = SplitState(position=start, observed=start)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.minimum_rows import MinimumRows
-from watermark_source.planning.split import Split
+from watermark_source.planning.split import PositionText, Split, plain_position
 from watermark_source.planning.state import Bound
 
 
@@ -76,5 +76,6 @@ class PlanPolicy:
     fail_on_data_loss: bool = True
     loss_conditions: Mapping[LossKind, str] = field(default_factory=dict)
     """What the system's usual Spark source calls each kind of loss."""
+    position_text: PositionText = plain_position
     sends_markers: bool = True
     """Without markers a watermark or status alone is nothing to send: it goes into the offset with the next rows."""

@@ -78,7 +78,7 @@ def plan(
     begun = {log: lower for log, lower in going_on.items() if log not in observation.dropped}
     done = finished(state) | set(map(snapshot_split, observation.dropped))
     folded = {s: _fold(t, s, observation, policy) for s, t in state.splits.items() if s not in done}
-    splits, losses = check_loss(folded, observation)
+    splits, losses = check_loss(folded, observation, policy.position_text)
     if policy.fail_on_data_loss:
         refuse(losses, policy.loss_conditions)
     splits = {**splits, **_at_rest(splits, state.watermark, observation, policy)}

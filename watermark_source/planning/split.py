@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 SAMPLE: Final = 200
 """So many splits tell about all of them well enough to guess from."""
@@ -23,6 +23,15 @@ class Split(NamedTuple):
         return f"{self.log}-{self.number}"
 
 
+PositionText: TypeAlias = Callable[[Split, int], str]
+"""How users of a system know a position in a split."""
+
+
+def plain_position(split: Split, position: int) -> str:
+    """Return the number itself: ``PositionText`` of logs whose users know their positions as numbers."""
+    return str(position)
+
+
 class SplitRange(NamedTuple):
     """Positions ``start`` (first one read) to ``end`` (first one *not* read) of one split.
 
@@ -39,7 +48,11 @@ class SplitRange(NamedTuple):
         return self.end - self.start
 
     def __str__(self) -> str:
-        return f"{self.split}[{self.start},{self.end})"
+        return self.shown(plain_position)
+
+    def shown(self, text: PositionText) -> str:
+        """Return the range as users know it."""
+        return f"{self.split}[{text(self.split, self.start)},{text(self.split, self.end)})"
 
 
 class Piece(NamedTuple):

@@ -333,6 +333,10 @@ class SourceDefinition(Protocol):
         """What the system's usual Spark source calls each kind of loss; empty if there is none."""
         ...
 
+    def position_text(self, split: Split, position: int) -> str:
+        """Return a position as users of the system know it, for errors and logs."""
+        ...
+
     @property
     def range_reader(self) -> RangeReader:
         """The executor side."""

@@ -72,6 +72,7 @@ class SourceRunner:
             minimum_rows=minimum_rows,
             fail_on_data_loss=fail_on_data_loss,
             loss_conditions=definition.loss_conditions,
+            position_text=definition.position_text,
             sends_markers=options.include_markers,
         )
         self._clock = Clock()

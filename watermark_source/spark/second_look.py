@@ -51,7 +51,8 @@ class SecondLook:
         ``reports_due``: this process asked for them. Reports to an earlier one went with it.
         """
         (wanted,), parts = again.ranges, missing.missing
-        _log.info("no report about %s; looking at %d positions again", wanted, sum(part.size for part in parts))
+        shown = wanted.shown(self._definition.position_text)
+        _log.info("no report about %s; looking at %d positions again", shown, sum(part.size for part in parts))
         if reports_due and not self._told:
             self._told = True
             _log.warning(
@@ -67,5 +68,5 @@ class SecondLook:
                 self._book.add(observe(batches, [part], again.future_cap))
         except (DataLossError, UnknownSplitError, UnsupportedFormatError) as error:
             # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
-            _log.warning("%s cannot be looked at again, its watermark stays: %s", wanted, error)
+            _log.warning("%s cannot be looked at again, its watermark stays: %s", shown, error)
         return self._book.cover(wanted)

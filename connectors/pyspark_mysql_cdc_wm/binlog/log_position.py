@@ -31,6 +31,13 @@ class LogPosition(NamedTuple):
         """Return the place a number stands for."""
         return cls(number >> _OFFSET_BITS, number & ((1 << _OFFSET_BITS) - 1))
 
+    def shown(self, base: str) -> str:
+        """Return the place as users know it; ``base`` is what the names of the server's files begin with."""
+        return f"{file_name(base, self.file)} position {self.offset}"
+
+    def __str__(self) -> str:
+        return f"file {self.file} position {self.offset}"
+
 
 def position_number(file: int, offset: int) -> int:
     """Return the number of a place.

@@ -39,9 +39,7 @@ class PlacedBlock(NamedTuple):
         return self._replace(events=self.events[events:], places=self.places[events:])
 
 
-def dumped(
-    settings: ClientSettings, base: str, start: int, end: int, *, seconds: float = ANSWER_SECONDS, check: bool = True
-) -> Iterator[PlacedBlock]:
+def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: bool = True) -> Iterator[PlacedBlock]:
     """Yield the events between two places, both between transactions; ``check`` their checksums.
 
     A position may be reported before a dump may send what lies before it (that is when the file is synchronised), so
@@ -49,7 +47,7 @@ def dumped(
 
     Raises:
         DataLossError: the server no longer has the file.
-        ResponseTimeoutError: nothing new for so many seconds.
+        ResponseTimeoutError: nothing new for ``ANSWER_SECONDS``.
         SourceError: what ``BinlogDump`` raises.
     """
 
@@ -59,16 +57,15 @@ def dumped(
 
     def too_late(at: int) -> ResponseTimeoutError:
         return ResponseTimeoutError(
-            f"{settings.where}: the binlog ends at {shown(base, at)}, and should go on to {shown(base, end)}; it did "
-            f"not within {seconds:g} s. Was the binlog reset (RESET BINARY LOGS AND GTIDS)?"
+            f"{settings.where}: the binlog ends at {LogPosition.of(at).shown(base)}, and should go on to "
+            f"{LogPosition.of(end).shown(base)}; it did not within {ANSWER_SECONDS:g} s. Was the binlog reset (RESET "
+            "BINARY LOGS AND GTIDS)?"
         )
 
-    return _begun_again(settings, from_place, range(start, end), seconds, too_late, check=check)
+    return _begun_again(settings, from_place, range(start, end), too_late, check=check)
 
 
-def dumped_without(
-    settings: ClientSettings, left_out: GtidSet, end: int, *, seconds: float = ANSWER_SECONDS
-) -> Iterator[PlacedBlock]:
+def dumped_without(settings: ClientSettings, left_out: GtidSet, end: int) -> Iterator[PlacedBlock]:
     """Yield the events of all transactions up to a place but some, which the server leaves out.
 
     All transactions before that place must be committed: they are sent then.
@@ -78,14 +75,13 @@ def dumped_without(
         SourceError: what ``BinlogDump`` raises.
     """
     encoded = left_out.encoded()
-    return _begun_again(settings, lambda _: encoded, range(end), seconds, None)
+    return _begun_again(settings, lambda _: encoded, range(end), None)
 
 
 def _begun_again(
     settings: ClientSettings,
     start: Callable[[int], FilePosition | bytes],
     places: range,
-    seconds: float,
     too_late: Callable[[int], Exception] | None,
     *,
     check: bool = True,
@@ -95,7 +91,7 @@ def _begun_again(
     A dump that breaks off is followed by another; one that ends before the last place too, unless ``too_late``, which
     says why it should not have, is ``None``.
     """
-    done, late = _Yielded(places.start), time.monotonic() + seconds
+    done, late = _Yielded(places.start), time.monotonic() + ANSWER_SECONDS
     while done.at < places.stop:
         before, ended = done.place, False
         try:
@@ -110,7 +106,7 @@ def _begun_again(
         if done.at >= places.stop or (ended and too_late is None):
             return
         if done.place > before:
-            late = time.monotonic() + seconds
+            late = time.monotonic() + ANSWER_SECONDS
         elif too_late is not None and time.monotonic() > late:
             raise too_late(done.at)
         time.sleep(_PAUSE_SECONDS)
@@ -177,9 +173,3 @@ def _places(block: Block, file: int) -> tuple[Longs, int]:
         file, done = file_number(next_file(block.memory, block.events[i])), i + 1
     places[done:] += position_number(file, 0)
     return places, file
-
-
-def shown(base: str, place: int) -> str:
-    """Return a place as users know it."""
-    at = LogPosition.of(place)
-    return f"{file_name(base, at.file)} position {at.offset}"

@@ -1,1 +1,1 @@
-"""The server's settings, tables, binlog ends. Imports ``binlog``, ``client``, ``errors``, ``options``, ``records``."""
+"""A server's settings, tables, binlog. Imports ``binlog``, ``client``, ``errors``, ``options``, ``records``."""

@@ -97,8 +97,8 @@ class BinlogBounds:
             raise OptionError("startingOffsets", shown, f"the server's files are named {base}.000001 and so on")
         if not earliest <= given <= end:
             raise OptionError(
-                "startingOffsets", shown, f"the server's binlog begins in file {earliest.file} and ends in file "
-                f"{end.file} at position {end.offset}",
+                "startingOffsets", shown, f"the server's binlog begins in {file_name(base, earliest.file)} and ends at "
+                f"{end.shown(base)}",
             )  # fmt: skip
         if given != end and not self._status.begins_transaction(file_name(base, given.file), given.offset):
             raise OptionError(
@@ -112,7 +112,7 @@ class BinlogBounds:
         if earliest.file > 1 and not self._times.begun_by(millis):
             lost = (
                 f"startingTimestamp = {millis} ({watermark_text(millis)} UTC): the server's binlog begins later, in "
-                f"file {earliest.file}, and what was before it was purged"
+                f"{file_name(self._status.base(), earliest.file)}, and what was before it was purged"
             )
             if self._fail_on_data_loss:
                 raise DataLossError(

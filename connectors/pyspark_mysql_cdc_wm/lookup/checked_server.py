@@ -14,6 +14,7 @@ from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from watermark_source.errors import RefusedError, UnsupportedFormatError
+from watermark_source.spark.column_names import EVENT_TIME, MARKER
 
 _ON = {"1": "ON", "0": "OFF"}
 
@@ -86,4 +87,5 @@ class CheckedServer:
     @cached_property
     def layout(self) -> Layout:
         """What the stream is made of; raises as ``stream_layout``."""
-        return stream_layout(self.tables, self.options.choice, as_json=self.options.as_json)
+        engines = (EVENT_TIME, MARKER) if self.options.engine.include_markers else (EVENT_TIME,)
+        return stream_layout(self.tables, self.options.choice, as_json=self.options.as_json, engines=engines)

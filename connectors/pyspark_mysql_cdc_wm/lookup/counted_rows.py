@@ -10,10 +10,10 @@ import numpy as np
 from pyspark_mysql_cdc_wm.binlog.events import START, STOP
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.wire import Longs
-from pyspark_mysql_cdc_wm.client.boundaries import Boundaries
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped
-from pyspark_mysql_cdc_wm.client.log_gtids import begun
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.log_gtids import begun
+from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
@@ -46,13 +46,13 @@ def stretch_of(settings: ClientSettings, base: str, wanted: SplitRange, rows: in
 
     decoder = ChangeDecoder({}, counts_in)
     start, end = wanted.start, wanted.end
-    boundaries = Boundaries(start)
+    starts = TransactionStarts(start)
     best: int | None = None
     until_best = after_best = GtidSet()
     counted = size = 0
     is_first = True
     for block in dumped(settings, base, start, end, check=False):
-        begins, places = boundaries.of(block)
+        begins, places = starts.of(block)
         counts = counted + np.cumsum(_rows_between(decoder, block, begins))
         counted, before = int(counts[-1]), counts[:-1]
         size += int((block.events[:, STOP] - block.events[:, START]).sum())

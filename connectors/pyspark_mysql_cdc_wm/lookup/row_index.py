@@ -42,7 +42,7 @@ class BinlogRowIndex:
         try:
             found = stretch_of(self._connection.settings, self._status.base(), wanted, rows, self._tables)
         except DataLossError as loss:
-            _log.warning("%s cannot be cut to %d rows: %s", wanted, rows, loss)
+            _log.warning("the batch cannot be cut to %d rows: %s", rows, loss)
             return wanted.end
         if self._transactions is not None:
             self._transactions.remember(found.end, self._transactions.before(wanted.start) | found.transactions)

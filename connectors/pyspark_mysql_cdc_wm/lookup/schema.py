@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.client.charsets import charsets_of, collations_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
+from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
@@ -73,7 +73,7 @@ _MEANS = {"0": "\0", "n": "\n", "r": "\r"}
 
 @dataclass(frozen=True, slots=True)
 class TableColumns:
-    """A table as the server describes it now: the columns that are delivered or in its primary key."""
+    """A table as the server describes it now: the columns to deliver, and those of its event time, key and chunks."""
 
     names: tuple[str, ...]
     """Of all columns, in the table's order, whether or not they are described."""
@@ -113,8 +113,7 @@ def described(
     by_database: dict[str, list[str]] = {}
     for database, table in sorted(tables):
         by_database.setdefault(database, []).append(table)
-    charsets = charsets_of(connection)
-    collations = {name: number for number, name in collations_of(connection).items()}
+    collations = collations_of(connection)
     found: dict[TableName, TableColumns] = {}
     for database, names in by_database.items():
         for first in range(0, len(names), _TABLES_A_QUESTION):
@@ -123,7 +122,7 @@ def described(
             keys = _by_table(connection.rows(_KEYS.format(marks), database, *some))
             for table, rows in _by_table(connection.rows(_DESCRIBE.format(marks), database, *some)).items():
                 name = TableName(database, table)
-                found[name] = _described(name, rows, keys.get(table, ()), choice, charsets, collations)
+                found[name] = _described(name, rows, keys.get(table, ()), choice, collations)
     return found
 
 
@@ -152,7 +151,7 @@ def all_columns(
     Raises:
         SourceError: the server cannot be reached, or refuses.
     """
-    collations = {name: number for number, name in collations_of(connection).items()}
+    collations = collations_of(connection).numbers
     columns = [
         DescribedColumn(str(row[1]), str(row[3]), _column(row[1:], collations, table) if _type(row[2]) else None)
         for row in connection.rows(_DESCRIBE.format("%s"), *table)
@@ -168,26 +167,21 @@ def _by_table(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def _described(  # noqa: PLR0917 - what was asked of the server
-    table: TableName,
-    rows: Sequence[Row],
-    key: Sequence[Row],
-    choice: ColumnChoice,
-    charsets: Mapping[int, str],
-    collations: Mapping[str, int],
+def _described(
+    table: TableName, rows: Sequence[Row], key: Sequence[Row], choice: ColumnChoice, collations: Collations
 ) -> TableColumns:
     # A prefix of a column orders no rows.
     names = [str(name) for name, _ in key] if all(part is None for _, part in key) else []
     all_names = tuple(str(row[0]) for row in rows)
     chunk_column = choice.chunk_column(str(table), all_names)
     needed = [row for row in rows if choice.reads(str(row[0])) or row[0] in (*names, chunk_column)]
-    columns = tuple(_column(row, collations, table) for row in needed)
-    types = tuple(column_type(each, charsets, f"table {table} column {each.name}") for each in columns)
-    by_number = {number: name for name, number in collations.items()}
+    columns = tuple(_column(row, collations.numbers, table) for row in needed)
+    types = tuple(column_type(each, collations.charsets, f"table {table} column {each.name}") for each in columns)
     kinds = {str(column.name): (column, kind) for column, kind in zip(columns, types, strict=True)}
-    key_columns = chunk_columns = tuple(key_column(*kinds[name], charsets, by_number) for name in names)
+    known = collations.charsets, collations.names
+    key_columns = chunk_columns = tuple(key_column(*kinds[name], *known) for name in names)
     if chunk_column is not None and names != [chunk_column]:
-        chunk_columns = (replace(key_column(*kinds[chunk_column], charsets, by_number), chosen=True),)
+        chunk_columns = (replace(key_column(*kinds[chunk_column], *known), chosen=True),)
     return TableColumns(all_names, columns, types, key_columns, chunk_columns)
 
 

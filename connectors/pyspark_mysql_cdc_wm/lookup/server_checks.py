@@ -1,22 +1,17 @@
-"""What must hold of a server, its user and the tables before a query can start: the list that ``load()`` goes by."""
+"""What must hold of a server and its user before a query can start, and the list of checks that ``load()`` goes by."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.advice import advice
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
-from pyspark_mysql_cdc_wm.lookup.table_list import grant_select
-from pyspark_mysql_cdc_wm.lookup.visibility import shows_all_of_its_end
+from pyspark_mysql_cdc_wm.lookup.table_checks import table_checks
+from pyspark_mysql_cdc_wm.lookup.visibility import GTIDS_ON
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
-from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from watermark_source.checks import Check, Doubt
-from watermark_source.errors import OptionError, RefusedError, UnsupportedFormatError, listed
+from watermark_source.errors import UnsupportedFormatError
 
 
 class _Needed(NamedTuple):
@@ -26,10 +21,6 @@ class _Needed(NamedTuple):
     mends: str
 
 
-_GTIDS_ON = (
-    "On the server, one after another: SET GLOBAL enforce_gtid_consistency = ON; SET GLOBAL gtid_mode = "
-    "OFF_PERMISSIVE; SET GLOBAL gtid_mode = ON_PERMISSIVE; SET GLOBAL gtid_mode = ON."
-)
 _SETTINGS = (
     _Needed(
         "log_bin", "ON", "there is no binlog to read",
@@ -66,18 +57,10 @@ def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
         Check("server_id", _server_id, after=("login",)),
         Check("REPLICATION CLIENT", _log_status, after=("log_bin",)),
         Check("REPLICATION SLAVE", _log_events, after=("log_bin",)),
-        Check("tables", _tables, after=("login",)),
-        Check("logged databases", _logged, after=("REPLICATION CLIENT", "tables")),
-        Check("SELECT", _readable, after=("tables",)),
-        Check("columns", _columns, after=("SELECT",)),
-        *(_of_snapshot() if options.reads_tables else ()),
+        *table_checks(options),
+        *((Check("gtid_mode", _gtids, after=("login",)),) if options.reads_tables else ()),
         *advice(options),
     )
-
-
-def _of_snapshot() -> Iterable[Check[CheckedServer]]:
-    yield Check("primary key", _keys, after=("columns",))
-    yield Check("gtid_mode", _gtids, after=("login",))
 
 
 def _server(server: CheckedServer) -> str:
@@ -141,123 +124,6 @@ def _log_events(server: CheckedServer) -> str:
     return "the binlog may be read"
 
 
-def _logged(server: CheckedServer) -> str:
-    """``binlog_do_db`` and ``binlog_ignore_db`` leave out whole databases, in silence."""
-    only, never = (_names(listed) for listed in server.log_status[2:4])
-    for table in server.table_names:
-        setting = "binlog_ignore_db" if table.database.lower() in never else "binlog_do_db"
-        if table.database.lower() in never or (only and table.database.lower() not in only):
-            raise UnsupportedFormatError(
-                f"{server.where}: the binlog leaves out the database {table.database} ({setting}), and must have it. "
-                f"Change {setting} in the server's configuration and restart it"
-            )
-    return ", ".join(sorted(only)) if only else "all" + (f" but {', '.join(sorted(never))}" if never else "")
-
-
-def _names(listed: object) -> frozenset[str]:
-    return frozenset(name.strip().lower() for name in str(listed or "").split(",") if name.strip())
-
-
-def _tables(server: CheckedServer) -> str:
-    return listed([str(name) for name in server.table_names])
-
-
-def _readable(server: CheckedServer) -> str:
-    check_tables(server.connection, server.table_names)
-    return "may be read"
-
-
-def check_tables(connection: MySqlConnection, tables: Iterable[TableName]) -> None:
-    """Check that tables may be read.
-
-    Raises:
-        RefusedError: they may not.
-        UnknownSplitError: one is not there.
-    """
-    for table in tables:
-        _check_table(connection, table)
-
-
-def _check_table(connection: MySqlConnection, table: TableName) -> None:
-    try:
-        connection.rows(f"SELECT 1 FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
-    except RefusedError as refused:
-        settings = connection.settings
-        raise RefusedError(
-            f"{settings.where}: the user {settings.username!r} may not read {table}. On the server: "
-            f"{grant_select(settings.username, table)}"
-        ) from refused
-
-
-def _columns(server: CheckedServer) -> str:
-    return ", ".join(server.layout.names)
-
-
-def _keys(server: CheckedServer) -> str | Doubt:
-    """Chunks are cut by them."""
-    for name, table in server.tables.items():
-        check_key(name, table)
-    check_chunk_columns(server)
-    check_seen(server.connection, server.tables)
-    unkeyed = [name for name, table in server.tables.items() if not table.key]
-    if unkeyed:
-        return Doubt(without_key(unkeyed))
-    return listed(sorted({f"({', '.join(table.key)})" for table in server.tables.values()}))
-
-
-def check_chunk_columns(server: CheckedServer) -> None:
-    """Check that the columns which snapshots are to be cut by are there.
-
-    Raises:
-        OptionError: one is not, or its table is not read.
-    """
-    for named, column in server.options.choice.chunked_by:
-        shown = column if named is None else f"{named}:{column}"
-        if named is not None and not server.selection.matches(TableName.of(named)):
-            raise OptionError("snapshotChunkColumn", shown, f"the table {named} is not one of {server.selection}")
-        tables = {n: t for n, t in server.tables.items() if named is None or str(n).lower() == named.lower()}
-        if tables and not any(column.lower() in map(str.lower, table.names) for table in tables.values()):
-            name, table = next(iter(tables.items()))
-            raise OptionError(
-                "snapshotChunkColumn", shown, f"there is no column {column}; {name} has {', '.join(table.names)}"
-            )
-
-
-def check_key(name: TableName, table: TableColumns) -> None:
-    """Check that a table can be cut into chunks.
-
-    Raises:
-        UnsupportedFormatError: it cannot.
-        OptionError: not by the column that was chosen for it.
-    """
-    for column in table.chunk_columns:
-        if column.chosen and column.nullable:
-            raise OptionError(
-                "snapshotChunkColumn", f"{name}:{column.name}", "may be NULL, and must be a column that is NOT NULL"
-            )
-        if not column.can_be_ordered:
-            by = ", ".join(each.name for each in table.chunk_columns)
-            raise UnsupportedFormatError(
-                f"table {name}: a snapshot goes by the primary key or snapshotChunkColumn, here ({by}), and the column "
-                f"{column.name} is {_kind(column)}: read are numbers, decimals of up to 38 digits, dates and times, "
-                "text and bytes, BIT, SET, and ENUM without an empty label. Name another column of the table by "
-                "snapshotChunkColumn, or set startingOffsets to latest or earliest to read the binlog alone"
-            )
-
-
-def _kind(column: KeyColumn) -> str:
-    return "an ENUM with an empty label" if column.ambiguous else f"of the type {column.type.name}"
-
-
-def without_key(tables: Iterable[TableName]) -> str:
-    """Return what less holds of tables without a primary key."""
-    return (
-        f"tables without a primary key: {listed([str(table) for table in tables])}. Without snapshotChunkColumn the "
-        "snapshot of each is one chunk. What is written while a chunk is read may come twice, as part of the snapshot "
-        "and as a change"
-    )
-
-
 def _gtids(server: CheckedServer) -> str | Doubt:
     """They tell what of the binlog is visible; MariaDB tells by itself."""
     if server.connection.is_mariadb:
@@ -268,20 +134,5 @@ def _gtids(server: CheckedServer) -> str | Doubt:
     return Doubt(
         f"{mode}: the server does not tell which transactions of its binlog are visible, so each chunk of a snapshot "
         "reads the last file of the binlog from its beginning (FLUSH BINARY LOGS makes that short), and no query goes "
-        f"on with a replica. {_GTIDS_ON}"
+        f"on with a replica. {GTIDS_ON}"
     )
-
-
-def check_seen(connection: MySqlConnection, tables: Mapping[TableName, TableColumns]) -> None:
-    """Check that a snapshot of tables is not without what a server does not show yet.
-
-    Raises:
-        UnsupportedFormatError: it would be.
-    """
-    unkeyed = [str(name) for name, table in tables.items() if not table.key]
-    if unkeyed and not shows_all_of_its_end(connection):
-        raise UnsupportedFormatError(
-            f"{connection.settings.where}: gtid_mode is not ON, and a snapshot of tables without a primary key would "
-            f"lack what is being committed: {listed(unkeyed)}. {_GTIDS_ON} Or leave them out of the option tables, or "
-            "set startingOffsets to latest or earliest"
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -14,12 +14,14 @@ from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from watermark_source.errors import OptionError, SchemaError
 
 
-def stream_layout(tables: Mapping[TableName, TableColumns], choice: ColumnChoice, *, as_json: bool) -> Layout:
-    """Return the layout of a stream of tables.
+def stream_layout(
+    tables: Mapping[TableName, TableColumns], choice: ColumnChoice, *, as_json: bool, engines: Collection[str]
+) -> Layout:
+    """Return the layout of a stream of tables, to which the engine adds columns.
 
     Raises:
         OptionError: a column is named that is not there, or none is left.
-        SchemaError: tables whose columns are not one schema.
+        SchemaError: tables whose columns are not one schema, or have names of the stream's own.
     """
     _check_names("columns", choice.only or (), tables, everywhere=not as_json)
     about = tuple(filter(choice.tells, CHANGE_COLUMNS))
@@ -31,9 +33,21 @@ def stream_layout(tables: Mapping[TableName, TableColumns], choice: ColumnChoice
     layout = Layout(names, tuple(columns.type_by_name[name] for name in names), event_time=event_time, about=about)
     if as_json:
         layout = Layout.of_json(choice, event_time, about)
+    _check_free(layout, first, {*layout.about, *engines})
     for name, each in tables.items():
         check_fits(layout, choice, name, each, shown=str(first))
     return layout
+
+
+def _check_free(layout: Layout, table: TableName, own: Collection[str]) -> None:
+    """Check that no column of a table has the name of one of the stream's own: Spark would take either for it."""
+    taken = [name for name in layout.names if name.lower() in own]
+    if taken:
+        raise SchemaError(
+            f"{table} has columns under names of the stream's own: {', '.join(taken)}. Leave them out by the option "
+            f"excludeColumns, such as {','.join(taken)} (eventTimeColumn may name one all the same), or set rowFormat "
+            "to json"
+        )
 
 
 def _event_time(tables: Mapping[TableName, TableColumns], choice: ColumnChoice) -> str | None:

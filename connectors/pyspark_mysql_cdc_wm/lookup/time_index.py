@@ -15,7 +15,7 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.time_index import IndexEntry
 
 if TYPE_CHECKING:
-    from pyspark_mysql_cdc_wm.client.commit_search import Committed
+    from pyspark_mysql_cdc_wm.lookup.commit_search import Committed
 
 _KEPT = 8
 
@@ -58,7 +58,7 @@ class BinlogTimeIndex:
     def first_committed_after(self, millis: int) -> Committed | None:
         """Return the first transaction that was committed in a later millisecond; raises as ``first_after``."""
         # Brings the compiler with it, which most queries do not need here.
-        from pyspark_mysql_cdc_wm.client.commit_search import first_committed_after  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.lookup.commit_search import first_committed_after  # noqa: PLC0415
 
         now = self._status.now()
         if now is not None and now <= millis:
@@ -92,7 +92,7 @@ class BinlogTimeIndex:
         return 1_000 * (self._created_at(file) + 1) <= millis
 
     def _created_at(self, file: str) -> int:
-        from pyspark_mysql_cdc_wm.client.commit_search import created  # noqa: PLC0415 - see above
+        from pyspark_mysql_cdc_wm.lookup.commit_search import created  # noqa: PLC0415 - see above
 
         if file not in self._created:
             self._created[file] = created(self._connection.settings, file)

@@ -100,7 +100,7 @@ class Transactions:
     def first_after(self, place: int, end: int) -> GtidSet:
         """Return the first transaction after a place, none if there is none before ``end``."""
         # Brings the compiler with it, which few plans need.
-        from pyspark_mysql_cdc_wm.client.log_gtids import first_transaction  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.lookup.log_gtids import first_transaction  # noqa: PLC0415
 
         return first_transaction(self._connection.settings, self._status.base(), place, end)
 
@@ -129,7 +129,7 @@ class Transactions:
                 # A list goes on behind the end, where an event may be larger than the server puts into lists.
                 if failure.__cause__ is None or code_of(failure.__cause__) != CANNOT_BE_LISTED:
                     raise
-        from pyspark_mysql_cdc_wm.client.log_gtids import transactions_between  # noqa: PLC0415 - as above
+        from pyspark_mysql_cdc_wm.lookup.log_gtids import transactions_between  # noqa: PLC0415 - as above
 
         return before | transactions_between(self._connection.settings, base, at.number, end.number)
 
@@ -155,8 +155,8 @@ class Transactions:
     def _earlier(self, end: LogPosition) -> LogPosition:
         earlier = [place for place in self._known if place < end.number]
         why = (
-            f"{self._connection.settings.where}: transactions in the binlog before file {end.file} position "
-            f"{end.offset} were not committed within {_COMMIT_SECONDS} s; is the server waiting for a replica "
+            f"{self._connection.settings.where}: transactions in the binlog before {end} were "
+            f"not committed within {_COMMIT_SECONDS} s; is the server waiting for a replica "
             "(semi-synchronous replication)?"
         )
         if not earlier:

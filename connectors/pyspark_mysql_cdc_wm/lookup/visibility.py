@@ -14,6 +14,11 @@ from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.transactions import has_gtids
 from watermark_source.errors import ResponseTimeoutError
 
+GTIDS_ON = (
+    "On the server, one after another: SET GLOBAL enforce_gtid_consistency = ON; SET GLOBAL gtid_mode = "
+    "OFF_PERMISSIVE; SET GLOBAL gtid_mode = ON_PERMISSIVE; SET GLOBAL gtid_mode = ON."
+)
+"""What a server is told by where its ends are not such; MariaDB needs nothing."""
 _VISIBLE_SECONDS = 30
 _PAUSE_SECONDS = 0.01
 
@@ -31,8 +36,8 @@ def wait_until_visible(connection: MySqlConnection) -> None:
     while (seen := _seen(connection)) < end:
         if time.monotonic() > until:
             raise ResponseTimeoutError(
-                f"{connection.settings.where}: transactions in the binlog from file {seen.file} position {seen.offset} "
-                f"on were not committed within {_VISIBLE_SECONDS} s; is the server waiting for a replica "
+                f"{connection.settings.where}: transactions in the binlog from {seen} on "
+                f"were not committed within {_VISIBLE_SECONDS} s; is the server waiting for a replica "
                 "(semi-synchronous replication)?"
             )
         time.sleep(_PAUSE_SECONDS)

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
-from pyspark_mysql_cdc_wm.client.charsets import charsets_of
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
@@ -133,11 +134,12 @@ class BinlogRows:
         if self.relocation is not None:
             shift, left_out = self.relocation.shift, self.relocation.left_out
         with closing(MySqlConnection(self.client)) as connection:
-            base = LogStatus(connection).base()
-            charsets = charsets_of(connection)
+            status = LogStatus(connection)
+            base = status.base()
+            charsets = collations_of(connection).charsets
             start = entered.start
             if not self.fail_on_data_loss:
-                start = self._still_there(connection, entered)
+                start = self._still_there(status, base, entered)
             # Opened again if something is asked while the range is read.
             connection.close()
             # Commit times of all tables need no names.
@@ -165,7 +167,9 @@ class BinlogRows:
             except DataLossError:
                 if self.fail_on_data_loss:
                     raise
-                _log.warning("failOnDataLoss is false: the rest of %s was purged while it was read", wanted)
+                _log.warning(
+                    "failOnDataLoss is false: the rest of %s was purged while it was read", _shown(wanted, base)
+                )
             if self.layout.event_time is None:
                 yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
 
@@ -217,12 +221,18 @@ class BinlogRows:
                 )  # fmt: skip
         return told.altered
 
-    def _still_there(self, connection: MySqlConnection, wanted: SplitRange) -> int:
-        earliest = LogStatus(connection).earliest().number
-        if earliest <= wanted.start:
+    def _still_there(self, status: LogStatus, base: str, wanted: SplitRange) -> int:
+        earliest = status.earliest()
+        if earliest.number <= wanted.start:
             return wanted.start
-        _log.warning("failOnDataLoss is false: of %s, what is before %d was purged", wanted, earliest)
-        return min(earliest, wanted.end)
+        _log.warning(
+            "failOnDataLoss is false: of %s, what is before %s was purged", _shown(wanted, base), earliest.shown(base)
+        )
+        return min(earliest.number, wanted.end)
+
+
+def _shown(wanted: SplitRange, base: str) -> str:
+    return wanted.shown(lambda _, position: LogPosition.of(position).shown(base))
 
 
 def _of_piece(

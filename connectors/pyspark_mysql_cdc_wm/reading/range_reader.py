@@ -113,7 +113,7 @@ class _Copied:
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
-            OffsetError: the table's primary key was altered since.
+            OffsetError: what the table's chunks are ranges of was altered since, or chosen anew.
         """
         table = self._key(TableName(changes.table.database, changes.table.table))
         if table in self._complete:

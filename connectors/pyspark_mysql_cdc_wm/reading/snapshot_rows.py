@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
-from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.log_dump import dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
@@ -54,7 +54,7 @@ class TableChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRows:
-    """Reads chunks of tables: ranges of their primary keys, or all rows of tables without one."""
+    """Reads chunks of tables: ranges of their primary keys or of chosen columns; all rows of tables with neither."""
 
     client: ClientSettings
     tables: Selection
@@ -161,7 +161,8 @@ class SnapshotRows:
             return self.layout.needed((str(column.name) for column in found.columns), key)
 
         completed = LeastMetadata(connection, tables.__contains__).completed
-        return ChangeDecoder(charsets_of(connection), wanted, completed=completed, batch_rows=self.batch_rows)
+        charsets = collations_of(connection).charsets
+        return ChangeDecoder(charsets, wanted, completed=completed, batch_rows=self.batch_rows)
 
     def _concerns(self, tables: Iterable[TableName]) -> Callable[[str, str], bool]:
         own = {self.tables.key(table) for table in tables}

@@ -90,17 +90,16 @@ class ChangeDecoder:
         wanted: Callable[[TableMap], Collection[str] | None],
         *,
         completed: Callable[[TableMap], TableMap] = as_logged,
-        befores: bool = True,
         batch_rows: int = 10_000,
     ) -> None:
         """Decode the columns that ``wanted`` names for a table; ``None`` leaves the table out.
 
         ``charsets`` has the character set of each of the server's collations, by number; ``completed`` puts on a table
-        what is not logged of it; ``befores=False`` leaves out the rows as they were before an update.
+        what is not logged of it.
         """
 
         def decoder_of(table: TableMap, names: Collection[str]) -> TableDecoder:
-            return TableDecoder(table, charsets, wanted=names, befores=befores, batch_rows=batch_rows)
+            return TableDecoder(table, charsets, wanted=names, batch_rows=batch_rows)
 
         # Apart from this object: in a circle with the router its memory would stay until a collection.
         self._tables = _WantedTables(wanted, decoder_of, completed)

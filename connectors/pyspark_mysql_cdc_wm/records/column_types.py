@@ -18,8 +18,8 @@ INTEGERS = {
     ColumnType.LONG: 4,
     ColumnType.LONGLONG: 8,
 }
-WHOLE_NUMBERS = frozenset({*INTEGERS, ColumnType.YEAR})
 """Bytes of a value."""
+WHOLE_NUMBERS = frozenset({*INTEGERS, ColumnType.YEAR})
 _SIGNED: dict[int, type[np.signedinteger]] = {1: np.int8, 2: np.int16, 3: np.int32, 4: np.int32, 8: np.int64}
 _UNSIGNED: dict[int, type[np.signedinteger]] = {1: np.int16, 2: np.int32, 3: np.int32, 4: np.int64}
 _TEMPORAL_WIDTHS = {

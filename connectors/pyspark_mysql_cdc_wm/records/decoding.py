@@ -41,12 +41,11 @@ class TableDecoder:
         charsets: Mapping[int, str],
         *,
         wanted: Collection[str] | None = None,
-        befores: bool = True,
         batch_rows: int = 10_000,
     ) -> None:
         """Prepare for ``wanted`` columns, all by default, in the table's order.
 
-        ``befores=False`` leaves out the rows as they were before an update. Rows alone, no columns, need no names.
+        Rows alone, no columns, need no names.
 
         Raises:
             UnsupportedFormatError: a wanted column that cannot be read.
@@ -72,8 +71,8 @@ class TableDecoder:
             self.names.append(column.name)
         self.types = tuple(column.type for column in self._columns)
         all_widths, no_slots = np.array(widths, np.int64), np.full(len(widths), -1)
-        self._locator = RowLocator(all_widths, np.array(slots, np.int64), capacity=batch_rows, befores=befores)
-        self._counter = RowLocator(all_widths, no_slots, capacity=batch_rows, befores=befores)
+        self._locator = RowLocator(all_widths, np.array(slots, np.int64), capacity=batch_rows)
+        self._counter = RowLocator(all_widths, no_slots, capacity=batch_rows)
 
     def decode(self, data: Bytes, events: Longs, where: str = "binlog") -> Iterator[RowImages]:
         """Yield the images of ``events``, all row events of this table, in batches.

@@ -1,4 +1,6 @@
-"""A column of a primary key: how its values are asked for, kept as bounds of chunks, put in statements, and compared.
+"""A column that rows are ordered by: how its values are asked for, kept as bounds, put in statements, and compared.
+
+It is of the primary key, or it is the one that the user chose for cutting a table into chunks.
 
 A bound's value is a whole number or a text: of decimals and floating point numbers the digits, of bytes their
 hexadecimal form, of a date or time the server's own text (in UTC), of text itself; of ENUM, SET and BIT the number that
@@ -39,7 +41,7 @@ _MOST_DIGITS = 100
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """One column of a primary key that rows are ordered by."""
+    """One of the columns that the chunks of a table are ranges of."""
 
     name: str
     type: ColumnType
@@ -189,7 +191,7 @@ def key_column(
     collations: Mapping[int, str],
     labels: tuple[str, ...] | None = None,
 ) -> KeyColumn:
-    """Return a column of a primary key; character sets and names of collations are by the number of a collation."""
+    """Return a column to order rows by; character sets and names of collations are by the number of a collation."""
     name, number = str(column.name), column.collation
     if column.type in _NUMBERED:
         ambiguous = column.type is ColumnType.ENUM and b"" in (column.labels or ())

@@ -52,7 +52,7 @@ class Layout:
         return self.names if self.choice is None else tuple(name for name in names if self.choice.has(name))
 
     def needed(self, names: Iterable[str], key: Sequence[str]) -> tuple[str, ...]:
-        """Return which of a table's columns must be read: event time and the primary key included."""
+        """Return which of a table's columns must be read: event time included, and those that rows are compared by."""
         all_names = tuple(names)
         event_time = self.event_time_of(all_names)
         others = key if event_time is None else (event_time, *key)

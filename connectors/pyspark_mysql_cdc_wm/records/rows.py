@@ -121,7 +121,7 @@ def _all_present(data: Word, at: Word, count: Word) -> Word:
 
 
 @compiled(
-    "Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], boolean,"
+    "Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1],"
     " int32[:, ::1], int32[:, ::1], int32[:, ::1])"
 )
 def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the point of it
@@ -130,7 +130,6 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the 
     cursor: Word,
     widths: Word,
     slots: Word,
-    befores: Word,
     starts: Word,
     sizes: Word,
     images: Word,
@@ -184,9 +183,8 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the 
             if here <= at:
                 fault = -here if here < 0 else np.int64(Fault.VALUE)
                 break
-            if befores or not update:
-                images[0, rows], images[1, rows], images[2, rows] = first_kind, event, index
-                rows += 1
+            images[0, rows], images[1, rows], images[2, rows] = first_kind, event, index
+            rows += 1
             if update:
                 here = _image(data, here, stop, present + bitmap, complete_after, widths, slots, rows, starts, sizes)
                 if here < 0:
@@ -218,9 +216,9 @@ class Located(NamedTuple):
 class RowLocator:
     """Locates row images of one table, at most ``capacity`` a call."""
 
-    __slots__ = ("_befores", "_images", "_sizes", "_slots", "_starts", "_widths", "capacity")
+    __slots__ = ("_images", "_sizes", "_slots", "_starts", "_widths", "capacity")
 
-    def __init__(self, widths: Longs, slots: Longs, *, capacity: int, befores: bool) -> None:
+    def __init__(self, widths: Longs, slots: Longs, *, capacity: int) -> None:
         """Take each column's width, and the row of the result it gets, or -1.
 
         A width is the bytes of each value or, negative, those of the length before each.
@@ -228,7 +226,6 @@ class RowLocator:
         self.capacity = max(capacity, 2)
         self._widths = np.ascontiguousarray(widths, np.int64)
         self._slots = np.ascontiguousarray(slots, np.int64)
-        self._befores = befores
         wanted = int(self._slots.max(initial=-1)) + 1
         self._starts = np.empty((wanted, self.capacity), np.int32)
         self._sizes = np.zeros((wanted, self.capacity), np.int32)
@@ -249,7 +246,6 @@ class RowLocator:
             cursor,
             self._widths,
             self._slots,
-            self._befores,
             self._starts,
             self._sizes,
             self._images,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
-from pyspark_mysql_cdc_wm.lookup.server_checks import check_key, check_seen, check_tables, without_key
 from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
+from pyspark_mysql_cdc_wm.lookup.table_checks import check_key, check_seen, check_tables, without_key
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.transactions import has_gtids
 from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
@@ -59,7 +59,10 @@ class ChunkBounds:
         one_moment: bool,
         by_gtids: bool,
     ) -> None:
-        """Cut ``tables`` by their primary keys; those without one are one chunk each. Some are ``checked`` already."""
+        """Cut ``tables`` by their primary keys or chosen columns; those with neither are one chunk each.
+
+        Some are ``checked`` already.
+        """
         self._connection = connection
         self._tables = tables
         self._layout = layout

@@ -1,9 +1,11 @@
-"""The order of rows by their primary key: in statements, and of keys that are already here.
+"""The order of rows by what chunks are ranges of: in statements, and of keys that are already here.
+
+A key here is the primary key, or the column that the user chose to cut a table by.
 
 Numbers, dates and bytes sort the same everywhere; ENUM and SET by the places of their labels in the list that their
-table has of them. How text sorts only the server knows (its collations differ between
-versions), so it is asked, once for each text that a decision hangs on. Comparing text by any other rule than the one
-that SELECT goes by loses changes (Flink CDC: FLINK-39749).
+table has of them. How text sorts only the server knows (its collations differ between versions), so it is asked, once
+for each text that a decision hangs on. Comparing text by any other rule than the one that SELECT goes by loses changes
+(Flink CDC: FLINK-39749).
 """
 
 from __future__ import annotations

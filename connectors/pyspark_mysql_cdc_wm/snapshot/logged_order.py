@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.client.charsets import charsets_of, collations_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.column import Column, TableMap, key_names
@@ -32,25 +31,26 @@ class LoggedOrder:
     def __init__(self, connection: MySqlConnection, choice: ColumnChoice) -> None:
         self._connection = connection
         self._choice = choice
-        self._charsets: Mapping[int, str] = {}
-        self._collations: Mapping[int, str] = {}
+        self._collations: Collations | None = None
 
     def within(self, changes: Changes, wanted: KeyRange) -> Mask:
         """Return which images are in a range.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
-            OffsetError: the table's primary key was altered since.
+            OffsetError: what the table's chunks are ranges of was altered since, or chosen anew.
         """
-        if not self._collations:
-            self._charsets, self._collations = charsets_of(self._connection), collations_of(self._connection)
+        if self._collations is None:
+            self._collations = collations_of(self._connection)
+        known = self._collations
         columns = {str(column.name): column for column in changes.table.columns}
         names = chunk_names(changes.table, self._choice)
         keys = [changes.column(name) for name in names]
-        key = [self._described(columns[name], values) for name, values in zip(names, keys, strict=True)]
+        key = [_described(columns[name], values, known) for name, values in zip(names, keys, strict=True)]
         if names != changes.key:
             key = [replace(each, chosen=True) for each in key]
         return KeyOrder(key, self._connection).within(keys, wanted)
 
-    def _described(self, column: Column, values: pa.Array) -> KeyColumn:
-        return key_column(column, values.type, self._charsets, self._collations, labels_of(column, self._charsets))
+
+def _described(column: Column, values: pa.Array, known: Collations) -> KeyColumn:
+    return key_column(column, values.type, known.charsets, known.names, labels_of(column, known.charsets))

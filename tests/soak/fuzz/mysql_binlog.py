@@ -16,7 +16,7 @@ import zstandard
 from pyspark_mysql_cdc_wm.binlog.events import CHECKSUM_SIZE, EVENT_FIELDS, HEADER_SIZE, EventType
 from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
-from pyspark_mysql_cdc_wm.client.log_gtids import begun
+from pyspark_mysql_cdc_wm.lookup.log_gtids import begun
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.statements import look_at_statements

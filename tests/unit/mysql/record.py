@@ -10,9 +10,9 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from pyspark_mysql_cdc_wm.client.charsets import charsets_of
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from services.mysql_client import connect
 from services.mysql_program import Flavour
 from services.mysqld import LocalMySql
@@ -60,7 +60,7 @@ def record(name: str, flavour: Flavour, *statements: str) -> None:
             cursor.execute("SELECT @@datadir")
             ((folder,),) = cursor.fetchall()
         with closing(MySqlConnection(ClientSettings(server.host, server.port, "root", ""))) as connection:
-            charsets = charsets_of(connection)
+            charsets = dict(collations_of(connection).charsets)
         # While it is written to, a file is marked as such, which its checksum does not know.
         server.stop()
         (FOLDER / f"{name}.binlog").write_bytes(Path(folder, file).read_bytes()[4:])

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.unit.planning.example_states import NOW, A, B, at
+from tests.unit.planning.example_states import NOW, A, B, C, at
 from watermark_source.errors import DataLossError
 from watermark_source.planning.loss import Loss, LossKind, check_loss, refuse
 from watermark_source.planning.observation import Observation
+from watermark_source.planning.split import Split
 
 
 def outside(**changes: object) -> Observation:
@@ -41,6 +44,20 @@ def test_rows_deleted_before_they_were_read_are_skipped_and_told() -> None:
     splits, losses = check_loss({A: at(5, 100)}, outside(ends={A: 30}, earliest={A: 12}))
     assert splits == {A: at(12, 100)}
     assert "begins at 12" in losses[0].text
+
+
+def test_positions_are_told_as_users_know_them() -> None:
+    def shown(split: Split, position: int) -> str:
+        return f"page {position} of {split}"
+
+    state, known = {A: at(5), B: at(5)}, outside(ends={A: 30, B: 3}, earliest={A: 12}, added={C: 4})
+    known = replace(known, ends={**known.ends, C: 9})
+    _, losses = check_loss(state, known, shown)
+    assert f"read only up to page 5 of {A}, and begins at page 12 of {A} now" in losses[0].text
+    assert f"ends at page 3 of {B}, but was already read up to page 5 of {B}:" in losses[1].text
+    assert f"it starts at page 4 of {C}" in losses[2].text
+    _, (gone,) = check_loss({A: at(5)}, outside(), shown)
+    assert gone.text.endswith(f"up to position page 5 of {A}")
 
 
 def test_a_skip_goes_no_further_than_the_end_of_the_run() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import padded
-from pyspark_mysql_cdc_wm.client.log_gtids import begun
+from pyspark_mysql_cdc_wm.lookup.log_gtids import begun
 from pyspark_mysql_cdc_wm.records.column import ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.statements import look_at_statements

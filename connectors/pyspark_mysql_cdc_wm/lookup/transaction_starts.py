@@ -1,4 +1,4 @@
-"""Places between transactions, found while the binlog is read: where a range may end."""
+"""Where transactions begin, found while the binlog is read: places between them, at which a range may end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark_mysql_cdc_wm.binlog.wire import Longs
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock
 
 
-class Boundaries:
+class TransactionStarts:
     """Goes from block to block of a dump that began between two transactions."""
 
     __slots__ = ("_after",)

@@ -9,10 +9,10 @@ import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.commit_times import commit_times
 from pyspark_mysql_cdc_wm.binlog.events import SECONDS, TYPE, EventType
-from pyspark_mysql_cdc_wm.client.boundaries import Boundaries
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
 from pyspark_mysql_cdc_wm.client.log_dump import dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from watermark_source.errors import CorruptDataError
 
 
@@ -29,9 +29,9 @@ def first_committed_after(settings: ClientSettings, base: str, start: int, end: 
 
     Raises as ``dumped``.
     """
-    boundaries, found = Boundaries(start), None
+    starts, found = TransactionStarts(start), None
     for block in dumped(settings, base, start, end, check=False):
-        begins, places = boundaries.of(block)
+        begins, places = starts.of(block)
         if found is None:
             times = commit_times(block.memory, block.events[begins], block.file)
             later = np.flatnonzero(times > micros)
