@@ -39,6 +39,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help=f"some of {', '.join(CASES)}; default: all")
     parser.add_argument("--rounds", type=int, default=3, help="counted runs of each variant (default 3)")
+    parser.add_argument(
+        "--warm-up", type=_passes, default=3, metavar="N",
+        help="uncounted runs of every reader of MySQL in a JVM, before the counted ones (default 3)",
+    )  # fmt: skip
     parser.add_argument("--scale", type=float, default=1.0, help="this much of MySQL's data (default 1)")
     parser.add_argument("--tls", action="store_true", help="MySQL over TLS, for every reader")
     parser.add_argument(
@@ -65,12 +69,25 @@ def main() -> None:
         figures += _on_one_broker(session, of_kafka, given.rounds)
     if of_mysql:
         figures += on_one_server(
-            session, of_mysql, given.rounds, scale=given.scale, tls=given.tls, debezium=not given.without_debezium
+            session,
+            of_mysql,
+            given.rounds,
+            warm_up=given.warm_up,
+            scale=given.scale,
+            tls=given.tls,
+            debezium=not given.without_debezium,
         )
     print(table(figures))
     save(figures, given.results / "results.json")
     (given.results / "results.txt").write_text(table(figures) + "\n")
     print(f"\nsaved in {given.results}")
+
+
+def _passes(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text}; expected a number of runs, 0 or more, for example 3")
+    return number
 
 
 def _session(*, of_kafka: bool, of_mysql: bool, settings: Mapping[str, str]) -> SparkSession:

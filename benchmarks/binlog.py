@@ -33,31 +33,43 @@ _AT_LEAST = {"L": (30.0, 12.0), "S": (25.0, 10.0), "T": (25.0, 8.0)}
 
 
 def binlog(
-    spark: SparkSession, server: MySql, wanted: Range, start: FilePosition, rounds: int, *, debezium: bool = True
+    spark: SparkSession,
+    server: MySql,
+    wanted: Range,
+    start: FilePosition,
+    rounds: int,
+    *,
+    warm_up: int,
+    debezium: bool = True,
 ) -> Iterator[Figure]:
-    """Time all readers in turn, this project's and Debezium when they are warm; ``debezium=False`` leaves it out.
+    """Time all readers in turn; ``debezium=False`` leaves it out.
 
-    Debezium counts from its first batch on, as this project's batches do not count the start of their query.
+    Those that run in a JVM, this project's and Debezium's, first read the range ``warm_up`` times uncounted, and once
+    more before each counted time. Debezium counts from its first batch on, as this project's batches do not count the
+    start of their query.
     """
     readers: dict[str, Callable[[], float]] = {
         _LIBRARY: partial(_timed, partial(mysql_replication, server, start), wanted.images),
         _BYTES: partial(_timed, partial(received, server, start), None),
-        _QUERY: partial(_query, spark, server, wanted, start),
     }
-    seconds: dict[str, list[float]] = {reader: [] for reader in readers}
+    in_jvm: dict[str, Callable[[], float]] = {_QUERY: partial(_add_batch, spark, server, wanted, start)}
     passes: list[Pass] = []
     with ExitStack() as open_readers:
         if debezium:
             engine = open_readers.enter_context(debezium_range(server, wanted, start))
-            cold = engine.read()
-            readers[_DEBEZIUM], seconds[_DEBEZIUM] = partial(_steady, engine, passes), []
+            in_jvm[_DEBEZIUM] = partial(_steady, engine, passes)
+        for read in in_jvm.values():
+            for _ in range(warm_up):
+                read()
+        readers.update({reader: partial(_second, read) for reader, read in in_jvm.items()})
+        seconds: dict[str, list[float]] = {reader: [] for reader in readers}
         for _ in range(rounds):
             for reader, read in readers.items():
                 seconds[reader].append(read())
     details = dict.fromkeys(readers, "")
     if debezium:
-        whole = spread([each.whole for each in passes])
-        details[_DEBEZIUM] = f"; with its start {whole}, in a new JVM {cold.whole:.2f}"
+        whole = spread([each.whole for each in passes[warm_up + 1 :: 2]])
+        details[_DEBEZIUM] = f"; with its start {whole}, in a new JVM {passes[0].whole:.2f}"
     size = f"{wanted.changes} changes in {wanted.transactions} transactions"
     for reader, taken in seconds.items():
         yield Figure(
@@ -116,10 +128,10 @@ def _steady(engine: DebeziumRange, passes: list[Pass]) -> float:
     return passes[-1].steady
 
 
-def _query(spark: SparkSession, server: MySql, wanted: Range, start: FilePosition) -> float:
-    """Run it twice: Spark ends Python processes that had nothing to do for a minute, and the library takes longer."""
-    _add_batch(spark, server, wanted, start)
-    return _add_batch(spark, server, wanted, start)
+def _second(read: Callable[[], float]) -> float:
+    """Read twice: Spark ends Python processes that had nothing to do for a minute, and the library takes longer."""
+    read()
+    return read()
 
 
 def _add_batch(spark: SparkSession, server: MySql, wanted: Range, start: FilePosition) -> float:

@@ -26,6 +26,7 @@ def on_one_server(
     chosen: Collection[str],
     rounds: int,
     *,
+    warm_up: int,
     scale: float,
     tls: bool,
     debezium: bool,
@@ -41,13 +42,13 @@ def on_one_server(
         rows = fill(server, scale)
         if SNAPSHOT in chosen:
             print(f"measuring {SNAPSHOT} …", flush=True)
-            yield from snapshot(session(), server, rows, rounds)
+            yield from snapshot(session(), server, rows, rounds, warm_up=warm_up)
         if BINLOG in chosen:
             for each in ranges(scale):
                 print(f"writing range {each.name} …", flush=True)
                 start = write(server, each)
                 print(f"measuring {BINLOG} …", flush=True)
-                yield from binlog(session(), server, each, start, rounds, debezium=debezium)
+                yield from binlog(session(), server, each, start, rounds, warm_up=warm_up, debezium=debezium)
         if LATENCY in chosen:
             print(f"measuring {LATENCY} …", flush=True)
             yield from commits(session(), server, rounds)

@@ -35,18 +35,18 @@ def tables(spark: SparkSession, server: MySql, table: str, **options: str) -> Da
     return named.option("tables", f"{DATABASE}.{table}").load()
 
 
-def snapshot(spark: SparkSession, server: MySql, rows: int, rounds: int) -> Iterator[Figure]:
-    """Warm each reader up once, then time them in turn, from the call to its end."""
+def snapshot(spark: SparkSession, server: MySql, rows: int, rounds: int, *, warm_up: int) -> Iterator[Figure]:
+    """Run the readers in turn, ``warm_up`` times uncounted, then time them, from the call to its end."""
     readers: dict[str, Callable[[], float]] = {
         _CURSOR: partial(_jdbc, spark, server, rows, 10_000, "?useCursorFetch=true"),
         _STREAMING: partial(_jdbc, spark, server, rows, _ROW_BY_ROW, ""),
         **{name: partial(_whole_query, spark, server, rows, options) for name, options in _OURS.items()},
     }
     seconds: dict[str, list[float]] = {reader: [] for reader in readers}
-    for turn in range(rounds + 1):
+    for turn in range(warm_up + rounds):
         for reader, read in readers.items():
             wall = read()
-            if turn:
+            if turn >= warm_up:
                 seconds[reader].append(wall)
     for reader, taken in seconds.items():
         yield Figure(

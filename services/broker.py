@@ -15,7 +15,7 @@ from pathlib import Path
 
 from services.errors import ServiceError
 from services.ivy import Module, jars
-from services.java import java_command
+from services.java import QUICK_START, java_command
 from services.ports import free_ports
 from services.process import ChildProcess, run_to_end
 from services.wire import BrokerConnection
@@ -38,7 +38,7 @@ class Jvm:
 
 
 # Up a second earlier, but at a fraction of the full speed: for tests that start many brokers, never for measurements.
-FAST_START = Jvm(heap="512m", flags=("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"))
+FAST_START = Jvm(heap="512m", flags=QUICK_START)
 
 
 def broker_properties(brokers: int) -> dict[str, str]:

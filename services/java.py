@@ -13,6 +13,8 @@ from pathlib import Path
 from services.errors import ServiceError
 
 OLDEST_JAVA = 17
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""For Java that lives shortly or has little to do: up seconds of a core sooner, but at a fraction of the full speed."""
 _ADVICE = f"install a JDK or JRE {OLDEST_JAVA} or newer and put it on PATH, or set JAVA_HOME"
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from services.errors import ServiceError
-from services.java import java_command
+from services.java import QUICK_START, java_command
 from services.ports import free_ports
 from services.process import ChildProcess
 from services.pyspark_home import pyspark_home
@@ -26,7 +26,7 @@ _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 # Little heap and a quick start: a master and its workers only keep books and start executors.
-_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_JVM = ("-Xmx256m", *QUICK_START)
 # What a shell that has an environment activated would hand to executors unasked.
 _PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
 

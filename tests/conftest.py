@@ -8,15 +8,19 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from services.broker import FAST_START
+from services.java import QUICK_START
 from services.kafka import Kafka, kafka_service
 from services.mysql import MySql, mysql_service
 from services.spark_jars import spark_kafka_jars
 from services.topics import create_topic
+from tests.longest_first import in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,11 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="leave out the tests that need a real server (without this option they fail when it cannot start)",
     )
-    parser.addoption("--kills", type=int, default=8, help="how many kill -9 the kill test does (8)")
+    parser.addoption("--kills", type=int, default=6, help="how many kill -9 the kill test does (6)")
     parser.addoption("--mysql-kills", type=int, default=6, help="how many the MySQL kill test does (6)")
     parser.addoption("--day-records", type=int, default=1_000, help="most records of a partition of a day")
     parser.addoption("--day-seed", type=int, default=1, help="chooses the day")
-    parser.addoption("--kills-seed", type=int, default=1, help="chooses who is killed when (1)")
+    today = datetime.now(timezone.utc).toordinal()
+    parser.addoption("--kills-seed", type=int, default=today, help="chooses who is killed when (another one every day)")
     parser.addoption("--histories", type=int, default=3, help="how many random histories of topics are compared (3)")
     parser.addoption("--snapshot-replays", type=int, default=8, help="how many batches of snapshots are done again (8)")
     parser.addoption(
@@ -50,6 +55,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--corpus", help="folder of inputs that fuzzing has collected, run beside the ones kept here")
     parser.addoption("--histories-seed", type=int, default=1, help="of the first history; the next has the next (1)")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"--kills-seed={config.getoption('--kills-seed')}"
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker
@@ -63,6 +72,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("service")]
         config.hook.pytest_deselected(items=needing)
         config.stash[_left_out] = len(needing)
+    items[:] = [items[index] for index in in_order([item.path for item in items], config.rootpath)]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -84,7 +94,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Kafka]:
     """A broker for the whole run. A test that stops or kills one starts its own with ``kafka_service``."""
-    with kafka_service() as broker:
+    with kafka_service(jvm=FAST_START) as broker:
         yield broker
 
 
@@ -126,6 +136,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        # No query of a test runs long enough for Java's second compiler to be worth its time.
+        "spark.driver.extraJavaOptions": " ".join(QUICK_START),
         "spark.driver.memory": "2g",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from services.deadline import wait_until
+from services.java import QUICK_START
 from services.process import ChildProcess
 from services.pyspark_home import pyspark_home
 from services.spark_cluster import SparkCluster
@@ -30,8 +31,6 @@ PACKAGES = ("watermark_source", "pyspark_aligned_kafka")
 _NEEDED = ("pyspark", "pyarrow", "numpy", "numba", "llvmlite", "kafka", "cramjam", "zstandard")
 _SECONDS = 600.0
 """For the slowest machine; an idle one takes half a minute."""
-_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For Java processes that live for half a minute."""
 
 
 def place_of(package: str) -> Path:
@@ -156,7 +155,8 @@ class Run:
 
 def _chosen(cluster: SparkCluster, settings: Mapping[str, str]) -> list[str]:
     """Return the arguments of Spark's scripts for a master and settings."""
-    java = {"spark.driver.extraJavaOptions": _QUICK_START, "spark.executor.extraJavaOptions": _QUICK_START}
+    quick = " ".join(QUICK_START)
+    java = {"spark.driver.extraJavaOptions": quick, "spark.executor.extraJavaOptions": quick}
     given = [part for name, value in {**java, **settings}.items() for part in ("--conf", f"{name}={value}")]
     return ["--master", cluster.master_url, *given]
 

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
+from services.java import QUICK_START
 from watermark_source import follow_watermark
 
 ROWS = "rows"
@@ -35,7 +36,7 @@ OUT_OF_ORDERNESS_MS = 5_000
 WINDOW_MS = 60_000
 _BROKEN_BY_SPARK = ("Illegal size", "Task not serializable")
 """What queries fail with once two of them have broken the table of environment variables Spark keeps for both."""
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_SHORT_LIVED = " ".join(QUICK_START)
 KEEP_LOGS = ("spark.sql.streaming.minBatchesToRetain", "100000")
 """Spark deletes old entries of a checkpoint's logs; what they say is the evidence."""
 

@@ -26,6 +26,8 @@ _T = TypeVar("_T")
 _PATIENCE_SECONDS = 240.0
 """For the slowest machine; an idle one starts a driver within 15 s."""
 _GONE_SECONDS = 30.0
+_LOOKS_SECONDS, _RARE_LOOKS_SECONDS = 0.002, 0.05
+"""Between two looks at what a moment is told by, and at what comes when it comes: looking takes time from the rest."""
 _LONGEST_PAUSE_SECONDS = 8.0
 """Before a killed broker is started again."""
 _THREADS = ('"stream execution', '"dag-scheduler')
@@ -74,7 +76,7 @@ class Kill:
 def schedule(kills: int, rng: random.Random) -> list[tuple[Kind, Moment]]:
     """Return so many kills in random order, each pair of kind and moment about as often as any other.
 
-    The first is of a driver in its first batch; the last ends the driver for good.
+    The first is of a driver in its first batch; the last ends the driver for good. So six kills are one of each kind.
     """
     order: list[tuple[Kind, Moment]] = []
     moments = {kind: rng.sample(list(Moment), len(Moment)) for kind in Kind}
@@ -82,7 +84,9 @@ def schedule(kills: int, rng: random.Random) -> list[tuple[Kind, Moment]]:
         # However few kills there are, one of these is within a batch.
         moments[kind].sort(key=lambda moment: moment is Moment.LOGGED)
     while len(order) < kills - 2:
-        for kind in rng.sample(list(Kind), len(Kind)):
+        # Drivers take longest to come back, and have their turn at both ends.
+        kinds = [kind for kind in Kind if order or kind not in (Kind.DRIVER, Kind.GROUP)]
+        for kind in rng.sample(kinds, len(kinds)):
             if not moments[kind]:
                 moments[kind] = rng.sample(list(Moment), len(Moment))
             order.append((kind, moments[kind].pop()))
@@ -156,7 +160,9 @@ class Killer:
         if self._driver is None:
             self.start()
         self.outages.wait()
-        self._wait(lambda: all(self._count("commits", q) > n for q, n in self._committed.items()), "a batch")
+        self._wait(
+            lambda: all(self._count("commits", q) > n for q, n in self._committed.items()), "a batch", rarely=True
+        )
         if self.kills:
             self.recoveries.append((self.kills[-1].kind, time.monotonic() - self._killed_at))
             _log.info("recovered from %s within %.1f s", self.kills[-1].kind.value, self.recoveries[-1][1])
@@ -247,12 +253,12 @@ class Killer:
         while left and time.monotonic() < until:
             # A process nobody waits for stays as a zombie: it is gone all the same.
             left = [p for p in left if p.is_running() and _status(p) != psutil.STATUS_ZOMBIE]
-            time.sleep(0.005)
+            time.sleep(_RARE_LOOKS_SECONDS)
         for process in left:
             self.orphans.append(_command(process))
             _kill(process)
 
-    def _wait(self, condition: Callable[[], _T], what: str) -> _T:
+    def _wait(self, condition: Callable[[], _T], what: str, *, rarely: bool = False) -> _T:
         """Return the condition's first value that is true."""
         left, asked = _PATIENCE_SECONDS, time.monotonic()
         driver = self._running()
@@ -266,7 +272,7 @@ class Killer:
                     f"waited for {what} after {len(self.kills)} kills; the driver is {state}\n"
                     f"failures: {self._failures()}\n{self._what_the_driver_says()}"
                 )
-            time.sleep(0.002)
+            time.sleep(_RARE_LOOKS_SECONDS if rarely else _LOOKS_SECONDS)
         return found
 
     def _failures(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.mysql import BINLOG, SNAPSHOT
+from services.java import QUICK_START
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
@@ -17,8 +18,9 @@ pytestmark = [pytest.mark.service, pytest.mark.spark]
 @pytest.mark.timeout(600)
 def test_the_readers_of_mysql_are_measured_side_by_side(tmp_path: Path) -> None:
     chosen = [SNAPSHOT, BINLOG, "--scale", "0.001", "--rounds", "1", "--results", str(tmp_path), "--without-debezium"]
+    quick = ["--warm-up", "0", "--conf", f"spark.driver.extraJavaOptions={' '.join(QUICK_START)}"]
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks", *chosen], capture_output=True, text=True, timeout=500, check=False
+        [sys.executable, "-m", "benchmarks", *chosen, *quick], capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     figures = json.loads((tmp_path / "results.json").read_text())["figures"]

@@ -270,6 +270,5 @@ def test_some_kills_hit_a_batch_under_way(aftermath: Aftermath) -> None:
 
 
 def test_everyone_was_killed(aftermath: Aftermath) -> None:
-    # The first kill and the last are of drivers, whatever the number.
-    kinds, kills = {kill.kind for kill in aftermath.killer.kills}, len(aftermath.killer.kills)
-    assert len(kinds) >= min(len(Kind), kills - 2)
+    kinds = {kill.kind for kill in aftermath.killer.kills}
+    assert len(kinds) == min(len(Kind), len(aftermath.killer.kills))

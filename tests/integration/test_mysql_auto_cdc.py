@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from services.java import QUICK_START
 from services.mysql import MySql
 from services.spark_jars import MERGE_CATALOG, merge_catalog_jars
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, make_user
@@ -61,7 +63,9 @@ spark.stop()
 def test_the_pipelines_table_is_the_servers_after_each_run(mysql: MySql, tmp_path: Path) -> None:
     make_user(mysql, "cdc", *RIGHTS)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_GATEWAY"))}
-    submit = f"--driver-class-path {merge_catalog_jars()[0]} --conf spark.ui.enabled=false pyspark-shell"
+    quick = shlex.quote(f"spark.driver.extraJavaOptions={' '.join(QUICK_START)}")
+    catalog = merge_catalog_jars()[0]
+    submit = f"--driver-class-path {catalog} --conf spark.ui.enabled=false --conf {quick} pyspark-shell"
     done = subprocess.run(
         [sys.executable, "-c", PIPELINE, mysql.host, str(mysql.port), str(tmp_path / "storage"), MERGE_CATALOG],
         env={

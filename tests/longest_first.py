@@ -1,0 +1,25 @@
+"""Which test files take longest: they begin first, so that no process is still at one when the others are done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+FILES = (
+    "tests/integration/test_kills.py",
+    "tests/integration/test_mysql_kills.py",
+    "tests/integration/test_spark_cluster.py",
+    "tests/integration/test_mysql_failover_query.py",
+    "tests/spark/test_follow_rows.py",
+    "tests/spark/test_kill.py",
+    "tests/spark/test_connect.py",
+    "tests/integration/test_mysql_auto_cdc.py",
+    "tests/integration/test_mysql_example.py",
+)
+"""The longest first; any that takes a minute or more."""
+
+
+def in_order(files: Sequence[Path], root: Path) -> list[int]:
+    """Return the indices of ``files`` in the order in which they are to begin; the others stay as they are."""
+    turn = {root / file: number for number, file in enumerate(FILES)}
+    return sorted(range(len(files)), key=lambda index: turn.get(files[index], len(FILES)))
