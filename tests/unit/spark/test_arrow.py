@@ -33,7 +33,8 @@ def test_a_column_is_the_one_pyarrow_makes(case: tuple[pa.DataType, list[Any]]) 
 
 @pytest.mark.parametrize("count", [0, 1, 70])
 @pytest.mark.parametrize(
-    ("value", "kind"), [("tópic", pa.string()), ("", pa.string()), (-7, pa.int32()), (2**60, pa.timestamp("us")), (True, pa.bool_())]
+    ("value", "kind"),
+    [("tópic", pa.string()), ("", pa.string()), (-7, pa.int32()), (2**60, pa.timestamp("us")), (True, pa.bool_())],
 )
 def test_a_repeated_value(value: str | int, kind: pa.DataType, count: int) -> None:
     made = repeated(value, kind, count)
