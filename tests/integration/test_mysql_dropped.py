@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from services.deadline import wait_until
 from tests.integration.mysql_binlog import Database
@@ -129,17 +128,18 @@ def test_a_table_that_is_dropped_while_a_chunk_is_read_comes_whole_and_when_done
     start = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     database.run("UPDATE t SET amount = -1 WHERE id = 4", "DELETE FROM t WHERE id = 6")
-    held = SnapshotRows._still_as_they_were
+    hold = ConsistentView.hold
     with ThreadPoolExecutor() as pool:
         dropping: list[Future[Any]] = []
 
-        def drops_first(*given: Any) -> Any:
+        def held_and_to_be_dropped(view: ConsistentView, tables: Iterable[TableName]) -> frozenset[TableName]:
+            there = hold(view, tables)
             dropping.append(pool.submit(database.run, "DROP TABLE t"))
             wait_until(lambda: waits_for_a_table(database), 30, "the statement that waits")
-            yield from held(*given)
+            return there
 
         with monkeypatch.context() as patched:
-            patched.setattr(SnapshotRows, "_still_as_they_were", drops_first)
+            patched.setattr(ConsistentView, "hold", held_and_to_be_dropped)
             first = life.rows(start, end)
         dropping[0].result(30)
     assert sorted((row["id"], row["amount"]) for row in first) == [(2 * i, i) for i in range(10)]
