@@ -94,15 +94,7 @@ def mariadb() -> Iterator[MySql]:
         yield server
 
 
-_NEW_COLLATIONS = pytest.mark.needs_mysql("has other collations than utf8mb4_0900")
-_OF_MYSQL = [
-    pytest.param(name, marks=[_NEW_COLLATIONS] if kind.flavour is Flavour.MYSQL else [])
-    for name, kind in KINDS.items()
-    if kind.flavour is not Flavour.MARIADB
-]
-
-
-@pytest.mark.parametrize("name", _OF_MYSQL)
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.flavour is not Flavour.MARIADB])
 def test_a_key_of_any_kind_is_read_once_while_it_is_written_to(name: str, mysql_database: Database) -> None:
     check(mysql_database, KINDS[name])
 
