@@ -27,7 +27,8 @@ MYSQL_SETTINGS = {
     "mysqlx": "OFF",
     "innodb_redo_log_capacity": "32M",
 }
-MARIADB_SETTINGS = {"binlog_format": "ROW"}
+# What MySQL has by default.
+MARIADB_SETTINGS = {"binlog_format": "ROW", "max_allowed_packet": "64M"}
 
 
 def server_settings(flavour: Flavour) -> dict[str, str]:

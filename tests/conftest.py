@@ -18,6 +18,7 @@ from services.broker import FAST_START
 from services.java import QUICK_START
 from services.kafka import Kafka, kafka_service
 from services.mysql import MySql, mysql_service
+from services.mysql_program import Flavour, flavour_from_environment
 from services.spark_jars import spark_kafka_jars
 from services.topics import create_topic
 from tests.longest_first import in_order
@@ -31,7 +32,7 @@ settings.register_profile("usual", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("usual")
 # Chosen by ``make soak``: two hundred times the usual number of examples.
 settings.register_profile("soak", settings.get_profile("usual"), max_examples=20_000)
-_left_out = pytest.StashKey[int]()
+_left_out = pytest.StashKey[dict[str, int]]()
 _DRAWING = ("kafka.", "pyspark_aligned_kafka.")
 _OTHERS_NUMBERS = random.Random()
 
@@ -67,11 +68,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for fixture, marker in _MARKERS_BY_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
+    reasons = {}
     if config.getoption("--without-services"):
-        needing = [item for item in items if item.get_closest_marker("service")]
-        items[:] = [item for item in items if not item.get_closest_marker("service")]
+        reasons["service"] = "need a real server were left out (--without-services)"
+    if flavour_from_environment() is Flavour.MARIADB:
+        reasons["needs_mysql"] = "are about MySQL alone were left out (docs/mysql-conformance.md)"
+    config.stash[_left_out] = {}
+    for marker, reason in reasons.items():
+        needing = [item for item in items if item.get_closest_marker(marker)]
+        items[:] = [item for item in items if not item.get_closest_marker(marker)]
         config.hook.pytest_deselected(items=needing)
-        config.stash[_left_out] = len(needing)
+        config.stash[_left_out][reason] = len(needing)
     items[:] = [items[index] for index in in_order([item.path for item in items], config.rootpath)]
 
 
@@ -85,10 +92,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if config.stash.get(_left_out, 0):
-        terminalreporter.write_line(
-            f"{config.stash[_left_out]} tests that need a real server were left out (--without-services)", yellow=True
-        )
+    for reason, count in config.stash.get(_left_out, {}).items():
+        if count:
+            terminalreporter.write_line(f"{count} tests that {reason}", yellow=True)
 
 
 @pytest.fixture(scope="session")

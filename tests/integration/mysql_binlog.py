@@ -14,11 +14,16 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
+from pyspark_mysql_cdc_wm.lookup.log_status import end_statement
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from services.mysql import MySql
 from services.mysql_client import connect, run
-from services.mysql_program import Flavour
+
+DEEP_RECURSION = (
+    "SET SESSION /*!80000 cte_max_recursion_depth = 1000000 */ /*M!100000 max_recursive_iterations = 1000000 */"
+)
+"""For WITH RECURSIVE, on both servers."""
 
 
 @dataclass
@@ -57,16 +62,23 @@ def root(server: MySql) -> ClientSettings:
     return ClientSettings(server.host, server.port, "root", "")
 
 
+def end_of_binlog(server: MySql) -> FilePosition:
+    """Where the next event will be."""
+    with closing(MySqlConnection(root(server))) as connection:
+        statement = end_statement(connection)
+    ((file, position, *_),) = run(server.host, server.port, statement)
+    return FilePosition(file, position)
+
+
 @contextmanager
 def new_database(server: MySql, *, drop: bool = True) -> Iterator[Database]:
     """Make a database; what the binlog has about it begins at ``since``."""
     name = f"t_{uuid.uuid4().hex[:8]}"
-    status = "SHOW BINARY LOG STATUS" if server.flavour is Flavour.MYSQL else "SHOW MASTER STATUS"
-    ((file, position, *_),) = run(server.host, server.port, status)
+    since = end_of_binlog(server)
     with closing(MySqlConnection(root(server))) as connection:
         charsets = dict(collations_of(connection).charsets)
     run(server.host, server.port, f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-    yield Database(server, name, FilePosition(file, position), charsets)
+    yield Database(server, name, since, charsets)
     if drop:
         run(server.host, server.port, f"DROP DATABASE {name}")
 

@@ -14,7 +14,7 @@ from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
-from watermark_source.errors import OffsetError
+from watermark_source.errors import OffsetError, RefusedError, UnsupportedFormatError
 
 pytestmark = pytest.mark.service
 
@@ -45,6 +45,40 @@ def test_changes_come_in_order_from_file_to_file(mariadb: Database) -> None:
     assert len({change[0] for change in found}) == 3
     assert life.reader.latestOffset(end, ALL)["wm"] > 0
     life.reader.stop()
+
+
+def test_who_may_not_have_the_binlog_is_refused_at_load(mariadb: Database) -> None:
+    # Its statements about the binlog take REPLICATION CLIENT alone.
+    make_user(mariadb.server, "poor", *(right for right in RIGHTS if not right.startswith("REPLICATION SLAVE")))
+    with pytest.raises(RefusedError, match=r"REPLICATION SLAVE .* GRANT REPLICATION SLAVE, .* TO 'poor'@'%'"):
+        Life(mariadb, username="poor")
+
+
+def test_a_binlog_of_compressed_events_is_refused_at_load(mariadb: Database) -> None:
+    mariadb.run("SET GLOBAL log_bin_compress = ON")
+    try:
+        with pytest.raises(
+            UnsupportedFormatError, match=r"log_bin_compress is ON, and must be OFF.*log_bin_compress = O"
+        ):
+            Life(mariadb)
+    finally:
+        mariadb.run("SET GLOBAL log_bin_compress = OFF")
+
+
+def test_a_table_that_is_replaced_is_one_that_was_dropped(mariadb: Database, caplog: pytest.LogCaptureFixture) -> None:
+    anew = "CREATE OR REPLACE TABLE u (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
+    mariadb.run(anew, "INSERT INTO u VALUES (1, 'one', 1), (2, 'two', 2)")
+    life = Life(mariadb, tables=f"{mariadb.name}.u")
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    mariadb.run("UPDATE u SET amount = 3 WHERE id = 2", anew, "INSERT INTO u VALUES (2, 'new', 4)")
+    assert [change[3:] for change in life.changes(start, end)] == [(2, "two", 2)]
+    found = life.changes(end, life.reader.latestOffset(end, ALL))
+    life.reader.stop()
+    assert [change[2:] for change in sorted(found)] == [
+        ("update_preimage", 2, "two", 2), ("update_postimage", 2, "two", 3), ("insert", 2, "new", 4),
+    ]  # fmt: skip
+    assert ".u was dropped; of the rows that were delivered of it no deletion comes" in caplog.text
 
 
 def test_a_checkpoint_of_another_server_is_refused(mariadb: Database) -> None:

@@ -17,9 +17,10 @@ from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from services.mysql import MySql
+from services.mysql import MySql, mysql_service
 from services.mysqld import LocalMySql
 from services.ports import free_ports
+from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database, python_rows, root
 from watermark_source.errors import (
     DataLossError,
@@ -31,6 +32,7 @@ from watermark_source.errors import (
 
 pytestmark = pytest.mark.service
 
+_INSERTS = frozenset({EventType.WRITE_ROWS, EventType.WRITE_ROWS_V1})
 _TABLE = "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount DECIMAL(12,2), at DATETIME(6))"
 _COMPRESSED = "SET SESSION binlog_transaction_compression = ON"
 
@@ -68,6 +70,7 @@ def test_changes_come_in_order_with_rows_before_and_after(mysql: MySql) -> None:
     assert [row[1] for _, row in found[500:700]] == [f"name {i}{mark}" for i in range(100) for mark in ("", "!")]
 
 
+@pytest.mark.needs_mysql("does not compress transactions")
 def test_compressed_transactions_hold_the_same_changes(mysql: MySql) -> None:
     with new_database(mysql) as database:
         _history(database, _COMPRESSED)
@@ -83,6 +86,7 @@ def test_compressed_transactions_hold_the_same_changes(mysql: MySql) -> None:
     assert _transactions(packed) == _transactions(plain)
 
 
+@pytest.mark.needs_mysql("does not compress transactions")
 def test_a_large_compressed_transaction_among_small_ones(mysql: MySql) -> None:
     with new_database(mysql) as database:
         database.run("CREATE TABLE t (id INT PRIMARY KEY, body LONGBLOB)")
@@ -114,6 +118,7 @@ def test_blocks_are_large_where_the_server_does_not_pause(mysql: MySql) -> None:
     assert len(sizes) <= 8
 
 
+@pytest.mark.needs_mysql("logs in which second a statement began, and no commit times")
 def test_commit_times_are_the_servers_and_never_go_back(mysql: MySql) -> None:
     with new_database(mysql) as database:
         database.run(_TABLE)
@@ -204,11 +209,12 @@ def test_positions_lead_to_the_rest(mysql: MySql) -> None:
         with closing(database.dump()) as dump:
             events = [row for block in dump.blocks() for row in block.events.tolist()]
             place = FilePosition(dump.file, dump.position)
-        assert [row[TYPE] for row in events].count(EventType.WRITE_ROWS) == 3
+        assert sum(row[TYPE] in _INSERTS for row in events) == 3
         database.run(_insert(4, 1))
         assert [row[0] for _, row in _flat(list(database.changes("t", since=place)))] == [4]
 
 
+@pytest.mark.needs_mysql("has GTIDs always, of a form of its own")
 def test_a_set_of_identifiers_skips_what_it_holds(mysql: MySql) -> None:
     with new_database(mysql) as database:
         database.run(_TABLE, _insert(1, 1))
@@ -233,17 +239,16 @@ def test_a_file_that_is_gone_is_a_loss(mysql: MySql) -> None:
 
 
 def test_least_metadata_is_refused_with_the_remedy() -> None:
-    with closing(LocalMySql(config={"binlog_row_metadata": "MINIMAL"})) as server:
-        server.start()
-        with new_database(server) as database:
-            database.run(_TABLE, _insert(1, 1))
-            with pytest.raises(UnsupportedFormatError, match="SET GLOBAL binlog_row_metadata = FULL"):
-                list(database.changes("t"))
-            database.run("SET GLOBAL binlog_row_metadata = FULL", "SET SESSION binlog_row_image = MINIMAL")
-            decoder = ChangeDecoder(database.charsets, lambda table: None)
-            with closing(database.dump()) as dump:
-                for block in dump.blocks():
-                    assert not list(decoder.decode(block.memory, block.events, block.file))
+    config = {"binlog_row_metadata": "MINIMAL"}
+    with mysql_service(config=config, where=Where.LOCAL) as server, new_database(server) as database:
+        database.run(_TABLE, _insert(1, 1))
+        with pytest.raises(UnsupportedFormatError, match="SET GLOBAL binlog_row_metadata = FULL"):
+            list(database.changes("t"))
+        database.run("SET GLOBAL binlog_row_metadata = FULL", "SET SESSION binlog_row_image = MINIMAL")
+        decoder = ChangeDecoder(database.charsets, lambda table: None)
+        with closing(database.dump()) as dump:
+            for block in dump.blocks():
+                assert not list(decoder.decode(block.memory, block.events, block.file))
 
 
 def test_who_may_not_read_the_binlog_is_told_so(mysql: MySql) -> None:
@@ -261,7 +266,7 @@ def test_who_may_not_read_the_binlog_is_told_so(mysql: MySql) -> None:
             list(dump.blocks())
         database.run(f"GRANT REPLICATION SLAVE ON *.* TO '{user}'@'%'", _TABLE, _insert(1, 1))
         with closing(BinlogDump(replace(settings, password="right"), database.since)) as dump:
-            assert EventType.WRITE_ROWS in [kind for block in dump.blocks() for kind in block.events[:, TYPE].tolist()]
+            assert any(kind in _INSERTS for block in dump.blocks() for kind in block.events[:, TYPE].tolist())
         database.run(f"DROP USER '{user}'@'%'")
 
 
@@ -274,7 +279,16 @@ def test_a_server_that_is_not_there_and_a_position_that_cannot_be_named() -> Non
         BinlogDump(settings, FilePosition("binlog.000001", 2**32))
 
 
-@pytest.mark.parametrize("setting", ["binlog_row_image = MINIMAL", "binlog_row_value_options = PARTIAL_JSON"])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "binlog_row_image = MINIMAL",
+        pytest.param(
+            "binlog_row_value_options = PARTIAL_JSON",
+            marks=pytest.mark.needs_mysql("logs updates of JSON whole, always"),
+        ),
+    ],
+)
 def test_rows_that_are_not_whole_are_refused(setting: str, mysql: MySql) -> None:
     with new_database(mysql) as database:
         database.run("CREATE TABLE t (id INT PRIMARY KEY, a INT, j JSON)", "INSERT INTO t VALUES (1, 2, '{\"a\": 1}')")
@@ -285,8 +299,8 @@ def test_rows_that_are_not_whole_are_refused(setting: str, mysql: MySql) -> None
 
 
 def test_a_waiting_dump_goes_on_and_a_frozen_or_dead_server_is_noticed() -> None:
-    with closing(LocalMySql()) as server:
-        server.start()
+    with mysql_service(where=Where.LOCAL) as server:
+        assert isinstance(server, LocalMySql)
         with new_database(server) as database:
             database.run(_TABLE)
             settings = root(server)
@@ -297,7 +311,7 @@ def test_a_waiting_dump_goes_on_and_a_frozen_or_dead_server_is_noticed() -> None
                 while seen.count(EventType.HEARTBEAT) + seen.count(EventType.HEARTBEAT_V2) < 2:
                     seen += next(blocks).events[:, TYPE].tolist()
                 database.run(_insert(1, 1))
-                while EventType.WRITE_ROWS not in seen:
+                while not _INSERTS & set(seen):
                     seen += next(blocks).events[:, TYPE].tolist()
                 server.pause()
                 since = time.monotonic()

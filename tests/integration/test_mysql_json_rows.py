@@ -32,11 +32,11 @@ _NUMBERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR", "DECIMA
 
 @pytest.fixture(scope="module", params=[Flavour.MYSQL, Flavour.MARIADB], ids=lambda flavour: flavour.value)
 def server(request: pytest.FixtureRequest, mysql: MySql) -> Iterator[MySql]:
-    if request.param is Flavour.MYSQL:
+    if request.param is mysql.flavour:
         yield mysql
         return
-    with mysql_service(flavour=Flavour.MARIADB, where=Where.LOCAL) as mariadb:
-        yield mariadb
+    with mysql_service(flavour=request.param, where=Where.LOCAL) as other:
+        yield other
 
 
 @pytest.fixture
@@ -207,10 +207,13 @@ def test_columns_that_come_go_and_change_are_followed(mysql_database: Database) 
     start, end = end, life.reader.latestOffset(end, ALL)
     life_rows = sorted(life.rows(start, end), key=lambda row: row["_commit_version"])
     life.reader.stop()
+    document = '{"x": [1, null]}'
+    # To MariaDB JSON is text.
+    more = document if database.server.flavour is Flavour.MYSQL else json.dumps(document)
     assert [(row["_change_type"], row["_row"]) for row in life_rows] == [
         ("insert", '{"id":-1,"name":"a","amount":1}'),
-        ("insert", '{"id":-2,"name":"b\\n\\"","amount":2.00,"more":{"x": [1, null]}}'),
-        ("delete", '{"id":-2,"amount":2.00,"more":{"x": [1, null]}}'),
+        ("insert", f'{{"id":-2,"name":"b\\n\\"","amount":2.00,"more":{more}}}'),
+        ("delete", f'{{"id":-2,"amount":2.00,"more":{more}}}'),
     ]
 
 

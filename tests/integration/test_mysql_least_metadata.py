@@ -82,8 +82,6 @@ def test_every_type_has_the_values_that_full_metadata_give_it(database: Database
 
 
 def test_a_snapshot_and_its_binlog_are_exact_beside_writers(database: Database) -> None:
-    if database.server.flavour is Flavour.MARIADB:
-        database.run("SET GLOBAL innodb_snapshot_isolation = OFF")
     fill(database, rows=500)
     life = Life(database, snapshotChunkRows=100, snapshotParallelism=2)
     start = life.reader.initialOffset()

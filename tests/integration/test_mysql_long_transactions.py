@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from services.mysql_client import run
-from tests.integration.mysql_binlog import Database, root
+from tests.integration.mysql_binlog import DEEP_RECURSION, Database, root
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 
@@ -42,6 +42,7 @@ def _blocks(database: Database, way: str, start: int, end: int, before: str) -> 
     return dumped_without(root(database.server), GtidSet.parse(before), end)
 
 
+@pytest.mark.needs_mysql("does not compress transactions")
 @pytest.mark.parametrize("breaks", [False, True], ids=["whole", "broken off at every block"])
 @pytest.mark.parametrize("way", ["by place", "by GTIDs"])
 def test_its_rows_come_once_and_in_order(
@@ -57,7 +58,7 @@ def test_its_rows_come_once_and_in_order(
         for first, last in ((0, _ROWS - 1), (_ROWS, 2 * _ROWS - 1))
     )
     database.run(
-        "SET SESSION cte_max_recursion_depth = 1000000", "INSERT INTO t VALUES (-1, 'before')",
+        DEEP_RECURSION, "INSERT INTO t VALUES (-1, 'before')",
         "SET SESSION binlog_transaction_compression = ON", *long, f"INSERT INTO t VALUES ({2 * _ROWS}, 'after')",
     )  # fmt: skip
     _, end = _status(database)

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from services.mysql_program import Flavour
+from services.mysql_program import Flavour, flavour_from_environment
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_columns import SAMPLES
 from tests.integration.mysql_lives import ALL, Life
 
 pytestmark = pytest.mark.service
 
-_COLUMNS = [each for each in SAMPLES if each.only in (None, Flavour.MYSQL)]
+_COLUMNS = [each for each in SAMPLES if each.only in (None, flavour_from_environment() or Flavour.MYSQL)]
 _ANYTHING = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES'"
 
 

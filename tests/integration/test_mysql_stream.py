@@ -113,6 +113,7 @@ def test_windows_close_by_the_commit_times_of_the_binlog(mysql_streams: MySqlStr
     assert running.dropped == 0
 
 
+@pytest.mark.needs_mysql("logs in which second a statement began, and no commit times")
 def test_while_nothing_is_written_the_servers_clock_closes_windows(mysql_streams: MySqlStreams) -> None:
     mysql_streams.run_sql(_TABLE)
     frame = follow_watermark(mysql_streams.source(startingOffsets="latest", watermarkInterval="200 milliseconds"))

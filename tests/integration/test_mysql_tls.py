@@ -116,7 +116,7 @@ def test_a_user_who_needs_tls_does_not_get_in_without(server: MySql) -> None:
 
 
 def test_required_does_without_nothing() -> None:
-    with mysql_service(config={"tls_version": ""}, where=Where.LOCAL) as plain:
+    with mysql_service(config={"tls_version": "", "loose_ssl": "OFF"}, where=Where.LOCAL) as plain:
         run(plain.host, plain.port, "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
         said = refused(UnreachableError, given(plain, username="root", password="", sslMode="required"))
         assert "no connection with TLS" in said

@@ -20,7 +20,7 @@ from services.deadline import wait_until
 from services.mysql import MySqlPair, mysql_pair, mysql_service
 from services.mysql_client import run
 from services.where import Where
-from tests.integration.mysql_binlog import Database, new_database, root
+from tests.integration.mysql_binlog import DEEP_RECURSION, Database, new_database, root
 from tests.integration.mysql_writers import writers
 from watermark_source.errors import ResponseTimeoutError, SourceError
 
@@ -73,6 +73,7 @@ def test_what_no_replica_has_received_is_not_planned(
         assert transactions.end() > begun
 
 
+@pytest.mark.needs_mysql("has GTIDs always, of a form of its own")
 def test_what_a_server_was_set_up_with_lies_before_all_its_files() -> None:
     with mysql_service(where=Where.LOCAL) as server, closing(MySqlConnection(root(server))) as connection:
         given = "11111111-2222-3333-4444-555555555555:1-7"
@@ -121,6 +122,7 @@ def befores(asked: Database, places: set[int]) -> Iterator[tuple[int, str]]:
     yield from ((place, str(before)) for place in left)
 
 
+@pytest.mark.needs_mysql("has GTIDs always, of a form of its own")
 def test_what_lies_before_a_transaction_that_the_server_does_not_list_is_known(mysql_database: Database) -> None:
     database = mysql_database
     database.run("CREATE TABLE t (id INT PRIMARY KEY, body VARBINARY(1024))", "FLUSH BINARY LOGS")
@@ -129,7 +131,7 @@ def test_what_lies_before_a_transaction_that_the_server_does_not_list_is_known(m
         end, executed = LogStatus(connection).executed_end()
     ((packet,),) = database.run("SELECT @@global.max_allowed_packet")
     database.run(
-        "SET SESSION cte_max_recursion_depth = 1000000", "SET SESSION binlog_transaction_compression = ON",
+        DEEP_RECURSION, "SET SESSION binlog_transaction_compression = ON",
         "INSERT INTO t WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)"
         " SELECT i, RANDOM_BYTES(1024) FROM n",
     )  # fmt: skip

@@ -50,12 +50,12 @@ def _shown(samples: tuple[Sample, ...], row: list[Any]) -> list[Any]:
 
 
 @pytest.fixture(scope="module", params=[Flavour.MYSQL, Flavour.MARIADB], ids=lambda flavour: flavour.value)
-def server(request: pytest.FixtureRequest) -> Iterator[MySql]:
-    if request.param is Flavour.MYSQL:
-        yield request.getfixturevalue("mysql")
-    else:
-        with mysql_service(flavour=Flavour.MARIADB, where=Where.LOCAL) as mariadb:
-            yield mariadb
+def server(request: pytest.FixtureRequest, mysql: MySql) -> Iterator[MySql]:
+    if request.param is mysql.flavour:
+        yield mysql
+        return
+    with mysql_service(flavour=request.param, where=Where.LOCAL) as other:
+        yield other
 
 
 @pytest.fixture(scope="module")

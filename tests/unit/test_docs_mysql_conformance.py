@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tests.integration.mysql_columns import SAMPLES
+from tests.unit.marked_tests import marked
 
 ROOT = Path(__file__).parents[2]
 ROWS = re.findall(
@@ -23,3 +24,12 @@ def test_what_a_named_test_is_given_exists() -> None:
     recorded = {path.stem for path in (ROOT / "tests/unit/mysql/recorded").iterdir()}
     known = {f"`{name}`" for name in recorded | {each.name for each in SAMPLES}}
     assert given <= known, sorted(given - known)
+
+
+def test_what_is_left_out_on_mariadb_is_told_with_the_reason() -> None:
+    left_out: dict[str, set[str]] = {}
+    for test, (reason,) in marked("needs_mysql"):
+        left_out.setdefault(reason, set()).add(test)
+    page = (ROOT / "docs/mysql-conformance.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (.+) \| (.+) \|$", page.partition("## What MariaDB does otherwise")[2], re.MULTILINE)
+    assert {reason: set(re.findall(r"`(test_\w+)`", here)) for reason, here in rows[1:]} == left_out

@@ -171,10 +171,10 @@ def _decode_frontiers(frontiers: object, splits: object) -> dict[str, tuple[Boun
 
 def _decode_complete(offset: Mapping[str, Any]) -> frozenset[str] | None:
     frontiers = offset.get("snapshot", {})
-    # Earlier offsets leave it out where it is empty.
-    logs = offset.get("complete", [] if frontiers else None)
-    if logs is None:
-        return None
+    if "complete" not in offset:
+        # Earlier offsets leave it out where it is empty.
+        return frozenset() if frontiers else None
+    logs = offset["complete"]
     if not isinstance(logs, list) or not all(isinstance(log, str) and log not in frontiers for log in logs):
         raise _broken(f'"complete" is {_shown(logs)}', "a list of logs whose snapshot is not under way")
     return frozenset(logs)

@@ -24,7 +24,6 @@ from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.errors.server import LOG_CANNOT_BE_READ, REFUSALS, server_error
 from watermark_source.errors import (
     DataLossError,
-    RefusedError,
     SourceError,
     UnsupportedFormatError,
     WatermarkSourceError,
@@ -98,6 +97,7 @@ class BinlogDump:
                 f"binlog {start.file} position {start.position}: above 4 GB the server takes sets of GTIDs alone; "
                 "set gtid_mode = ON, or max_binlog_size to at most 1 GB"
             )
+        self._settings = settings
         try:
             self._connection: Any = connected(settings)
             checksums = self._prepare(heartbeat_seconds)
@@ -250,5 +250,7 @@ class BinlogDump:
                 f"{self._where()}: the binlog from here on was purged before it was read. Set failOnDataLoss to false "
                 "to go on with what is left, and binlog_expire_logs_seconds on the server to keep it longer"
             )
-        kind = RefusedError if code in REFUSALS else SourceError
-        return kind(f"{self._where()}: the server ended the dump: {code} {text}")
+        if code in REFUSALS:
+            settings = self._settings
+            return server_error(pymysql.err.OperationalError(code, text), settings.where, settings.username)
+        return SourceError(f"{self._where()}: the server ended the dump: {code} {text}")

@@ -36,7 +36,11 @@ class PlacedBlock(NamedTuple):
 
     def without(self, events: int) -> PlacedBlock:
         """Return the block without its first events."""
-        return self._replace(events=self.events[events:], places=self.places[events:])
+        return self.between(events, len(self.events))
+
+    def between(self, first: int, stop: int) -> PlacedBlock:
+        """Return the block with some of its events alone."""
+        return self._replace(events=self.events[first:stop], places=self.places[first:stop])
 
 
 def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: bool = True) -> Iterator[PlacedBlock]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
+from pyspark_mysql_cdc_wm.client.dump_right import check_may_dump
 from pyspark_mysql_cdc_wm.lookup.advice import advice
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.table_checks import table_checks
@@ -37,6 +38,10 @@ _SETTINGS = (
     _Needed(
         "binlog_row_value_options", "", "updates of JSON columns would be logged in part",
         "SET GLOBAL binlog_row_value_options = ''",
+    ),
+    _Needed(
+        "log_bin_compress", "OFF", "events that MariaDB compresses one by one are not read",
+        "SET GLOBAL log_bin_compress = OFF",
     ),
 )  # fmt: skip
 _METADATA = _Needed(
@@ -120,7 +125,11 @@ def _log_status(server: CheckedServer) -> str:
 
 
 def _log_events(server: CheckedServer) -> str:
-    server.connection.rows("SHOW BINLOG EVENTS LIMIT 1")
+    if server.connection.is_mariadb:
+        # Its statements about the binlog take other privileges than a dump does.
+        check_may_dump(server.options.client)
+    else:
+        server.connection.rows("SHOW BINLOG EVENTS LIMIT 1")
     return "the binlog may be read"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.log_dump import dumped, dumped_without
+from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
@@ -28,20 +28,19 @@ from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, Layout
-from pyspark_mysql_cdc_wm.records.statements import defined_until, look_at_statements
+from pyspark_mysql_cdc_wm.records.statements import defined_until, drops, look_at_statements
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
-from watermark_source.errors import UnknownSplitError
 from watermark_source.planning.split import Split
 from watermark_source.spark.arrow import repeated
 from watermark_source.spark.connector import ReadBatch, Relocation
 
 _log = logging.getLogger(__name__)
 
-_GONE = "table %s was dropped before %s of it was read: %s"
+_GONE = "table %s was dropped before %s of it was read: of its rows come those that the binlog tells of until then"
 
 
 class TableChunk(NamedTuple):
@@ -68,8 +67,8 @@ class SnapshotRows:
 
         The binlog since then is read once for all of them. What was committed up to there must be visible by now, but
         of a server that does not tell. A table without a primary key is as the SELECT sees it: nothing tells its rows
-        apart, so changes since that place cannot be undone. Of a table that was dropped since, nothing is left to
-        yield.
+        apart, so changes since that place cannot be undone. Of a table that was dropped since, what the binlog tells is
+        left: rows that were changed between that place and its end, to which their changes fit.
 
         Raises:
             SourceError: the server, the way to it, or the bytes it sent.
@@ -79,46 +78,50 @@ class SnapshotRows:
             closing(MySqlConnection(self.client)) as connection,
             closing(ConsistentView(self.client, batch_rows=self.batch_rows)) as view,
         ):
-            columns = described(connection, {chunk.table for chunk in chunks}, self.choice)
-            for chunk in chunks:
-                if chunk.table not in columns:
-                    _log.warning(_GONE, chunk.table, chunk.keys, "no row of it is left")
-            chunks = [chunk for chunk in chunks if chunk.table in columns]
+            there = view.hold({chunk.table for chunk in chunks})
+            columns = described(connection, there, self.choice)
             # After the view was opened: it sees nothing that is not in the binlog before here.
             order = LoggedOrder(connection, self.choice)
-            since = [(c, RollBack(self.layout, columns[c.table].key, order, c.keys)) for c in chunks]
-            yield from self._undone(connection, [each for each in since if columns[each[0].table].key], place)
+            since = [(chunk, RollBack(self.layout, order, chunk.keys)) for chunk in chunks]
+            left = set(columns)
+            yield from self._undone(connection, since, left, place)
             for chunk, changed in since:
-                yield from self._still_as_they_were(chunk, columns[chunk.table], changed, view, place)
+                if chunk.table in left:
+                    yield from self._still_as_they_were(chunk, columns[chunk.table], changed, view, place)
+                else:
+                    _log.warning(_GONE, chunk.table, chunk.keys)
 
     def _still_as_they_were(
         self, chunk: TableChunk, columns: TableColumns, undone: RollBack, view: ConsistentView, place: int
     ) -> Iterator[ReadBatch]:
         table, by_name, types = chunk.table, columns.by_name, columns.type_by_name
+        undone.keyed_by(columns.key, str(table))
         needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
         asked = [by_name[name] for name in needed]
-        try:
-            for found in view.rows(table, asked, [types[name] for name in needed], columns.chunk_columns, undone.keys):
-                values = dict(zip(needed, found, strict=True))
-                kept = undone.untouched([values[name] for name in columns.key])
-                if kept is not None:
-                    taken = integers(kept, pa.int64())
-                    values = {name: each.take(taken) for name, each in values.items()}
-                yield from self._batch(chunk, table_rows(self.layout, f"table {table}", by_name, values), place)
-        except UnknownSplitError as gone:
-            _log.warning(_GONE, table, chunk.keys, gone)
+        for found in view.rows(table, asked, [types[name] for name in needed], columns.chunk_columns, undone.keys):
+            values = dict(zip(needed, found, strict=True))
+            kept = undone.untouched([values[name] for name in columns.key])
+            if kept is not None:
+                taken = integers(kept, pa.int64())
+                values = {name: each.take(taken) for name, each in values.items()}
+            yield from self._batch(chunk, table_rows(self.layout, f"table {table}", by_name, values), place)
 
     def _undone(
-        self, connection: MySqlConnection, since: Sequence[tuple[TableChunk, RollBack]], place: int
+        self,
+        connection: MySqlConnection,
+        since: Sequence[tuple[TableChunk, RollBack]],
+        left: set[TableName],
+        place: int,
     ) -> Iterator[ReadBatch]:
-        """Yield what was changed after a place as it was: all rows of a table that was dropped and made anew."""
-        if not since:
-            return
+        """Yield what was changed after a place as it was, up to where its table was dropped.
+
+        Takes such a table from those that are ``left``: one that is there now is another one.
+        """
         status = LogStatus(connection)
         end = status.end().number
         tables = {chunk.table for chunk, _ in since}
         if not shows_all_of_its_end(connection):
-            for table in tables:
+            for table in tables & left:
                 of_table = [changed for chunk, changed in since if chunk.table == table]
                 self._take_unseen(connection, table, of_table, place)
         as_of = None if self.relocation is None else self.relocation.as_of
@@ -128,14 +131,38 @@ class SnapshotRows:
             else:
                 blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
             decoder, concerns = self._decoder(connection, tables), self._concerns(tables)
-            for block in blocks:
+            for block, dropped in self._cut_where_dropped(blocks, tables):
                 look_at_statements(block.memory, block.events, block.file, concerns)
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                     for chunk, changed in since:
-                        if chunk.table == (changes.table.database, changes.table.table):
+                        if chunk.table in tables and chunk.table == (changes.table.database, changes.table.table):
                             yield from self._batch(chunk, changed.undone(changes), place)
+                tables -= dropped
+                left -= dropped
         for chunk, changed in since:
-            yield from self._batch(chunk, changed.rows_before(), place)
+            if chunk.table in left:
+                yield from self._batch(chunk, changed.rows_before(), place)
+
+    def _cut_where_dropped(
+        self, blocks: Iterable[PlacedBlock], tables: Collection[TableName]
+    ) -> Iterator[tuple[PlacedBlock, Set[TableName]]]:
+        """Yield blocks, which end where tables are dropped, and which."""
+        key = self.tables.key
+        for block in blocks:
+            begin = 0
+            for drop in drops(block.memory, block.events):
+                named = {key(TableName(*each)) for each in drop.tables}
+                dropped = {
+                    table
+                    for table in tables
+                    if key(table) in named
+                    or any(key(TableName(each, table.table)) == key(table) for each in drop.databases)
+                }
+                if dropped:
+                    yield block.between(begin, drop.events), dropped
+                    begin = drop.events
+            if begin < len(block.events):
+                yield block.between(begin, len(block.events)), frozenset()
 
     def _take_unseen(
         self, connection: MySqlConnection, table: TableName, undone: Sequence[RollBack], place: int
@@ -165,8 +192,8 @@ class SnapshotRows:
         return ChangeDecoder(charsets, wanted, completed=completed, batch_rows=self.batch_rows)
 
     def _concerns(self, tables: Iterable[TableName]) -> Callable[[str, str], bool]:
-        own = {self.tables.key(table) for table in tables}
-        return lambda database, name: self.tables.key(TableName(database, name)) in own
+        key = self.tables.key
+        return lambda database, name: key(TableName(database, name)) in map(key, tables)
 
     def _version(self, place: int) -> int:
         if self.relocation is None:

@@ -33,6 +33,8 @@ _WHOLE = re.compile(
 _ALTER = re.compile(_ALTER_TABLE, re.IGNORECASE)
 _RENAME = re.compile(_RENAME_TABLE, re.IGNORECASE)
 _DROP = re.compile(r"DROP\s+(?:TEMPORARY\s+)?TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
+_REPLACE = re.compile(r"CREATE\s+OR\s+REPLACE\s+TABLE\b\s*", re.IGNORECASE)
+"""MariaDB's word for dropping a table and making it anew."""
 _OWN = re.compile(r"DROP\s+(?:/\*!\d+\s*)?TEMPORARY\b", re.IGNORECASE)
 """What concerns a table that one session alone has."""
 _DROP_DATABASE = re.compile(r"DROP\s+(?:DATABASE|SCHEMA)\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
@@ -114,7 +116,8 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
     for found in statements(memory, events):
         text = found.text
         databases |= database_dropped(text)
-        logged, whole, drop, alters = (each.match(text) for each in (_ROWS, _WHOLE, _DROP, _ALTER))
+        logged, whole, alters = (each.match(text) for each in (_ROWS, _WHOLE, _ALTER))
+        drop = _DROP.match(text) or _REPLACE.match(text)
         if not (logged or whole or drop or alters):
             continue
         for database, table in sorted(each for each in tables_named(text, found.database) if concerns(*each)):
@@ -133,6 +136,30 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
     return Definitions(dropped, altered, databases)
 
 
+class Drop(NamedTuple):
+    """A statement that drops tables, with all that they hold."""
+
+    tables: set[tuple[str, str]]
+    """Those that it names, each with its database."""
+    databases: set[str]
+    """Those all of whose tables it drops."""
+    events: int
+    """How many of a block lead up to it, its own among them."""
+
+
+def drops(memory: Bytes, events: Longs) -> Iterator[Drop]:
+    """Yield the statements of a block of events that drop tables.
+
+    Raises:
+        CorruptDataError: a statement that does not fit its event.
+    """
+    for found in statements(memory, events):
+        databases = database_dropped(found.text)
+        drop = (_DROP.match(found.text) or _REPLACE.match(found.text)) and not _OWN.match(found.text)
+        if drop or databases:
+            yield Drop(tables_named(found.text, found.database) if drop else set(), databases, found.number + 1)
+
+
 def defined_until(memory: Bytes, events: Longs, concerns: Concerns, table: str) -> int:
     """Return how many events of a block lead up to the last statement that defined, emptied or dropped a table.
 
@@ -142,7 +169,8 @@ def defined_until(memory: Bytes, events: Longs, concerns: Concerns, table: str) 
     leads = 0
     for found in statements(memory, events):
         gone = any(concerns(database, table) for database in database_dropped(found.text))
-        defines = any(each.match(found.text) for each in (_WHOLE, _DROP, _ALTER)) and not _OWN.match(found.text)
+        kinds = (_WHOLE, _DROP, _REPLACE, _ALTER)
+        defines = any(each.match(found.text) for each in kinds) and not _OWN.match(found.text)
         if gone or (defines and any(concerns(*each) for each in tables_named(found.text, found.database))):
             leads = found.number + 1
     return leads
@@ -166,7 +194,7 @@ def database_dropped(text: str) -> set[str]:
 def tables_named(text: str, session: str) -> set[tuple[str, str]]:
     """Return the tables, each with its database, that a statement names where its kind does so, or else anywhere."""
     text = _without(_REMARK, text)
-    if begun := _TRUNCATE.match(text):
+    if begun := _TRUNCATE.match(text) or _REPLACE.match(text):
         return _tables(text[begun.end() :], session, most=1)
     if begun := _ALTER.match(text):
         found = _tables(text[begun.end() :], session, most=1)

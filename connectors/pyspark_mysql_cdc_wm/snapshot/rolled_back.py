@@ -35,9 +35,9 @@ from watermark_source.errors import UnsupportedFormatError
 class RollBack:
     """Undoes the changes of a range of keys after a place. Holds no rows, but all keys that were changed."""
 
-    def __init__(self, layout: Layout, key: Sequence[str], order: LoggedOrder, keys: KeyRange) -> None:
+    def __init__(self, layout: Layout, order: LoggedOrder, keys: KeyRange) -> None:
         self._layout = layout
-        self._key = tuple(key)
+        self._key: tuple[str, ...] | None = None
         self._order = order
         self.keys = keys
         """The range."""
@@ -52,7 +52,8 @@ class RollBack:
             UnsupportedFormatError: the table had another primary key, or other columns, then.
         """
         at, key = self._inside(changes)
-        at = at[self._changed.add(key)]
+        if at.size:
+            at = at[self._changed.add(key)]
         if not at.size:
             return None
         kinds = changes.images.kinds[at]
@@ -68,6 +69,8 @@ class RollBack:
             UnsupportedFormatError: the table had another primary key, or other columns, then.
         """
         at, key = self._inside(changes)
+        if not at.size:
+            return
         kinds = changes.images.kinds[at]
         there = (kinds == INSERT) | (kinds == UPDATE_AFTER)
         rows = table_rows_of(changes, self._layout).take(integers(at, pa.int64()))
@@ -86,16 +89,27 @@ class RollBack:
         """Return the rows that a SELECT may not have seen, of keys that were not changed after."""
         return self._before.rows_but(self._changed)
 
-    def _inside(self, changes: Changes) -> tuple[npt.NDArray[np.int64], Sequence[pa.Array]]:
-        """Return which images are of keys of the range, and their keys."""
-        if changes.key != self._key:
+    def keyed_by(self, key: Sequence[str], table: str) -> None:
+        """Take the primary key of a table, whose rows this is about, as it is next.
+
+        Raises:
+            UnsupportedFormatError: it was another one before.
+        """
+        if self._key is not None and self._key != tuple(key):
             raise UnsupportedFormatError(
-                f"table {changes.table.database}.{changes.table.table} was altered while its snapshot was read: its "
-                f"primary key was ({', '.join(changes.key)}) and is ({', '.join(self._key)}). Begin a new query"
+                f"table {table} was altered while its snapshot was read: its primary key was ({', '.join(self._key)}) "
+                f"and is ({', '.join(key)}). Begin a new query"
             )
+        self._key = tuple(key)
+
+    def _inside(self, changes: Changes) -> tuple[npt.NDArray[np.int64], Sequence[pa.Array]]:
+        """Return which images are of keys of the range, and their keys; none without a key to know rows by."""
+        self.keyed_by(changes.key, f"{changes.table.database}.{changes.table.table}")
+        if not changes.key:
+            return np.empty(0, np.int64), ()
         inside = np.flatnonzero(self._order.within(changes, self.keys))
         taken = integers(inside, pa.int64())
-        return inside, self._of_one_type([changes.column(name).take(taken) for name in self._key])
+        return inside, self._of_one_type([changes.column(name).take(taken) for name in changes.key])
 
     def _of_one_type(self, key: Sequence[pa.Array]) -> Sequence[pa.Array]:
         """Check that a key is of the types that it had before."""
@@ -104,7 +118,8 @@ class RollBack:
             self._types = types
         elif types != self._types:
             raise UnsupportedFormatError(
-                f"a table was altered while its snapshot was read: its primary key ({', '.join(self._key)}) was of "
+                "a table was altered while its snapshot was read: its primary key "
+                f"({', '.join(self._key or ())}) was of "
                 f"({', '.join(map(str, self._types))}) and is of ({', '.join(map(str, types))}). Begin a new query"
             )
         return key

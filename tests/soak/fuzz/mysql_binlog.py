@@ -19,7 +19,7 @@ from pyspark_mysql_cdc_wm.binlog.wire import PADDING
 from pyspark_mysql_cdc_wm.lookup.log_gtids import begun
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
-from pyspark_mysql_cdc_wm.records.statements import look_at_statements
+from pyspark_mysql_cdc_wm.records.statements import drops, look_at_statements
 from tests.soak.fuzz.memory import guarded
 from tests.unit.mysql.recordings import charsets
 from watermark_source.errors import SourceError
@@ -56,6 +56,7 @@ def _told(body: bytes, flags: int, rows: int) -> Iterator[object]:
     assert table.shape[1] == EVENT_FIELDS
     yield why, int(at), table.tolist()
     yield _statements_and_sets(partial(look_at_statements, memory, table, _FILE, lambda *_: True))
+    yield _statements_and_sets(partial(_listed, partial(drops, memory, table)))
     yield _statements_and_sets(partial(begun, memory, table, _FILE))
     decoder = ChangeDecoder(_CHARSETS, partial(_wanted, flags), batch_rows=1 + rows)
     for changes in decoder.decode(memory, table, _FILE):
@@ -74,6 +75,10 @@ def _statements_and_sets(look: partial[object]) -> object:
         return str(look())
     except SourceError as error:
         return f"{type(error).__name__}: {error}"
+
+
+def _listed(each: partial[Iterator[object]]) -> object:
+    return list(each())
 
 
 def _values(column: pa.Array) -> object:

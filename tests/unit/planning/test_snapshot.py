@@ -299,7 +299,7 @@ def test_broken_counts_of_forgotten_tables_are_refused(forgotten: Any) -> None:
         CODEC.decode({**CODEC.encode(NEW), "forgotten": forgotten})
 
 
-@pytest.mark.parametrize("complete", ["shop.orders", [1], {"shop.orders": 1}, ["shop.orders"]])
+@pytest.mark.parametrize("complete", [None, "shop.orders", [1], {"shop.orders": 1}, ["shop.orders"]])
 def test_broken_names_of_complete_tables_are_refused(complete: Any) -> None:
     with pytest.raises(OffsetError, match='"complete" is'):
         CODEC.decode({**CODEC.encode(NEW), "complete": complete})

@@ -18,6 +18,8 @@ from pyspark_mysql_cdc_wm.records.statements import database_dropped, tables_nam
         ("DROP TABLE t CASCADE", {("shop", "t")}),
         ("TRUNCATE/* all of */TABLE -- of\n `t#` # that", {("shop", "t#")}),
         ("TRUNCATE`t`", {("shop", "t")}),
+        ("CREATE OR REPLACE TABLE `t` (id INT) AS SELECT 1 AS id", {("shop", "t")}),
+        ("create or replace table other.t LIKE u", {("other", "t")}),
         ("DROP TABLE `to`, t/* a */", {("shop", "to"), ("shop", "t")}),
         ("ALTER IGNORE TABLE`t` COMMENT 'a # b' RENAME TO u", {("shop", "t"), ("shop", "u")}),
         ("RENAME TABLES t TO u", {("shop", "t"), ("shop", "u")}),

@@ -1,0 +1,230 @@
+"""Tables that are dropped, emptied or made anew while they are read: nothing ends, and a batch done again is equal."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
+from services.deadline import wait_until
+from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_tables import TABLE, Tables, applied, batch, fill, on_server
+from watermark_source.errors import UnsupportedFormatError
+
+pytestmark = pytest.mark.service
+
+
+def test_tables_that_are_dropped_end_nothing(
+    mysql_database: Database, looks_often: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = mysql_database
+    for name in ("a", "b", "c", "t"):
+        fill(database, name, 60)
+    life = Life(database, tables=f"{database.name}.*", snapshotChunkRows=20, snapshotParallelism=2)
+    tables: Tables = {}
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    # While its first chunks are planned and not yet read, between two of its batches, and before its turn.
+    start, end = end, life.reader.latestOffset(end, ALL)
+    database.run("DROP TABLE a")
+    with caplog.at_level(logging.WARNING):
+        assert batch(life, start, end) == []
+        assert "a was dropped before" in caplog.text
+        start, end = end, life.reader.latestOffset(end, ALL)
+        applied(batch(life, start, end), tables)
+        database.run("DROP TABLE c")
+        time.sleep(0.2)
+        for _ in range(30):
+            start, end = end, life.reader.latestOffset(end, ALL)
+            applied(batch(life, start, end), tables)
+            if start == end:
+                break
+            time.sleep(0.05)
+        assert "gone before the snapshot was read to its end" in caplog.text
+        assert {name: tables.get(name) for name in ("b", "t")} == on_server(database, "b", "t")
+        # After its snapshot; and one of the same name is another table, whose rows are told from its beginning.
+        database.run("DROP TABLE b", TABLE.format("b"), "INSERT INTO b VALUES (1001, 'new', 1)")
+        start, end = end, life.reader.latestOffset(end, ALL)
+        assert [(row["_table"], row["id"]) for row in batch(life, start, end)] == [("b", 1001)]
+        assert ".b was dropped; of the rows that were delivered of it no deletion comes" in caplog.text
+    life.reader.stop()
+
+
+def test_a_query_whose_tables_are_all_dropped_takes_the_snapshots_of_those_that_come(
+    mysql_database: Database, looks_often: None
+) -> None:
+    database = mysql_database
+    fill(database, "t_1", 60)
+    fill(database, "hidden", 30)
+    chosen = {"tables": f"{database.name}.t_*,{database.name}.new_*", "snapshotChunkRows": 20, "snapshotParallelism": 2}
+    life = Life(database, **chosen)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    start, end = end, life.reader.latestOffset(end, ALL)
+    batch(life, start, end)
+    database.run("DROP TABLE t_1")
+    time.sleep(0.2)
+    start, end = end, life.reader.latestOffset(end, ALL)
+    assert batch(life, start, end) == []
+    life.reader.stop()
+    # It comes in whole: the binlog has none of its rows from here on.
+    database.run("RENAME TABLE hidden TO new_one")
+    again = Life(database, **chosen)
+    tables: Tables = {}
+    while (start := end) != (end := again.reader.latestOffset(end, ALL)):
+        applied(batch(again, start, end), tables)
+    again.reader.stop()
+    assert tables == on_server(database, "new_one")
+
+
+@pytest.mark.parametrize("starting", ["initial", "latest"])
+def test_a_database_that_is_dropped_is_told_of(
+    starting: str, mysql_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(mysql_database, "t", 3)
+    other = f"{mysql_database.name}_other"
+    mysql_database.run(f"CREATE DATABASE {other}", f"CREATE DATABASE {other}_2")
+    fill(mysql_database, f"{other}.t", 3)
+    life = Life(mysql_database, tables=f"{mysql_database.name}.t,{other}.t", startingOffsets=starting)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        batch(life, start, end)
+    mysql_database.run(f"DROP DATABASE {other}", f"DROP DATABASE {other}_2")
+    start, end = end, life.reader.latestOffset(end, ALL)
+    assert batch(life, start, end) == []
+    life.reader.stop()
+    assert f"the database {other} was dropped; of the rows that were delivered of its tables no deletion" in caplog.text
+    assert f"{other}_2" not in caplog.text
+
+
+def test_a_table_dropped_since_the_tables_were_listed_is_left_out(mysql_database: Database) -> None:
+    for name in ("t", "u"):
+        fill(mysql_database, name, 10)
+    life = Life(mysql_database, tables=f"{mysql_database.name}.*")
+    start = life.reader.initialOffset()
+    mysql_database.run("DROP TABLE t")
+    end = life.reader.latestOffset(start, ALL)
+    life.reader.stop()
+    assert end["snapshot"] == {f"{mysql_database.name}.t": [], f"{mysql_database.name}.u": [None]}
+
+
+def waits_for_a_table(database: Database) -> bool:
+    states = database.run("SELECT STATE FROM information_schema.PROCESSLIST")
+    return any("table metadata lock" in str(state) for (state,) in states)
+
+
+def test_a_table_that_is_dropped_while_a_chunk_is_read_comes_whole_and_when_done_again_as_the_binlog_tells(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = mysql_database
+    fill(database, "t", 10)
+    life = Life(database)
+    tables: Tables = {}
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run("UPDATE t SET amount = -1 WHERE id = 4", "DELETE FROM t WHERE id = 6")
+    hold = ConsistentView.hold
+    with ThreadPoolExecutor() as pool:
+        dropping: list[Future[Any]] = []
+
+        def held_and_to_be_dropped(view: ConsistentView, tables: Iterable[TableName]) -> frozenset[TableName]:
+            there = hold(view, tables)
+            dropping.append(pool.submit(database.run, "DROP TABLE t"))
+            wait_until(lambda: waits_for_a_table(database), 30, "the statement that waits")
+            return there
+
+        with monkeypatch.context() as patched:
+            patched.setattr(ConsistentView, "hold", held_and_to_be_dropped)
+            first = life.rows(start, end)
+        dropping[0].result(30)
+    assert sorted((row["id"], row["amount"]) for row in first) == [(2 * i, i) for i in range(10)]
+    assert "dropped before" not in caplog.text
+    again = batch(life, start, end)
+    assert [(row["id"], row["amount"]) for row in again] == [(4, 2), (6, 3)]
+    assert "t was dropped before" in caplog.text
+    # Their changes come next, and fit.
+    applied(again, tables)
+    start, end = end, life.reader.latestOffset(end, ALL)
+    applied(batch(life, start, end), tables)
+    assert tables == {"t": {4: (4, "n2", -1)}}
+    life.reader.stop()
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("DROP TABLE t",),
+        ("DROP TABLE t", TABLE.format("t"), "INSERT INTO t VALUES (4, 'new', 1), (5, 'new', 1)"),
+        (
+            "DROP TABLE t",
+            "CREATE TABLE t (name VARCHAR(40) PRIMARY KEY, id INT, amount BIGINT)",
+            "INSERT INTO t VALUES ('new', 4, 1)",
+            "UPDATE t SET name = 'newer'",
+        ),
+        (
+            "DROP TABLE t",
+            "CREATE TABLE t (id INT, name VARCHAR(40), amount BIGINT)",
+            "INSERT INTO t VALUES (4, 'new', 1)",
+        ),
+        ("DROP DATABASE {}", "CREATE DATABASE {}", "USE {}", TABLE.format("t"), "INSERT INTO t VALUES (4, 'new', 1)"),
+    ],
+    ids=["gone", "as before", "another key", "no key", "with its database"],
+)
+def test_of_a_table_that_is_another_one_now_a_chunk_has_what_the_binlog_tells_of_the_old_one(
+    statements: Sequence[str], mysql_database: Database
+) -> None:
+    database = mysql_database
+    fill(database, "t", 10)
+    fill(database, "u", 1)
+    life = Life(database, tables=f"{database.name}.t")
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run("UPDATE t SET amount = -1 WHERE id = 4", *(each.format(database.name) for each in statements))
+    assert [(row["id"], row["amount"]) for row in batch(life, start, end)] == [(4, 2)]
+    life.reader.stop()
+
+
+@pytest.mark.parametrize("statement", ["ALTER TABLE t ADD COLUMN more INT FIRST, ALGORITHM = COPY", "TRUNCATE t"])
+def test_a_table_that_is_redefined_after_the_view_of_a_chunk_began_is_seen_as_it_is(
+    statement: str, mysql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(mysql_database, "t", 10)
+    life = Life(mysql_database)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    hold = ConsistentView.hold
+
+    def redefined_before(view: ConsistentView, tables: Iterable[TableName]) -> frozenset[TableName]:
+        monkeypatch.setattr(ConsistentView, "hold", hold)
+        mysql_database.run(statement)
+        return hold(view, tables)
+
+    monkeypatch.setattr(ConsistentView, "hold", redefined_before)
+    if statement.startswith("ALTER"):
+        assert sorted(row["id"] for row in life.rows(start, end)) == [2 * i for i in range(10)]
+    else:
+        with pytest.raises(UnsupportedFormatError, match=r"TRUNCATE t: it changed .*\.t as a whole"):
+            life.rows(start, end)
+    life.reader.stop()
+
+
+def test_a_table_made_anew_while_a_chunk_of_it_waits_is_told_of_once(
+    mysql_database: Database, looks_often: None
+) -> None:
+    database = mysql_database
+    fill(database, "t", 10)
+    life = Life(database)
+    tables: Tables = {}
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    start, end = end, life.reader.latestOffset(end, ALL)
+    database.run("DROP TABLE t", TABLE.format("t"), "INSERT INTO t VALUES (4, 'new', 1), (5, 'new', 1)")
+    applied(batch(life, start, end), tables)
+    start, end = end, life.reader.latestOffset(end, ALL)
+    applied(batch(life, start, end), tables)
+    life.reader.stop()
+    assert tables == on_server(database, "t")
