@@ -57,15 +57,24 @@ def view(members: Iterable[tuple[K, Millis]], drift: int) -> GroupView[K]:
 
 
 class MemberStatus(Enum):
-    """Life of a member. Only an active one counts."""
+    """Life of a member. Only an active one counts, and one that holds."""
 
     WAITING = "waiting"
     """Has never had a watermark (FLINK-32414)."""
+    HOLDING = "holding"
+    """Has none yet, and nobody goes on before it has: it reads a snapshot that comes first."""
+    STARTING = "starting"
+    """Has rows and no watermark yet: it comes before all who have one, and holds nobody who has none."""
     ACTIVE = "active"
     IDLE = "idle"
     FINISHED = "finished"
     FAILED = "failed"
     """Failed, or silent for its time-to-live; counts again when it reports again (FLINK-40505)."""
+    CLOCK = "clock"
+    """Its event time is the system's clock (FLIP-326): ahead of nobody, and nobody waits for it."""
+
+
+_FIRST = Millis(MIN + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +121,18 @@ def join(group: Group[K], key: K, *, drift: int) -> Group[K]:
         UsageError: the member has another drift than the group.
     """
     if drift != group.drift:
-        raise UsageError(
-            f"member {key} of alignment group {group.name} has a max drift of {format_duration(drift)}; the group has "
-            f"{format_duration(group.drift)}, and one group has one drift: give all its members the same"
-        )
+        raise other_drift(key, drift, group.name, group.drift)
     if key in group.members:
         return group
     return _put(group, key, GroupMember())
+
+
+def other_drift(key: object, drift: int, group: str, group_drift: int) -> UsageError:
+    """Return the error of a member that has another drift than its group."""
+    return UsageError(
+        f"member {key} of alignment group {group} has a max drift of {format_duration(drift)}; the group has "
+        f"{format_duration(group_drift)}, and one group has one drift: give all its members the same"
+    )
 
 
 def leave(group: Group[K], key: K) -> Group[K]:
@@ -165,4 +179,13 @@ def _put(group: Group[K], key: K, member: GroupMember) -> Group[K]:
 def _counts(group: Group[K], member: GroupMember) -> Millis | None:
     if member.status is MemberStatus.WAITING and group.wait_for_first:
         return MIN
+    return counts_with(member)
+
+
+def counts_with(member: GroupMember) -> Millis | None:
+    """Return the watermark a member counts with, ``None`` if it does not count."""
+    if member.status is MemberStatus.HOLDING:
+        return MIN
+    if member.status is MemberStatus.STARTING:
+        return _FIRST
     return member.watermark if member.status is MemberStatus.ACTIVE else None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from watermark_source.alignment.group import view
+from watermark_source.alignment.others import Elsewhere, Others
 from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.observation import Observation, PlanPolicy
@@ -20,6 +21,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.time_index import IndexEntry, TimeIndex
 
+STORE = Elsewhere("the store of the group, which does not answer")
 BLIND_STEP = 10_000
 """Rows read at a time where event times cannot be looked up: within so many a split may pass the limit."""
 
@@ -29,7 +31,7 @@ class Limit:
     """The highest watermark a split of the group may reach, and who sets it."""
 
     watermark: Millis
-    holder: Split
+    holder: Split | Elsewhere
 
 
 class Aligned(NamedTuple):
@@ -39,6 +41,9 @@ class Aligned(NamedTuple):
     ends: dict[Split, int]
     newest_matters: bool = False
     """Whether the newest event times of the logs would give another limit that lets some split go elsewhere."""
+    reached: Mapping[Split, Millis] = {}
+    """The watermark of a split that is read so far, of those for which the time index tells: nothing earlier is left
+    in it."""
 
 
 class Reach(NamedTuple):
@@ -78,12 +83,20 @@ class Backlog:
         """Return the backlog of some of the splits."""
         return replace(self, splits={s: self.splits[s] for s in splits}, ends={s: self.ends[s] for s in splits})
 
-    def up_to(self, watermark: Millis, holder: Split | None = None) -> Reach:
+    def beginnings(self) -> dict[Split, Millis]:
+        """Return, of splits that have no watermark yet, the one they will have with their first row."""
+        if self.policy.max_drift is None:
+            return {}
+        found = self._first_after({s for s, t in self.splits.items() if t.watermark is None}, MIN)
+        return {s: watermark_of(e.event_time, self.policy) for s, e in found.items() if e is not None}
+
+    def up_to(self, watermark: Millis, holder: Split | Elsewhere | None = None, *, never_beyond: bool = False) -> Reach:
         """Return how far each split may be read for its watermark not to go beyond ``watermark``.
 
         With a drift, the gap rule: a split that would end the batch further behind than the drift, only because its
         next row lies beyond, reads that one row. It cannot hold the watermark back across a gap in time, and the group
-        cannot deadlock; nor can the ``holder`` of the limit wait for itself, so it always reads its next row.
+        cannot deadlock; nor can the ``holder`` of the limit wait for itself, so it always reads its next row. Neither
+        holds with ``never_beyond``.
         """
         reading = {s for s, t in self.splits.items() if t.watermark is None or t.watermark <= watermark}
         beyond = self._first_after(reading, event_time_of(watermark, self.policy))
@@ -100,10 +113,11 @@ class Backlog:
             elif entry is not None and entry.position < ends[split]:
                 ends[split] = entry.position
                 cut[split] = entry
-        for split in self._in_a_gap(cut, watermark):
-            ends[split] = cut[split].after
-        if holder in cut and ends[holder] == self.splits[holder].position:
-            ends[holder] = cut[holder].after
+        if not never_beyond:
+            for split in self._in_a_gap(cut, watermark):
+                ends[split] = cut[split].after
+            if isinstance(holder, Split) and holder in cut and ends[holder] == self.splits[holder].position:
+                ends[holder] = cut[holder].after
         return Reach(ends, frozenset(blind), cut)
 
     def _first_after(self, splits: Set[Split], event_time: Millis) -> Mapping[Split, IndexEntry | None]:
@@ -165,10 +179,17 @@ def group_limit(
 
     A member with rows counts with the watermark it will have after reading them all; where the time index cannot tell
     (``blind``), and without rows, with its present one. Idle members, finished ones and those that never had a row do
-    not hold the group.
+    not hold the group. The members elsewhere count with what they last told.
     """
-    reached = {s: _reached(s, t, observation, backlog, blind) for s, t in splits.items()}
+    reached: dict[Split | Elsewhere, Millis | None] = {
+        s: _reached(s, t, observation, backlog, blind) for s, t in splits.items()
+    }
+    others = observation.others
+    if others.slowest is not None:
+        reached[others.slowest] = others.minimum
     group = view(((s, w) for s, w in reached.items() if w is not None), backlog.policy.max_drift or 0)
+    if others.ceiling is not None and (group.slowest is None or group.limit > others.ceiling):
+        return Limit(others.ceiling, STORE)
     return None if group.slowest is None else Limit(group.limit, group.slowest)
 
 
@@ -187,6 +208,10 @@ def _reached(
 
 def aligned_ends(splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog) -> Aligned:
     """Return the group's limit, and the planned ends of the splits that have rows, none beyond it."""
+    others = observation.others
+    if others.hold and not observation.one_batch:
+        stay = {s: t.position for s, t in backlog.splits.items()}
+        return Aligned(Limit(MIN, others.slowest or STORE), stay, reached=backlog.beginnings())
     if backlog.policy.max_drift is None or observation.one_batch:
         return Aligned(None, dict(backlog.ends))
     blind: frozenset[Split] = frozenset()
@@ -196,11 +221,46 @@ def aligned_ends(splits: Mapping[Split, SplitState], observation: Observation, b
             # Nobody has read a row, and no log's end is known: one step, to see where everybody is.
             ends = {s: backlog.within(s, end, backlog.blind_step) for s, end in backlog.ends.items()}
             return Aligned(None, ends, newest_matters=backlog.index is not None and bool(ends))
-        reach = backlog.up_to(limit.watermark, limit.holder)
+        reach = backlog.up_to(limit.watermark, limit.holder, never_beyond=limit.holder is STORE)
         if reach.blind <= blind:
-            return Aligned(limit, reach.ends, newest_matters=_newest_matters(backlog, reach))
+            ends = _with_next_row(splits, backlog, reach, limit, others)
+            matters = _newest_matters(backlog, reach)
+            return Aligned(limit, ends, matters, _reached_by(ends, reach, limit, backlog))
         # What the index cannot tell about a split now, it could not tell about its end either.
         blind |= reach.blind
+
+
+def _with_next_row(
+    splits: Mapping[Split, SplitState], backlog: Backlog, reach: Reach, limit: Limit, others: Others
+) -> dict[Split, int]:
+    """Let the slowest go on over a gap in time if nobody else does: of members that wait for each other, it is one."""
+    held = limit.holder == others.slowest and all(end == backlog.splits[s].position for s, end in reach.ends.items())
+    if not held or others.minimum is None:
+        return reach.ends
+    active = {s: w for s, t in splits.items() if (w := t.watermark) is not None and t.status is not SplitStatus.IDLE}
+    lowest = min(active.values(), default=MAX)
+    slowest = [s for s in reach.cut if active.get(s) == lowest]
+    if not slowest or lowest > others.minimum:
+        return reach.ends
+    first = min(slowest, key=lambda s: (reach.cut[s].event_time, s))
+    return {**reach.ends, first: reach.cut[first].after}
+
+
+def _reached_by(ends: Mapping[Split, int], reach: Reach, limit: Limit, backlog: Backlog) -> dict[Split, Millis]:
+    """Return the watermark each split has or could have, as nothing earlier is left in it, when it is read so far."""
+    reached: dict[Split, Millis] = {}
+    for split, end in ends.items():
+        if split in reach.blind:
+            continue
+        watermark = MIN if (known := backlog.splits[split].watermark) is None else known
+        if (entry := reach.cut.get(split)) is not None:
+            at_end = limit.watermark if end <= entry.position else watermark_of(entry.event_time, backlog.policy)
+        elif (newest := backlog.newest.get(split)) is not None and end == backlog.ends[split]:
+            at_end = watermark_of(newest, backlog.policy)
+        else:
+            continue
+        reached[split] = max(watermark, at_end)
+    return reached
 
 
 def _newest_matters(backlog: Backlog, reach: Reach) -> bool:

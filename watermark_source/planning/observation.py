@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
+from watermark_source.alignment.others import NOBODY, Others
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.minimum_rows import MinimumRows
@@ -47,6 +48,8 @@ class Observation:
     it."""
     settled: Set[Split] = frozenset()
     """Splits that had the same end before ``newest`` was asked for: no row of theirs is later than it."""
+    others: Others = NOBODY
+    """What is known of the alignment group's members elsewhere; nothing without a group, and of a group alone."""
     max_rows: int | None = None
     """At most so many positions in the batch."""
     since_rows: Millis | None = None
@@ -68,7 +71,11 @@ class PlanPolicy:
     """Event time is the clock, from when all snapshots are read on: before, there is no watermark (FLIP-326)."""
     idle_timeout: int | None = None
     max_drift: int | None = None
-    """Alignment is on exactly when this is set."""
+    """Alignment by event times is on exactly when this is set."""
+    holds_group_in_snapshot: bool = True
+    """Whether the members elsewhere of the alignment group wait for the snapshot that comes first."""
+    waits_for_first: bool = False
+    """Whether they wait until the source has its first watermark."""
     max_future_skew: int | None = None
     watermark_interval: int = 1_000
     minimum_rows: MinimumRows | None = None

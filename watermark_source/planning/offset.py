@@ -6,7 +6,9 @@ Layout of version 1, keys sorted, integers only, absent keys for absent values::
      "complete": ["shop.users"],        snapshots that were read to their end; there if the source takes any
      "done": "5b1d…:1-7",               all that lies before the positions, as every copy of the system names it
      "forgotten": {"shop.users": 1},    logs whose snapshot was given up, and how often
+     "held": 3,                         batches of runs with an end that only waited for the alignment group
      "limit": 1700000010000,            alignment limit of the batch
+     "member": "5b1d0c2e9f31",          by which name its alignment group knows it
      "name": "orders",                  the source's own name
      "pt": true,                        processing-time watermark
      "run": 2,                          how many processes have planned so far
@@ -41,7 +43,8 @@ from watermark_source.planning.state import Bound, Origin, SourceState, SplitSta
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
 _KNOWN = _REQUIRED | {
-    "cap", "complete", "done", "forgotten", "limit", "pt", "shift", "since", "snapshot", "system", "wm",
+    "cap", "complete", "done", "forgotten", "held", "limit", "member", "pt", "shift", "since", "snapshot", "system",
+    "wm",
 }  # fmt: skip
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None)
 _FIELDS = 2 + len(_ABSENT)
@@ -71,7 +74,9 @@ class OffsetCodec:
             "complete": None if state.complete is None else sorted(state.complete),
             "done": origin.done,
             "forgotten": dict(sorted(state.forgotten.items())) or None,
+            "held": state.held or None,
             "limit": state.limit,
+            "member": state.member,
             "name": self.name,
             "pt": True if state.use_processing_time else None,
             "run": state.run,
@@ -108,6 +113,8 @@ class OffsetCodec:
             complete=_decode_complete(offset),
             forgotten=_decode_forgotten(offset.get("forgotten", {})),
             origin=_decode_origin(offset),
+            member=_decode_member(offset.get("member")),
+            held=_integer(offset.get("held", 0), '"held"', minimum=0),
             run=_integer(offset["run"], '"run"', minimum=0),
         )
 
@@ -196,6 +203,12 @@ def _decode_origin(offset: Mapping[str, Any]) -> Origin | None:
     origin = Origin(offset.get("system"), shift, offset.get("done"))
     # One that says nothing is not written.
     return None if origin == Origin(None) else origin
+
+
+def _decode_member(member: object) -> str | None:
+    if member is not None and (not isinstance(member, str) or not member):
+        raise _broken(f'"member" is {_shown(member)}', "a name or no such key")
+    return member
 
 
 def _decode_bound(log: str, bound: object) -> Bound:

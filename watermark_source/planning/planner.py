@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from watermark_source.alignment.group import GroupMember
 from watermark_source.errors import OffsetError
 from watermark_source.eventtime.combine import recompute
 from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of, future_cap, watermark_of
 from watermark_source.planning.loss import Loss, check_loss, refuse
+from watermark_source.planning.membership import membership
 from watermark_source.planning.minimum_rows import waits_for_more
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.row_index import RowIndex
@@ -42,6 +44,8 @@ class Plan:
     """What was lost and is skipped; not empty only without ``fail_on_data_loss``."""
     newest_matters: bool
     """Whether the newest event times, where the observation leaves them out, could change what is read."""
+    member: GroupMember
+    """What the rest of the alignment group is told."""
 
 
 def plan(
@@ -85,7 +89,7 @@ def plan(
 
     going = {s: t for s, t in splits.items() if s not in observation.waiting}
     backlog = backlog_of(going, observation, policy, index, rows)
-    limit, allowed, newest_matters = aligned_ends(splits, observation, backlog)
+    limit, allowed, newest_matters, reached = aligned_ends(splits, observation, backlog)
     waits = _waits_for_more(backlog, allowed, observation, policy)
     budget = None if observation.one_batch else observation.max_rows
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget)
@@ -103,7 +107,9 @@ def plan(
     has_rows = any(t.position > t.observed for t in planned.values())
     moved = _tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
     says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
-    is_batch = has_rows or bool(losses) or (policy.sends_markers and bool(says_something))
+    # A run with an end would be over with the first batch that is none.
+    held = observation.ends_are_final and any(t.status is SplitStatus.PAUSED for t in planned.values())
+    is_batch = has_rows or bool(losses) or held or (policy.sends_markers and bool(says_something))
     return Plan(
         state=SourceState(
             splits=planned,
@@ -115,6 +121,8 @@ def plan(
             frontiers={log: _frontier(log, planned, observation, lower) for log, lower in sorted(begun.items())},
             complete=None if state.complete is None else completed(state) - observation.dropped,
             forgotten=_forgotten(state, observation),
+            member=state.member,
+            held=state.held + (held and not has_rows),
             run=state.run + announce,
         ),
         is_batch=is_batch,
@@ -123,6 +131,14 @@ def plan(
         limit=limit,
         losses=losses,
         newest_matters=newest_matters,
+        member=membership(
+            planned,
+            {s: w for s, w in reached.items() if ends[s] == allowed[s]},
+            observation,
+            policy,
+            on_clock=on_clock,
+            in_snapshot=bool(going_on),
+        ),
     )
 
 

@@ -74,5 +74,9 @@ class SourceState:
     """Logs that were dropped from here, and how often: what was read of one before does not count any more."""
     origin: Origin | None = None
     """What the positions of its log are of; ``None`` for those of the only system, or of the copy that is read."""
+    member: str | None = None
+    """By which name the members of its alignment group know it; ``None`` before its first batch, and without one."""
+    held: int = 0
+    """How many batches of runs with an end were there only because the group let nobody read."""
     run: int = 0
     """Counts the processes that planned for this checkpoint, so that each one's first batch carries the watermark."""

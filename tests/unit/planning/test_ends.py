@@ -200,7 +200,7 @@ def test_rows_before_our_start_that_are_later_make_a_split_blind() -> None:
     log = log_of([5_000, 100, 150, 200], range(100, 1_000))
     seen = observation(log)
     splits = {A: at(1), B: at(1, 99)}
-    found, planned, _ = aligned_ends(splits, seen, backlog(log, splits, DRIFT_10))
+    found, planned, *_ = aligned_ends(splits, seen, backlog(log, splits, DRIFT_10))
     assert found == Limit(Millis(1_008), B)
     assert planned == {A: 4, B: 900}
     assert ends({A: at(2, 99), B: at(1, 99)}, log) == {A: 4, B: 11}

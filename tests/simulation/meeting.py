@@ -1,0 +1,66 @@
+"""A group of simulated sources that meet as real ones do: each tells after its plan, and may know what is old."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+from typing import Any
+
+from tests.simulation.driver import Driver
+from tests.simulation.log import SimulatedLog
+from watermark_source.alignment.group import GroupMember, counts_with
+from watermark_source.alignment.others import NOBODY, Elsewhere, Others, unanswered
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.planner import Plan
+from watermark_source.planning.split import Split
+
+
+class Store:
+    """What each member has told last."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, GroupMember] = {}
+
+    def others(self, of: str) -> Others:
+        counting = {n: w for n, m in self.told.items() if n != of and (w := counts_with(m)) is not None}
+        if not counting:
+            return Others(members=len(self.told) - (of in self.told))
+        slowest = min(counting, key=lambda name: (counting[name], name))
+        return Others(counting[slowest], Elsewhere(slowest), len(self.told) - (of in self.told))
+
+
+class MemberDriver(Driver):
+    """A query on one source of a group."""
+
+    def __init__(self, name: str, store: Store, log: SimulatedLog, policy: PlanPolicy, **options: Any) -> None:
+        self.name, self.store = name, store
+        self.known = NOBODY
+        self.reachable = True
+        super().__init__(log, policy, **options)
+
+    def restart(self, *, final: bool = False) -> None:
+        super().restart(final=final)
+        self.known, self.introduced = NOBODY, False
+
+    def leave(self) -> None:
+        """Have been silent for the time-to-live."""
+        self.store.told.pop(self.name, None)
+
+    def ask(self) -> None:
+        """Learn what the others have told."""
+        if self.reachable:
+            self.known = self.store.others(self.name)
+
+    def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
+        seen = super().observe(one_batch=one_batch, unknown=unknown)
+        limit = self.state().limit
+        # The first plan of a process goes no further than where it is known to be allowed.
+        sure = self.reachable and self.introduced
+        return replace(seen, others=self.known if sure else unanswered(self.known, limit))
+
+    def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:
+        planned = super().step(one_batch=one_batch, unknown=unknown)
+        self.introduced = True
+        if self.reachable:
+            self.store.told[self.name] = planned.member
+        return planned

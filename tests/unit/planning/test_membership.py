@@ -1,0 +1,94 @@
+"""What a source tells its group after a plan."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.log import SimulatedLog
+from tests.unit.planning.example_states import A, B, at, log_of, observation
+from watermark_source.alignment.group import GroupMember, MemberStatus
+from watermark_source.alignment.others import Elsewhere, Others
+from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.planner import plan
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+
+DRIFT_10 = PlanPolicy(max_drift=10)
+HELD = Others(MIN, Elsewhere("users"), 1)
+
+
+def member(
+    splits: dict[Split, SplitState], log: SimulatedLog, policy: PlanPolicy = DRIFT_10, *, index: bool = True,
+    frontiers: dict[str, tuple[()]] | None = None, **changes: object,
+) -> GroupMember:  # fmt: skip
+    state = SourceState(splits=splits, frontiers=frontiers or {}, complete=None if frontiers is None else frozenset())
+    return plan(state, observation(log, **changes), policy, log if index else None).member
+
+
+def active(watermark: int) -> GroupMember:
+    return GroupMember(MemberStatus.ACTIVE, Millis(watermark))
+
+
+def test_it_counts_with_what_its_slowest_split_has_when_the_batch_is_read() -> None:
+    assert member({A: at(0), B: at(0)}, log_of([100, 105], [100, 900])) == active(104)
+
+
+def test_a_split_that_is_read_up_to_the_limit_holds_nobody_below_it() -> None:
+    users = Others(Millis(98), Elsewhere("users"), 1)
+    assert member({B: at(1, 99)}, log_of([], [100, 900]), others=users) == active(108)
+
+
+def test_what_a_row_limit_leaves_unread_counts_with_its_watermark() -> None:
+    assert member({A: at(1, 99)}, log_of([100, 105, 106]), max_rows=1) == active(99)
+
+
+def test_without_an_index_it_counts_with_what_it_has_seen() -> None:
+    assert member({A: at(1, 99), B: at(1, 79)}, log_of([100, 105], [80, 90]), index=False) == active(79)
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_a_source_that_is_held_before_its_first_row_says_where_it_begins_if_it_can(index: bool) -> None:
+    found = member({A: at(0)}, log_of([100]), others=HELD, index=index)
+    assert found == (active(99) if index else GroupMember(MemberStatus.STARTING))
+
+
+def test_a_source_whose_first_range_was_not_yet_seen_is_still_starting() -> None:
+    assert member({A: at(0)}, log_of([100, 200]), index=False) == GroupMember(MemberStatus.STARTING)
+
+
+def test_without_rows_it_waits_for_its_first_or_has_the_group_wait() -> None:
+    assert member({A: at(0)}, log_of([])) == GroupMember(MemberStatus.WAITING)
+    patient = PlanPolicy(max_drift=10, waits_for_first=True)
+    assert member({A: at(0)}, log_of([]), patient) == GroupMember(MemberStatus.HOLDING)
+    assert member({A: at(1, 99)}, log_of([100]), patient) == active(99)
+
+
+def test_idle_and_finished_sources_say_so() -> None:
+    idle = {A: at(1, 99, status=SplitStatus.IDLE, since=Millis(5))}
+    assert member(idle, log_of([100])) == GroupMember(MemberStatus.IDLE)
+    assert member({A: at(1, 99)}, log_of([100]), ends_are_final=True) == GroupMember(MemberStatus.FINISHED)
+
+
+def test_a_snapshot_holds_the_group_unless_it_is_told_not_to() -> None:
+    splits = {Split("t", 0): at(0), A: at(0)}
+    log = log_of([])
+    given = {"frontiers": {"t": ()}, "ends": {Split("t", 0): 1, A: 0}, "chunks": {"t": (None,)}, "waiting": {A}}
+    assert member(splits, log, **given) == GroupMember(MemberStatus.HOLDING)  # type: ignore[arg-type]
+    free = PlanPolicy(max_drift=10, holds_group_in_snapshot=False)
+    assert member(splits, log, free, **given).status is not MemberStatus.HOLDING  # type: ignore[arg-type]
+
+
+def test_a_source_on_the_clock_is_ahead_of_nobody() -> None:
+    assert member({A: at(0)}, log_of([100]), PlanPolicy(use_processing_time=True)) == GroupMember(MemberStatus.CLOCK)
+
+
+def test_a_run_with_an_end_goes_on_while_the_group_lets_it_read_nothing() -> None:
+    log = log_of([100])
+    state = SourceState(splits={A: at(0)})
+    first = plan(state, observation(log, others=HELD, ends_are_final=True), DRIFT_10, log)
+    again = plan(first.state, observation(log, others=HELD, ends_are_final=True), DRIFT_10, log)
+    assert (first.is_batch, first.has_rows, first.state.held) == (True, False, 1)
+    assert (again.is_batch, again.state.held) == (True, 2)
+    # Otherwise there is always another look.
+    assert not plan(again.state, observation(log, others=HELD), DRIFT_10, log).is_batch

@@ -1,0 +1,100 @@
+"""Planned ends where members of the group are elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.simulation.log import SimulatedLog
+from tests.unit.planning.example_states import A, B, at, backlog, log_of, observation
+from watermark_source.alignment.others import Elsewhere, Others, unanswered
+from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.planning.ends import STORE, Aligned, Limit, aligned_ends
+from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitState, SplitStatus
+
+DRIFT_10 = PlanPolicy(max_drift=10)
+CLICKS = Elsewhere("clicks")
+
+
+def others(minimum: int) -> Others:
+    return Others(Millis(minimum), CLICKS, 1)
+
+
+def aligned(
+    splits: dict[Split, SplitState], log: SimulatedLog, seen: Others, policy: PlanPolicy = DRIFT_10, **changes: Any
+) -> Aligned:
+    index = changes.pop("index", True)
+    return aligned_ends(
+        splits, observation(log, others=seen, **changes), backlog(log, splits, policy, index=index, **changes)
+    )
+
+
+def test_the_slowest_elsewhere_sets_the_limit() -> None:
+    log = log_of([100, 110, 111, 200])
+    found = aligned({A: at(0)}, log, others(100))
+    assert found.limit == Limit(Millis(110), CLICKS)
+    # The watermark of an event at 111 is 110.
+    assert found.ends == {A: 3}
+
+
+def test_who_is_behind_sets_it_for_the_others() -> None:
+    log = log_of([100, 110, 111, 200])
+    assert aligned({A: at(0)}, log, others(5_000)).limit == Limit(Millis(209), A)
+
+
+def test_others_that_do_not_count_set_none() -> None:
+    log = log_of([100, 200])
+    assert aligned({A: at(0)}, log, Others(members=3)).limit == Limit(Millis(209), A)
+
+
+def test_nothing_is_read_while_somebody_holds_the_group() -> None:
+    log = log_of([100, 200], [50, 60])
+    for policy in (DRIFT_10, PlanPolicy(use_processing_time=True)):
+        found = aligned({A: at(0), B: at(1, 49)}, log, Others(MIN, CLICKS, 1), policy)
+        assert (found.limit, found.ends) == (Limit(MIN, CLICKS), {A: 0, B: 1})
+    # With the time index the others learn all the same where this source begins.
+    assert aligned({A: at(0), B: at(1, 49)}, log, Others(MIN, CLICKS, 1)).reached == {A: 99}
+
+
+def test_trigger_once_waits_for_nobody() -> None:
+    log = log_of([100, 200])
+    assert aligned({A: at(0)}, log, Others(MIN, CLICKS, 1), one_batch=True) == Aligned(None, {A: 2})
+
+
+def test_the_limit_of_before_holds_to_the_row_while_the_store_does_not_answer() -> None:
+    log = log_of([100, 110, 111, 200], [5_000])
+    splits = {A: at(0), B: at(0)}
+    found = aligned(splits, log, unanswered(others(100), Millis(109)))
+    # Not even the one row beyond a gap.
+    assert (found.limit, found.ends) == (Limit(Millis(109), STORE), {A: 2, B: 0})
+    assert aligned(splits, log, unanswered(others(100), None)).ends == {A: 0, B: 0}
+    # A limit that is lower still counts.
+    assert aligned(splits, log, unanswered(others(80), Millis(109))).limit == Limit(Millis(90), CLICKS)
+
+
+def test_of_members_that_wait_for_each_other_over_a_gap_each_goes_on_by_one_row() -> None:
+    log = log_of([100, 5_000, 5_001], [100, 7_000])
+    splits = {A: at(1, 99), B: at(1, 99)}
+    assert aligned(splits, log, others(99)).ends == {A: 2, B: 1}
+    # Who is ahead of the one elsewhere waits for it.
+    assert aligned(splits, log, others(98)).ends == {A: 1, B: 1}
+    # And so does everybody for a split without rows.
+    short = log_of([100, 5_000], [100])
+    assert aligned({A: at(1, 120), B: at(1, 99)}, short, others(99)).ends == {A: 1}
+
+
+def test_what_is_reached_is_told_for_the_end_of_the_log_the_limit_and_the_row_beyond_a_gap() -> None:
+    log = log_of([100, 105], [100, 300])
+    found = aligned({A: at(0), B: at(1, 100)}, log, others(100))
+    # All of A up to 105; of B nothing is left up to the limit.
+    assert (found.ends, found.reached) == ({A: 2, B: 1}, {A: 104, B: 110})
+    crossed = aligned({B: at(1, 50)}, log, others(100))
+    assert (crossed.ends, crossed.reached) == ({B: 2}, {B: 299})
+    assert aligned({A: at(0)}, log, others(100), index=False).reached == {}
+
+
+def test_an_idle_split_is_not_the_slowest() -> None:
+    log = log_of([100, 5_000], [50])
+    splits = {A: at(1, 99), B: at(1, 49, status=SplitStatus.IDLE)}
+    assert aligned(splits, log, others(99)).ends == {A: 2}

@@ -1,0 +1,44 @@
+"""Others: what a source knows of the members of its alignment group elsewhere when it plans a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from watermark_source.eventtime.watermark import MIN, Millis
+
+
+class Elsewhere(NamedTuple):
+    """A member of the group that is not a split of this source: another source, in this query or in any other."""
+
+    name: str
+    since: Millis | None = None
+    """Since when it has been the slowest."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """The members elsewhere, as they were when the place where they meet was last asked."""
+
+    minimum: Millis | None = None
+    """Lowest watermark of those that count; ``MIN`` if one of them lets nobody read yet, ``None`` if none counts."""
+    slowest: Elsewhere | None = None
+    members: int = 0
+    ceiling: Millis | None = None
+    """The place does not answer: the limit that held before, beyond which nobody goes. ``None``: it answers."""
+
+    @property
+    def hold(self) -> bool:
+        """Whether nothing may be read: somebody's snapshot comes first, or no limit was known before."""
+        return MIN in (self.minimum, self.ceiling)
+
+
+NOBODY = Others()
+
+
+def unanswered(known: Others, last_limit: Millis | None) -> Others:
+    """Return what is known when the place where members meet does not answer, and the last limit was this."""
+    return Others(known.minimum, known.slowest, known.members, MIN if last_limit is None else last_limit)

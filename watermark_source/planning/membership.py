@@ -1,0 +1,61 @@
+"""Membership: what a source tells the rest of its alignment group about a batch that was planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from watermark_source.alignment.group import GroupMember, MemberStatus
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitState, SplitStatus
+
+
+def membership(
+    planned: Mapping[Split, SplitState],
+    reached: Mapping[Split, Millis],
+    observation: Observation,
+    policy: PlanPolicy,
+    *,
+    on_clock: bool,
+    in_snapshot: bool,
+) -> GroupMember:
+    """Return the source as a member: with the lowest watermark its splits have when the batch is read.
+
+    Args:
+        planned: all splits, as the batch leaves them.
+        reached: watermarks of splits at their planned end, as far as a time index tells them.
+        observation: what the plan was made of.
+        policy: the user's decisions.
+        on_clock: whether the source's event time is the clock.
+        in_snapshot: whether a snapshot that comes first is under way.
+    """
+    if in_snapshot and policy.holds_group_in_snapshot:
+        return GroupMember(MemberStatus.HOLDING)
+    if on_clock:
+        return GroupMember(MemberStatus.CLOCK)
+    return _by_event_times(planned, reached, observation, policy)
+
+
+def _by_event_times(
+    planned: Mapping[Split, SplitState],
+    reached: Mapping[Split, Millis],
+    observation: Observation,
+    policy: PlanPolicy,
+) -> GroupMember:
+    if observation.ends_are_final and all(t.position >= observation.ends.get(s, 0) for s, t in planned.items()):
+        return GroupMember(MemberStatus.FINISHED)
+    active = {s: t for s, t in planned.items() if t.status is not SplitStatus.IDLE}
+    if any(_starts(t, observation.ends.get(s, 0)) for s, t in active.items() if s not in reached):
+        return GroupMember(MemberStatus.STARTING)
+    known = [w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None]
+    if known:
+        return GroupMember(MemberStatus.ACTIVE, min(known))
+    if planned and not active:
+        return GroupMember(MemberStatus.IDLE)
+    return GroupMember(MemberStatus.HOLDING if policy.waits_for_first else MemberStatus.WAITING)
+
+
+def _starts(state: SplitState, end: int) -> bool:
+    """Return whether a split has rows, read or not, and nothing is known of their times yet."""
+    return state.watermark is None and (state.position < end or state.observed < state.position)
