@@ -1,0 +1,1 @@
+"""Where the members of an alignment group meet: a table of any database that SQLAlchemy knows."""

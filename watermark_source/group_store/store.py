@@ -1,0 +1,167 @@
+"""The store: a database in which members meet, opened when it is first needed and again after it was lost."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, ProgrammingError, SQLAlchemyError
+
+from watermark_source.alignment.group import GroupMember, counts_with
+from watermark_source.alignment.group import other_drift as another_drift
+from watermark_source.errors import OptionError, RefusedError, UnreachableError
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.group_store.statements import exchange, leave, other_drift
+from watermark_source.group_store.table import METADATA
+
+_BUSY_MS = 2_000
+"""How long SQLite waits for another writer."""
+_ANOTHER_TRY = 0.05
+_ACCEPTED = "must be the URL of a database, as SQLAlchemy writes them"
+_EXAMPLE = "postgresql+psycopg://user@host/database"
+
+
+class Identity(NamedTuple):
+    """Who meets: a source in a group."""
+
+    group: str
+    member: str
+    """Tells it from all others, and stays the same across restarts."""
+    source: str
+    """What it is called."""
+    max_drift: int | None
+    """``None`` of one that goes with the system clock."""
+    time_to_live: int
+
+
+class Answer(NamedTuple):
+    """What the store tells of the other members that are alive."""
+
+    minimum: Millis | None
+    slowest: str | None
+    members: int
+
+
+class GroupStore:
+    """One connection to the database. Not for use by several threads at once."""
+
+    def __init__(self, url: URL) -> None:
+        self._url = url
+        self._engine: Engine | None = None
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        return self._url.render_as_string(hide_password=True)
+
+    def exchange(self, who: Identity, report: GroupMember) -> Answer:
+        """Tell the others what this member has come to, and return what they have told.
+
+        Raises:
+            UnreachableError: the database does not answer.
+            RefusedError: it does, and does not let us.
+        """
+        own = {
+            "group_name": who.group,
+            "member": who.member,
+            "source": who.source,
+            "max_drift": who.max_drift,
+            "status": report.status.value,
+            "watermark": report.watermark,
+            "counts_with": counts_with(report),
+            "time_to_live": who.time_to_live,
+        }
+        try:
+            with self._opened().begin() as connection:
+                return Answer._make(exchange(connection, own))
+        except SQLAlchemyError as error:
+            raise self._lost(error) from None
+
+    def join(self, who: Identity) -> None:
+        """Look whether the group has room for a member.
+
+        Raises:
+            UsageError: its drift is not the group's.
+            UnreachableError, RefusedError: as ``exchange``.
+        """
+        if who.max_drift is None:
+            return
+        try:
+            with self._opened().begin() as connection:
+                other = other_drift(connection, who.group, who.member, who.max_drift)
+        except SQLAlchemyError as error:
+            raise self._lost(error) from None
+        if other is not None:
+            raise another_drift(who.source, who.max_drift, who.group, other)
+
+    def leave(self, who: Identity) -> None:
+        """Have the others forget this member. Raises as ``exchange``."""
+        try:
+            with self._opened().begin() as connection:
+                leave(connection, who.group, who.member)
+        except SQLAlchemyError as error:
+            raise self._lost(error) from None
+
+    def close(self) -> None:
+        """Close the connection; the next call makes another."""
+        if self._engine is not None:
+            self._engine.dispose()
+            self._engine = None
+
+    def _opened(self) -> Engine:
+        if self._engine is None:
+            engine = create_engine(self._url)
+            if engine.dialect.name == "sqlite":
+                event.listen(engine, "connect", _for_many_processes)
+            _create_table(engine)
+            self._engine = engine
+        return self._engine
+
+    def _lost(self, error: SQLAlchemyError) -> UnreachableError | RefusedError:
+        self.close()
+        said = str(getattr(error, "orig", None) or error).strip().replace("\n", " ")
+        if isinstance(error, ProgrammingError):
+            return RefusedError(f"the store of the alignment group, {self.shown}, refuses: {said}")
+        return UnreachableError(f"the store of the alignment group, {self.shown}, does not answer: {said}")
+
+
+def store_url(text: str) -> URL:
+    """Return the URL of a store, checked as far as that goes without a connection.
+
+    Raises:
+        OptionError: it is no such URL, or the package for its database is missing.
+    """
+    try:
+        url = make_url(text)
+        url.get_dialect().import_dbapi()
+    except ArgumentError:
+        # What cannot be read may have a password anywhere.
+        raise OptionError("alignmentStore", None, f"{_ACCEPTED}, and this one is not", example=_EXAMPLE) from None
+    except NoSuchModuleError:
+        seen = text.split(":", 1)[0]
+        raise OptionError("alignmentStore", seen, f"{_ACCEPTED}, of one that it knows", example=_EXAMPLE) from None
+    except ImportError as error:
+        raise OptionError(
+            "alignmentStore", url.drivername, f"needs the package of that database: {error}", example=_EXAMPLE
+        ) from None
+    return url
+
+
+def _create_table(engine: Engine, tries: int = 3) -> None:
+    """Make the table if it is not there. Several members may come at once, and only one of them makes it."""
+    try:
+        METADATA.create_all(engine)
+    except SQLAlchemyError:
+        if tries == 1:
+            raise
+        time.sleep(_ANOTHER_TRY)
+        _create_table(engine, tries - 1)
+
+
+def _for_many_processes(connection: object, _: object) -> None:
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")  # type: ignore[attr-defined]
+    connection.execute("PRAGMA journal_mode = WAL")  # type: ignore[attr-defined]
+    # Members tell everything again within a second: nothing in there has to outlive a crash of the machine.
+    connection.execute("PRAGMA synchronous = OFF")  # type: ignore[attr-defined]
