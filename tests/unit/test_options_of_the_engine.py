@@ -60,11 +60,11 @@ def test_the_clocks_interval_belongs_to_strategy_none(given: dict[str, str], str
 
 
 @pytest.mark.parametrize("given", [
-    {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute"},
+    {"alignmentMaxDrift": "1 minute", "alignmentGroup": "g"},
     {"idleTimeout": "1 minute"},
     {"maxFutureSkew": "1 minute"},
 ])  # fmt: skip
-def test_without_event_time_there_is_neither_alignment_nor_idleness_nor_a_future(given: dict[str, str]) -> None:
+def test_without_event_time_there_is_neither_drift_nor_idleness_nor_a_future(given: dict[str, str]) -> None:
     assert refusal(watermarkStrategy="none", **given).option == next(iter(given))
 
 

@@ -51,6 +51,10 @@ class Fields:
         value: str = self._typed(key, str, "a string")
         return value
 
+    def optional_text(self, key: str) -> str | None:
+        """Return a text, ``None`` if it is not there."""
+        return None if self._values.get(key) is None else self.text(key)
+
     def flag(self, key: str) -> bool:
         """Return a truth, false if it is not there."""
         return key in self._values and bool(self._typed(key, bool, "true or false"))

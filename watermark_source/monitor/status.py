@@ -84,12 +84,22 @@ class GroupStatus:
     """The alignment group as the source last saw it."""
 
     name: str
-    max_drift: int
-    """Milliseconds."""
+    max_drift: int | None
+    """Milliseconds; ``None`` of a source that goes with the clock."""
     limit: int | None
-    """Highest watermark a member may reach; ``None`` while no member holds the group."""
+    """Highest watermark a member may reach; ``None`` while no member holds the group, and while ``hold``."""
     members: int
-    """Splits in the group."""
+    """Splits of this source, all of which are in the group."""
+    hold: bool = False
+    """Whether nothing may be read yet."""
+    others: int = 0
+    """Sources elsewhere that are in the group."""
+    slowest: str | None = None
+    """Which of them has the lowest watermark; ``None`` if none of them counts."""
+    since: int | None = None
+    """Since when it is that one, milliseconds since 1970-01-01 UTC."""
+    trouble: str | None = None
+    """Why what is known of them may be old."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,12 +307,30 @@ def _present(**fields: Any) -> dict[str, Any]:
 
 
 def _group_to_json(group: GroupStatus) -> dict[str, Any]:
-    return _present(name=group.name, maxDrift=group.max_drift, limit=group.limit, members=group.members)
+    return _present(
+        name=group.name,
+        maxDrift=group.max_drift,
+        limit=group.limit,
+        members=group.members,
+        hold=group.hold or None,
+        others=group.others or None,
+        slowest=group.slowest,
+        since=group.since,
+        trouble=group.trouble,
+    )
 
 
 def _group_from_json(fields: Fields) -> GroupStatus:
     return GroupStatus(
-        fields.text("name"), fields.integer("maxDrift"), fields.optional_integer("limit"), fields.integer("members")
+        fields.text("name"),
+        fields.optional_integer("maxDrift"),
+        fields.optional_integer("limit"),
+        fields.integer("members"),
+        fields.flag("hold"),
+        fields.optional_integer("others") or 0,
+        fields.optional_text("slowest"),
+        fields.optional_integer("since"),
+        fields.optional_text("trouble"),
     )
 
 

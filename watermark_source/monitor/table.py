@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from watermark_source.durations import format_duration
 from watermark_source.moments import watermark_text
 from watermark_source.monitor.numbers import count_text
 from watermark_source.monitor.snapshot import progress_line
-from watermark_source.monitor.status import SourceStatus, SplitView, Status, most_interesting
+from watermark_source.monitor.status import GroupStatus, SourceStatus, SplitView, Status, most_interesting
 
 GAP = 2
 """Blanks between two columns."""
@@ -157,15 +157,10 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
     ]
     group = status.group
     if group is not None:
-        limit = (
-            "no limit now"
-            if group.limit is None
-            else f"limit {_short(group.limit, raw=raw, day=_day(status.watermark))}"
-        )
-        members = f"{count_text(group.members)} member{'' if group.members == 1 else 's'}"
-        pieces.append(
-            f"group {_printable(group.name)}: {limit}, max drift {format_duration(group.max_drift)}, {members}"
-        )
+        limit = "no limit now"
+        if group.limit is not None:
+            limit = f"limit {_short(group.limit, raw=raw, day=_day(status.watermark))}"
+        pieces += _of_group(group, limit, status.at if now is None else now)
     counts = ", ".join(f"{n} {s.name.lower()}" for s in Status if (n := status.counts.get(s, 0)))
     total = f"{count_text(status.splits_total)} split{'' if status.splits_total == 1 else 's'}"
     pieces.append(f"{total}: {counts}" if counts else "no splits")
@@ -183,6 +178,19 @@ def snapshot_lines(status: SourceStatus, *, width: int, lines: int | None = None
     longest = max((len(each.log) for each in shown), default=0)
     text = [_printable(progress_line(each, min(longest, width // 3), width)) for each in shown]
     return text if fits == len(ordered) else [*text, f"and {count_text(len(ordered) - fits)} more tables"]
+
+
+def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
+    members = f"{count_text(group.members)} member{'' if group.members == 1 else 's'}"
+    others = f" and {count_text(group.others)} other source{'' if group.others == 1 else 's'}" if group.others else ""
+    drift = "" if group.max_drift is None else f", max drift {format_duration(group.max_drift)}"
+    allowed = "nothing is read yet" if group.hold else limit
+    yield f"group {_printable(group.name)}: {allowed}{drift}, {members}{others}"
+    if group.slowest is not None:
+        since = "" if group.since is None else f" for {format_duration(max(0, now - group.since))}"
+        yield f"slowest elsewhere: {_printable(group.slowest)}{since}"
+    if group.trouble is not None:
+        yield _printable(group.trouble)
 
 
 def join_pieces(pieces: Iterable[str], width: int) -> list[str]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from watermark_source.durations import format_duration
 from watermark_source.monitor.numbers import count_text
 from watermark_source.monitor.status import Status
-from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
 
 
@@ -16,10 +15,10 @@ from watermark_source.planning.state import SplitStatus
 class Held:
     """What a paused split waits for."""
 
-    by: Split
+    by: str
     """The slowest member of its alignment group."""
-    max_drift: int
-    """Milliseconds."""
+    max_drift: int | None
+    """Milliseconds; ``None``: however far ahead, nothing is read yet."""
     ahead: int | None = None
     """How far the split's watermark is ahead of that member, milliseconds."""
 
@@ -100,6 +99,8 @@ def _paused(facts: Facts) -> str:
     held = facts.held
     if held is None:
         return "waits for its alignment group"
+    if held.max_drift is None:
+        return f"reads nothing before its alignment group may begin: waits for {held.by}"
     if held.ahead is not None and held.ahead > held.max_drift:
         return f"{format_duration(held.ahead)} ahead of {held.by} (alignmentMaxDrift {format_duration(held.max_drift)})"
     return f"next record over {format_duration(held.max_drift)} ahead of {held.by} (alignmentMaxDrift)"

@@ -51,8 +51,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="off",
         accepted="must be a name that is not empty",
         example="checkout",
-        doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`. In this version a "
-        "group holds the splits of one source; sources that name the same group do not wait for each other yet.",
+        doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`, but "
+        "with `watermarkStrategy` `none`, with which a source only waits for those that hold the group. Sources that "
+        "name the same group wait for each other: in one query, in several, in several drivers (`alignmentStore`).",
     ),
     Option(
         name="alignmentMaxDrift",
@@ -61,7 +62,43 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}",
         example="2 minutes",
         doc="How far a split's watermark may be ahead of the slowest active split of its group. A split that is "
-        "further ahead is paused. Needs `alignmentGroup`.",
+        "further ahead is paused. One group has one drift. Needs `alignmentGroup`.",
+    ),
+    Option(
+        name="alignmentStore",
+        parse=non_empty,
+        default_text="a private file of the driver",
+        accepted="must be the URL of a database, as SQLAlchemy writes them",
+        example="postgresql+psycopg://user@host/database",
+        doc="Where the members of the group meet, for groups of several drivers: the URL of a database that all of "
+        "them reach, which gets a table `watermark_source_members`. Needs `alignmentGroup`.",
+        secret=True,
+    ),
+    Option(
+        name="alignmentTimeToLive",
+        parse=duration(minimum=1),
+        default=30_000,
+        default_text="30 seconds",
+        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        example="30 seconds",
+        doc="The others go on without a source of the group that has said nothing for so long. Needs `alignmentGroup`.",
+    ),
+    Option(
+        name="alignmentMembers",
+        parse=positive_integer,
+        default_text="whoever is there",
+        accepted="must be a whole number of at least 1",
+        example="2",
+        doc="A new query reads nothing before so many sources of the group are there. Needs `alignmentGroup`.",
+    ),
+    Option(
+        name="alignmentWaitForFirst",
+        parse=boolean,
+        default=False,
+        default_text="false",
+        accepted="must be true or false",
+        example="false",
+        doc="Whether the group waits for this source's first row. Needs `alignmentGroup`.",
     ),
     Option(
         name="maxFutureSkew",
@@ -140,7 +177,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
 """The engine's options that mean something in a batch read too; it ignores the others."""
 
+_OF_A_GROUP = ("alignmentStore", "alignmentTimeToLive", "alignmentMembers", "alignmentWaitForFirst")
 _OF_EVENT_TIME = {
+    "alignmentMaxDrift": "the clock is the same everywhere",
     "idleTimeout": "a clock is never idle",
     "maxFutureSkew": "a row's event time is the clock's, and never in the future",
 }
@@ -158,6 +197,11 @@ class EngineOptions:
     idle_timeout: int | None
     alignment_group: str | None
     alignment_max_drift: int | None
+    alignment_store: str | None
+    alignment_time_to_live: int
+    alignment_members: int | None
+    alignment_wait_for_first: bool
+    snapshot_holds_group: bool
     max_future_skew: int | None
     watermark_interval: int
     include_markers: bool
@@ -176,7 +220,7 @@ class EngineOptions:
         """
         named = {name.lower() for name in given}
         group, drift = values["alignmentGroup"], values["alignmentMaxDrift"]
-        if (group is None) != (drift is None):
+        if (group is None) != (drift is None) and (group is None or values["watermarkStrategy"] != NONE):
             here, missing = ("alignmentGroup", "alignmentMaxDrift") if drift is None else (
                 "alignmentMaxDrift", "alignmentGroup")  # fmt: skip
             example = "2 minutes" if drift is None else "checkout"
@@ -187,11 +231,9 @@ class EngineOptions:
                 "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
                 f"belongs to watermarkStrategy bounded, and the strategy is {strategy}", example="leave it out",
             )  # fmt: skip
-        if strategy == NONE and group is not None:
-            raise OptionError(
-                "alignmentGroup", group, "needs event-time watermarks, and watermarkStrategy is none",
-                example="leave it out",
-            )  # fmt: skip
+        for name in _OF_A_GROUP:
+            if group is None and name.lower() in named:
+                raise OptionError("alignmentGroup", None, f"is needed because {name} is set", example="checkout")
         if strategy != NONE and not dated and "watermarkinterval" in named:
             raise OptionError(
                 "watermarkInterval", given_text(given, "watermarkInterval"),
@@ -211,6 +253,11 @@ class EngineOptions:
             idle_timeout=values["idleTimeout"],
             alignment_group=group,
             alignment_max_drift=drift,
+            alignment_store=values["alignmentStore"],
+            alignment_time_to_live=values["alignmentTimeToLive"],
+            alignment_members=values["alignmentMembers"],
+            alignment_wait_for_first=values["alignmentWaitForFirst"],
+            snapshot_holds_group=values.get("snapshotHoldsGroup", True),
             max_future_skew=values["maxFutureSkew"],
             watermark_interval=values["watermarkInterval"],
             include_markers=values["includeMarkers"],

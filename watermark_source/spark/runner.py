@@ -19,19 +19,21 @@ from watermark_source.errors import OffsetError, listed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.moments import watermark_text
 from watermark_source.planning.minimum_rows import MinimumRows
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.rest import Rest
 from watermark_source.planning.snapshot import snapshot_batch, snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.spark.alignment import Membership
 from watermark_source.spark.backlog import exceeds, splits_behind
 from watermark_source.spark.collector import collect_later, collect_rarely, spare_imports
 from watermark_source.spark.connector import Snapshots, SourceDefinition
 from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import Pack, TaskWork, tasks_of
+from watermark_source.spark.policy import plan_policy
 from watermark_source.spark.polling import Pace
 from watermark_source.spark.relocation import Whereabouts
 from watermark_source.spark.reports import ReportBook, ReportServer
@@ -62,22 +64,17 @@ class SourceRunner:
     ) -> None:
         self._definition = definition
         self._options = options
-        self._policy = PlanPolicy(
-            out_of_orderness=options.out_of_orderness,
-            use_processing_time=options.processing_time,
-            idle_timeout=options.idle_timeout,
-            max_drift=options.alignment_max_drift,
-            max_future_skew=options.max_future_skew,
-            watermark_interval=options.watermark_interval,
+        self._policy = plan_policy(
+            options,
             minimum_rows=minimum_rows,
             fail_on_data_loss=fail_on_data_loss,
             loss_conditions=definition.loss_conditions,
             position_text=definition.position_text,
-            sends_markers=options.include_markers,
         )
         self._clock = Clock()
         self._connector = definition.open()
         self._whereabouts = Whereabouts(self._connector.copies)
+        self._membership = Membership(options)
         self._codec = OffsetCodec(source=definition.name, name=options.source_name)
         spare_imports()
         collect_rarely()
@@ -107,12 +104,15 @@ class SourceRunner:
         self._seen: Seen | None = None
         self._status: dict[str, Any] | None = None
         self._status_until = 0.0
-        if self._connector.progress is not None:
-            before_termination(self._connector.progress.close)
+        before_termination(self._tell_last)
 
     def close(self) -> None:
-        """Stop listening for reports, and show the last progress. Connections end with the process."""
+        """Stop listening for reports, and tell others the last. Connections end with the process."""
         self._server.close()
+        self._tell_last()
+
+    def _tell_last(self) -> None:
+        self._membership.close()
         if self._connector.progress is not None:
             self._connector.progress.close()
 
@@ -182,12 +182,14 @@ class SourceRunner:
         self._announced = True
         if planned.has_rows:
             self._rows_at = observation.asked_at
+        self._membership.tell(planned)
         self._rest = self._rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at)
         self._state = planned.state
         uncounted = not self._connector.positions_are_rows
         self._is_behind = bool(splits_behind(planned.state, observation.ends))
         copied = self._copied.progress(planned.state, observation.now)
-        self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted, copied)
+        trouble = self._membership.trouble
+        self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted, copied, trouble)
         self._pace = self._pace.after(is_batch=planned.is_batch, cpu=time.thread_time() - cpu)
         if not planned.is_batch:
             self._offset = dict(start)
@@ -256,7 +258,7 @@ class SourceRunner:
             self._progress_shown = True
 
     def _encode(self, state: SourceState) -> dict[str, Any]:
-        state = self._whereabouts.named(state)
+        state = self._membership.named(self._whereabouts.named(state))
         offset = self._codec.encode(state)
         self._decoded.append((offset, state))
         return offset
@@ -315,6 +317,7 @@ class SourceRunner:
             now=self._clock.now(),
             earliest=self._earliest(state, logs.ends, limit),
             added=self._added(added, logs.found),
+            others=self._membership.others(state),
             highest=self._last_ranges(state, logs.ends.keys() | logs.unknown),
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             since_rows=None if self._rows_at is None else Millis(logs.asked_at - self._rows_at),

@@ -30,14 +30,28 @@ class Seen:
     uncounted: bool = False
     """Positions do not count rows."""
     snapshots: tuple[SnapshotProgress, ...] = ()
+    trouble: str | None = None
+    """Why what is known of the alignment group's other sources may be old."""
 
 
 def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Millis) -> SourceStatus:
     """Return the status after a plan."""
     state = seen.plan.state
     group = None
-    if options.alignment_group is not None and options.alignment_max_drift is not None:
-        group = GroupStatus(options.alignment_group, options.alignment_max_drift, state.limit, len(state.splits))
+    if options.alignment_group is not None:
+        others = seen.observation.others
+        elsewhere = others.slowest
+        group = GroupStatus(
+            options.alignment_group,
+            options.alignment_max_drift,
+            None if state.limit == MIN else state.limit,
+            len(state.splits),
+            state.limit == MIN,
+            others.members,
+            None if elsewhere is None else elsewhere.name,
+            None if elsewhere is None else elsewhere.since,
+            seen.trouble,
+        )
     counting = [_order(t) for t in state.splits.values() if t.status is not SplitStatus.IDLE]
     lowest, highest = min(counting, default=MIN), max(counting, default=MIN)
     # Snapshots with more chunks than are known yet.
@@ -122,7 +136,9 @@ def _status(state: SplitState, end: int | None, *, final: bool) -> Status:
 
 def _held(split: Split, state: SplitState, limit: Limit | None, options: EngineOptions) -> Held | None:
     drift = options.alignment_max_drift
-    if state.status is not SplitStatus.PAUSED or limit is None or drift is None or limit.holder == split:
+    if state.status is not SplitStatus.PAUSED or limit is None or limit.holder == split:
         return None
+    if drift is None or limit.watermark == MIN:
+        return Held(by=str(limit.holder), max_drift=None)
     ahead = None if state.watermark is None else state.watermark - (limit.watermark - drift)
-    return Held(by=limit.holder, max_drift=drift, ahead=ahead)
+    return Held(by=str(limit.holder), max_drift=drift, ahead=ahead)

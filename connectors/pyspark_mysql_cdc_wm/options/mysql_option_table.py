@@ -245,6 +245,16 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "is read again for each batch, in one task, and must be kept until the snapshot is complete.",
     ),
     Option(
+        name="snapshotHoldsGroup",
+        parse=boolean,
+        default=True,
+        default_text="true",
+        accepted="must be true or false",
+        example="false",
+        doc="Whether the other sources of the alignment group read nothing until the snapshot is complete. Needs "
+        "`alignmentGroup`.",
+    ),
+    Option(
         name="eventTimeColumn",
         parse=non_empty,
         default_text="the commit's time",

@@ -36,7 +36,18 @@ _VIEWS = st.builds(
     holds_back=st.booleans(),
     uncounted=st.booleans(),
 )
-_GROUPS = st.builds(GroupStatus, st.text(max_size=5), st.integers(0), st.none() | _INT64, st.integers(0))
+_GROUPS = st.builds(
+    GroupStatus,
+    name=st.text(max_size=5),
+    max_drift=st.none() | st.integers(0),
+    limit=st.none() | _INT64,
+    members=st.integers(0),
+    hold=st.booleans(),
+    others=st.integers(0, 5),
+    slowest=st.none() | st.text(max_size=5),
+    since=st.none() | _INT64,
+    trouble=st.none() | st.text(max_size=5),
+)
 
 
 @given(

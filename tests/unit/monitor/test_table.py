@@ -149,6 +149,19 @@ def test_the_headline_has_a_sentence_where_there_is_no_value() -> None:
     assert headline(source_status(split_view(0)))[3] == "1 split: 1 active"
 
 
+def test_the_headline_tells_of_the_groups_other_sources() -> None:
+    group = GroupStatus("g", 1_000, NOON, 2, others=3, slowest="users", since=NOON - 60_000, trouble="no answer")
+    assert headline(source_status(group=group), now=NOON)[3:6] == (
+        "group g: limit 12:00:00.000, max drift 1 s, 2 members and 3 other sources",
+        "slowest elsewhere: users for 1 min",
+        "no answer",
+    )
+    held = GroupStatus("g", None, None, 1, hold=True, others=1, slowest="users")
+    assert headline(source_status(group=held))[3:5] == (
+        "group g: nothing is read yet, 1 member and 1 other source", "slowest elsewhere: users"
+    )  # fmt: skip
+
+
 def test_a_limit_on_another_day_is_shown_with_its_day() -> None:
     group = GroupStatus("checkout", 86_400_000, NOON + 86_400_000, 2)
     assert "limit 2026-11-22 12:00:00.000," in headline(source_status(group=group))[3]

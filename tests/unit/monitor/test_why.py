@@ -7,9 +7,8 @@ import pytest
 
 from watermark_source.monitor.status import Status
 from watermark_source.monitor.why import Facts, Held, why
-from watermark_source.planning.split import Split
 
-SLOWEST = Split("orders", 3)
+SLOWEST = "orders-3"
 
 
 @pytest.mark.parametrize(
@@ -54,6 +53,7 @@ def test_an_idle_split_names_the_timeout_it_passed(facts: dict[str, Any], senten
         (Held(SLOWEST, 30_000, ahead=37_000), "37 s ahead of orders-3 (alignmentMaxDrift 30 s)"),
         (Held(SLOWEST, 30_000, ahead=30_000), "next record over 30 s ahead of orders-3 (alignmentMaxDrift)"),
         (Held(SLOWEST, 30_000), "next record over 30 s ahead of orders-3 (alignmentMaxDrift)"),
+        (Held("users", None), "reads nothing before its alignment group may begin: waits for users"),
         (None, "waits for its alignment group"),
     ],
 )

@@ -1,0 +1,109 @@
+"""Sources of one group that are in one query, in several, and in several drivers wait for each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.integration.kafka_streams import KafkaStreams, wait_for
+from tests.integration.mysql_streams import MySqlStreams
+from watermark_source.monitor.status import parse_progress
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+NewTopic = Callable[..., str]
+DRIFT, STEP = 10.0, 0.2
+TIMES = {"slow": np.round(np.arange(0, 400, STEP), 3), "fast": np.round(np.arange(0, 400, 0.02), 3)}
+
+
+def aligned(group: str, **options: Any) -> dict[str, Any]:
+    return {"alignmentGroup": group, "alignmentMaxDrift": "10 seconds", **options}
+
+
+def position(offset: dict[str, Any]) -> int:
+    """Return how far the only split of a source is read."""
+    ((_, numbers),) = offset["splits"].items()
+    return int(numbers["0"][0])
+
+
+def test_two_topics_of_one_query_are_never_further_apart_than_the_drift(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
+    frames = []
+    for name, times in TIMES.items():
+        topic = new_topic(1)
+        streams.write(topic, {0: times})
+        limits = {"maxOffsetsPerTrigger": 100} if name == "slow" else {}
+        frames.append(streams.source(subscribe=topic, sourceName=name, **aligned("one query"), **limits))
+    streams.run(frames[0].unionByName(frames[1]), "both")
+    assert len(streams.data("both")) == sum(map(len, TIMES.values()))
+    apart = []
+    for offsets in zip(*(streams.offsets("both", source=n) for n in range(2)), strict=True):
+        positions = [position(offset) for offset in offsets]
+        reached = [times[max(0, at - 1)] for times, at in zip(TIMES.values(), positions, strict=True)]
+        if all(at < len(times) for times, at in zip(TIMES.values(), positions, strict=True)):
+            apart.append(abs(reached[0] - reached[1]))
+    assert len(apart) > 5
+    assert max(apart) <= DRIFT + STEP
+
+
+def test_a_query_waits_for_another_until_that_one_is_gone(streams: KafkaStreams, new_topic: NewTopic) -> None:
+    slow, fast = new_topic(1), new_topic(1)
+    streams.write(slow, {0: TIMES["slow"][:500]})
+    streams.write(fast, {0: TIMES["fast"]})
+    frames = {
+        name: streams.source(subscribe=topic, sourceName=name, **aligned("two queries", alignmentMembers=2))
+        for name, topic in (("slow", slow), ("fast", fast))
+    }
+    queries = {name: streams.start_file(frame, name) for name, frame in frames.items()}
+    # The slow one ends at 99.8 s and is not idle: its next record may be old.
+    last = int((TIMES["slow"][499] + DRIFT) / 0.02) + 1
+    wait_for(lambda: delivered(streams, "fast") >= last, queries["fast"])
+    time.sleep(2)
+    assert delivered(streams, "fast") == last
+    group = parse_progress(queries["fast"].lastProgress)[0].group
+    assert group is not None
+    assert (group.others, group.slowest) == (1, "slow")
+    queries["slow"].stop()
+    wait_for(lambda: delivered(streams, "fast") == len(TIMES["fast"]), queries["fast"], seconds=20)
+
+
+def test_nothing_is_read_beside_a_snapshot_that_holds_the_group(
+    streams: KafkaStreams, mysql_streams: MySqlStreams, new_topic: NewTopic
+) -> None:
+    topic = new_topic(2)
+    streams.write(topic, {0: TIMES["slow"], 1: TIMES["slow"]})
+    numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900) SELECT i, 'name' FROM n"
+    mysql_streams.run_sql("CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20))", f"INSERT INTO users {numbers}")
+    clock = {"alignmentGroup": "clicks and users", "watermarkStrategy": "none", "alignmentMembers": 2}
+    clicks = streams.source(subscribe=topic, sourceName="clicks", **clock)
+    users = mysql_streams.source(
+        "users",
+        sourceName="users",
+        useProcessingTimeDuringBinlog=True,
+        snapshotChunkRows=150,
+        snapshotParallelism=1,
+        **clock,
+    )
+    rows = clicks.selectExpr("'click' AS kind", "marker").union(users.selectExpr("'user' AS kind", "marker"))
+    query = streams.start_file(rows.where("marker IS NULL").drop("marker"), "both")
+    wait_for(lambda: delivered(streams, "both") == 900 + 2 * len(TIMES["slow"]), query, seconds=150)
+    query.stop()
+    in_snapshot = ["snapshot" in offset for offset in streams.offsets("both", source=1)]
+    read = [sum(numbers[n][0] for n in numbers) for o in streams.offsets("both") for numbers in o["splits"].values()]
+    assert in_snapshot.count(True) >= 5
+    assert all(not clicks for clicks, held in zip(read, in_snapshot, strict=True) if held)
+    assert read[-1] == 2 * len(TIMES["slow"])
+
+
+def delivered(streams: KafkaStreams, name: str) -> int:
+    """Return how many rows a file sink holds."""
+    log = streams.sink(name) / "_spark_metadata"
+    if not any('"add"' in file.read_text() for file in log.glob("[0-9]*")):
+        return 0
+    found = streams.result(name)
+    return (found.where("marker IS NULL") if "marker" in found.columns else found).count()
