@@ -137,7 +137,11 @@ def _second(read: Callable[[], float]) -> float:
 def _add_batch(spark: SparkSession, server: MySql, wanted: Range, start: FilePosition) -> float:
     place = json.dumps({"file": start.file, "position": start.position})
     run = run_to_end(tables(spark, server, wanted.table, startingOffsets=place))
-    # Markers are rows too.
-    if run.rows < wanted.images:
-        raise RuntimeError(f"{run.rows} row images of {wanted.images} read from {DATABASE}.{wanted.table}")
-    return run.add_batch
+    rows, seconds = 0, 0.0
+    for progress in run.progress:
+        rows += progress["numInputRows"]
+        seconds += float(progress["durationMs"].get("addBatch", 0)) / 1_000
+        # Markers are rows too. What comes after is a batch that tells the last watermark.
+        if rows >= wanted.images:
+            return seconds
+    raise RuntimeError(f"{rows} row images of {wanted.images} read from {DATABASE}.{wanted.table}")
