@@ -171,7 +171,13 @@ def test_a_table_that_is_dropped_while_a_chunk_is_read_comes_whole_and_when_done
             "CREATE TABLE t (id INT, name VARCHAR(40), amount BIGINT)",
             "INSERT INTO t VALUES (4, 'new', 1)",
         ),
-        ("DROP DATABASE {}", "CREATE DATABASE {}", "USE {}", TABLE.format("t"), "INSERT INTO t VALUES (4, 'new', 1)"),
+        (
+            "DROP DATABASE {}",
+            "CREATE DATABASE {}",
+            "USE {}",
+            "CREATE TABLE t (name VARCHAR(40) PRIMARY KEY, id INT, amount BIGINT)",
+            "INSERT INTO t VALUES ('new', 4, 1)",
+        ),
     ],
     ids=["gone", "as before", "another key", "no key", "with its database"],
 )

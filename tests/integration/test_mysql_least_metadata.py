@@ -171,3 +171,14 @@ def test_a_query_goes_on_within_its_snapshot(database: Database) -> None:
     three = again.reader.latestOffset(two, ALL)
     assert [change[3] for change in again.changes(two, three)] == [4, 5]
     again.reader.stop()
+
+
+def test_a_table_dropped_while_its_snapshot_is_read_ends_nothing(database: Database) -> None:
+    database.run(_TABLE, "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
+    life = Life(database, snapshotChunkRows=1, snapshotParallelism=1)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run("UPDATE t SET amount = -1", "DROP TABLE t")
+    # Nobody can tell any more what its columns were called.
+    assert life.rows(start, end) == []
+    life.reader.stop()

@@ -56,11 +56,7 @@ def read(database: Database, **options: Any) -> list[tuple[int, int]]:
     """Return the commit time and the id of all that a new query reads."""
     life = Life(database, **options)
     start = life.reader.initialOffset()
-    end = life.reader.latestOffset(start, ALL)
-    if "alignmentGroup" in options:
-        # The first plan of a process lets the rest of its group come.
-        end = life.reader.latestOffset(end, ALL)
-    rows = life.rows(start, end)
+    rows = life.rows(start, life.reader.latestOffset(start, ALL))
     life.reader.stop()
     return [(round(row["_commit_timestamp"].timestamp() * 1_000_000) // 1_000, row["id"]) for row in rows]
 

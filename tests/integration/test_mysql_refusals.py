@@ -210,13 +210,13 @@ def test_a_column_of_the_streams_own_name_is_refused_unless_it_is_left_out(serve
     columns = "id INT PRIMARY KEY, Event_Time TIMESTAMP, marker INT, _Table INT"
     run(server.host, server.port, f"CREATE TABLE shop.named ({columns})")
     said = refused(SchemaError, given(server, tables="shop.named"))
-    assert "shop.named has columns under names of the stream's own: Event_Time, marker, _Table. Leave them out" in said
-    left_out = {"excludeColumns": "Event_Time,_Table", "eventTimeColumn": "Event_Time"}
+    assert "shop.named has columns under names of the stream's own: Event_Time, marker, _Table. Name the others" in said
+    left_out = {"columns": "id,marker", "eventTimeColumn": "Event_Time"}
     assert "own: marker. " in refused(SchemaError, given(server, tables="shop.named", **left_out))
     names = DefaultSource(given(server, tables="shop.named", includeMarkers="false", **left_out)).schema().fieldNames()
     assert names == [
         "id", "marker", "_change_type", "_snapshot", "_commit_version", "_change_number", "_commit_timestamp",
-        "_database", "event_time",
+        "_database", "_table", "event_time",
     ]  # fmt: skip
     assert DefaultSource(given(server, tables="shop.named", rowFormat="json")).schema().fieldNames()[0] == "_row"
 

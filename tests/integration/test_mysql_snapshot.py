@@ -272,3 +272,16 @@ def test_the_status_of_a_table_says_that_there_is_more_and_not_how_many_rows(mys
     life.reader.stop()
     table = next(view for view in status.splits if view.split.log == f"{mysql_database.name}.t")
     assert (table.lag, table.why, status.lag) == (None, "has more to read", None)
+
+
+def test_a_table_with_a_unique_key_and_no_primary_one_is_read_as_one_without_a_key(mysql_database: Database) -> None:
+    database = mysql_database
+    rows = "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)"
+    database.run("CREATE TABLE t (id INT NOT NULL UNIQUE, name VARCHAR(40), amount BIGINT)", rows)
+    life = Life(database)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    # The binlog names the unique key where a primary one would be.
+    database.run("UPDATE t SET amount = -1 WHERE id = 2")
+    assert sorted((row["id"], row["amount"]) for row in life.rows(start, end)) == [(1, 1), (2, -1), (3, 3)]
+    life.reader.stop()

@@ -11,7 +11,7 @@ from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
-from watermark_source.errors import OptionError, SchemaError
+from watermark_source.errors import OptionError, SchemaError, shortened
 
 
 def stream_layout(
@@ -43,9 +43,10 @@ def _check_free(layout: Layout, table: TableName, own: Collection[str]) -> None:
     """Check that no column of a table has the name of one of the stream's own: Spark would take either for it."""
     taken = [name for name in layout.names if name.lower() in own]
     if taken:
+        others = ",".join(name for name in layout.names if name not in taken)
         raise SchemaError(
-            f"{table} has columns under names of the stream's own: {', '.join(taken)}. Leave them out by the option "
-            f"excludeColumns, such as {','.join(taken)} (eventTimeColumn may name one all the same), or set rowFormat "
+            f"{table} has columns under names of the stream's own: {', '.join(taken)}. Name the others in the option "
+            f"columns, such as {shortened(others)} (eventTimeColumn may name one that is left out), or set rowFormat "
             "to json"
         )
 

@@ -83,8 +83,9 @@ class SnapshotRows:
             # After the view was opened: it sees nothing that is not in the binlog before here.
             order = LoggedOrder(connection, self.choice)
             since = [(chunk, RollBack(self.layout, order, chunk.keys)) for chunk in chunks]
+            keyless = frozenset(table for table, each in columns.items() if not each.key)
             left = set(columns)
-            yield from self._undone(connection, since, left, place)
+            yield from self._undone(connection, view, since, left, keyless=keyless, place=place)
             for chunk, changed in since:
                 if chunk.table in left:
                     yield from self._still_as_they_were(chunk, columns[chunk.table], changed, view, place)
@@ -109,33 +110,45 @@ class SnapshotRows:
     def _undone(
         self,
         connection: MySqlConnection,
+        view: ConsistentView,
         since: Sequence[tuple[TableChunk, RollBack]],
         left: set[TableName],
+        *,
+        keyless: frozenset[TableName],
         place: int,
     ) -> Iterator[ReadBatch]:
         """Yield what was changed after a place as it was, up to where its table was dropped.
 
-        Takes such a table from those that are ``left``: one that is there now is another one.
+        Takes such a table from those that are ``left``: one that is there now is another one. Of those that are there
+        without a key nothing is undone, whatever unique columns the binlog names in its place.
         """
         status = LogStatus(connection)
         end = status.end().number
         tables = {chunk.table for chunk, _ in since}
+        as_of = None if self.relocation is None else self.relocation.as_of
+
+        def blocks() -> Iterable[PlacedBlock]:
+            if as_of is None:
+                return dumped(self.client, status.base(), place, end)
+            return dumped_without(self.client, GtidSet.parse(as_of[1]), end)
+
+        is_behind = as_of is not None or end > place
+        if keyless and is_behind:
+            # What was dropped had a key, perhaps, and is told of by that.
+            keyless -= {each for _, dropped in self._cut_where_dropped(blocks(), keyless) for each in dropped}
         if not shows_all_of_its_end(connection):
-            for table in tables & left:
+            for table in (tables & left) - keyless:
                 of_table = [changed for chunk, changed in since if chunk.table == table]
                 self._take_unseen(connection, table, of_table, place)
-        as_of = None if self.relocation is None else self.relocation.as_of
-        if as_of is not None or end > place:
-            if as_of is None:
-                blocks = dumped(self.client, status.base(), place, end)
-            else:
-                blocks = dumped_without(self.client, GtidSet.parse(as_of[1]), end)
-            decoder, concerns = self._decoder(connection, tables), self._concerns(tables)
-            for block, dropped in self._cut_where_dropped(blocks, tables):
+        if is_behind:
+            decoder, concerns = self._decoder(connection, tables, left), self._concerns(tables)
+            for block, dropped in self._cut_where_dropped(blocks(), tables):
+                view.stay()
                 look_at_statements(block.memory, block.events, block.file, concerns)
+                undoing = [each for each in since if each[0].table in tables - keyless]
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
-                    for chunk, changed in since:
-                        if chunk.table in tables and chunk.table == (changes.table.database, changes.table.table):
+                    for chunk, changed in undoing:
+                        if chunk.table == (changes.table.database, changes.table.table):
                             yield from self._batch(chunk, changed.undone(changes), place)
                 tables -= dropped
                 left -= dropped
@@ -173,21 +186,26 @@ class SnapshotRows:
         for block in dumped(self.client, base, begin, place, check=False):
             if leads := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[leads - 1])
-        decoder = self._decoder(connection, {table})
+        decoder = self._decoder(connection, {table}, {table})
         for block in dumped(self.client, base, begin, place):
             look_at_statements(block.memory, block.events, block.file, concerns)
             for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                 for changed in undone:
                     changed.add_before(changes)
 
-    def _decoder(self, connection: MySqlConnection, tables: Collection[TableName]) -> ChangeDecoder:
+    def _decoder(
+        self, connection: MySqlConnection, tables: Collection[TableName], there: Collection[TableName]
+    ) -> ChangeDecoder:
+        """Return the decoder for tables, of which some are still ``there`` to be asked what the binlog leaves out."""
+
         def wanted(found: TableMap) -> Collection[str] | None:
-            if TableName(found.database, found.table) not in tables:
+            nameless = any(column.name is None for column in found.columns)
+            if nameless or TableName(found.database, found.table) not in tables:
                 return None
             key = (*key_names(found), *chunk_names(found, self.choice))
             return self.layout.needed((str(column.name) for column in found.columns), key)
 
-        completed = LeastMetadata(connection, tables.__contains__).completed
+        completed = LeastMetadata(connection, lambda table: table in tables and table in there).completed
         charsets = collations_of(connection).charsets
         return ChangeDecoder(charsets, wanted, completed=completed, batch_rows=self.batch_rows)
 

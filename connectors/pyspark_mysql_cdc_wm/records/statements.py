@@ -21,7 +21,6 @@ _NAME_SIZE, _VARIABLES_SIZE, _FIXED = 8, 11, 13
 _BEGIN_SIZE = len("BEGIN")
 _QUERY = int(EventType.QUERY)
 _SHORT = "near here is a statement that does not fit its event; the binlog is damaged. Check it with mysqlbinlog"
-_COMMENT = re.compile(r"\s*(/\*.*?\*/\s*)*", re.DOTALL)
 _ROWS = re.compile(r"(INSERT|UPDATE|DELETE|REPLACE|LOAD|CALL|WITH)\b", re.IGNORECASE)
 _ALTER_TABLE = r"ALTER\s+(?:(?:ONLINE|OFFLINE|IGNORE)\s+)*TABLE\b\s*(?:IF\s+EXISTS\b\s*)?"
 _RENAME_TABLE = r"RENAME\s+TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?"
@@ -35,12 +34,14 @@ _RENAME = re.compile(_RENAME_TABLE, re.IGNORECASE)
 _DROP = re.compile(r"DROP\s+(?:TEMPORARY\s+)?TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
 _REPLACE = re.compile(r"CREATE\s+OR\s+REPLACE\s+TABLE\b\s*", re.IGNORECASE)
 """MariaDB's word for dropping a table and making it anew."""
-_OWN = re.compile(r"DROP\s+(?:/\*!\d+\s*)?TEMPORARY\b", re.IGNORECASE)
+_OWN = re.compile(r"DROP\s+TEMPORARY\b", re.IGNORECASE)
 """What concerns a table that one session alone has."""
 _DROP_DATABASE = re.compile(r"DROP\s+(?:DATABASE|SCHEMA)\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
 _TRUNCATE = re.compile(r"TRUNCATE\b\s*(?:TABLE\b\s*)?", re.IGNORECASE)
 _NEW_NAME = re.compile(r"\bRENAME\s+(?:TO\s+|AS\s+)?(?!COLUMN\b|INDEX\b|KEY\b)", re.IGNORECASE)
 _QUOTED = r"""`(?:[^`]|``)+`|"(?:[^"]|"")+"|'(?:[^'\\]|\\.|'')*'"""
+_EXECUTABLE = re.compile(rf"({_QUOTED})|/\*M?!\d*(.*?)\*/", re.DOTALL)
+"""What only some servers read, and the others take for a remark."""
 _REMARK = re.compile(rf"({_QUOTED})|/\*.*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
 _NO_NAME = re.compile(rf"({_QUOTED})|\b(?:TO|RESTRICT|CASCADE|WAIT\s+\d+|NOWAIT)\b", re.IGNORECASE)
 _PART = r"""(`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+)"""
@@ -56,7 +57,7 @@ class Statement(NamedTuple):
     database: str
     """The session's."""
     text: str
-    """Without the remarks that it begins with."""
+    """Without remarks; what is meant for some servers only counts."""
     position: int
     number: int
     """Of its event in the block."""
@@ -82,10 +83,9 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
         raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")
     for i in np.flatnonzero(queries[:, STOP] - texts != _BEGIN_SIZE).tolist():
         text = memory[texts[i] : queries[i, STOP]].tobytes().decode(errors="replace")
-        comment = _COMMENT.match(text)
         yield Statement(
             memory[names[i] : texts[i] - 1].tobytes().decode(errors="replace"),
-            text[comment.end() if comment else 0 :],
+            without_remarks(text),
             int(queries[i, POSITION]),
             int(numbers[i]),
         )
@@ -185,7 +185,6 @@ def _not_rows(where: str, database: str, table: str) -> UnsupportedFormatError:
 
 def database_dropped(text: str) -> set[str]:
     """Return the database that a statement drops, if it drops one."""
-    text = _without(_REMARK, text) if text[:4].upper() == "DROP" else ""
     begun = _DROP_DATABASE.match(text)
     named = begun and _TABLE.match(text, begun.end())
     return {_bare(named[1])} if named else set()
@@ -193,7 +192,6 @@ def database_dropped(text: str) -> set[str]:
 
 def tables_named(text: str, session: str) -> set[tuple[str, str]]:
     """Return the tables, each with its database, that a statement names where its kind does so, or else anywhere."""
-    text = _without(_REMARK, text)
     if begun := _TRUNCATE.match(text) or _REPLACE.match(text):
         return _tables(text[begun.end() :], session, most=1)
     if begun := _ALTER.match(text):
@@ -210,6 +208,11 @@ def tables_named(text: str, session: str) -> set[tuple[str, str]]:
 def _tables(text: str, session: str, *, most: int | None = None) -> set[tuple[str, str]]:
     pairs = [tuple(map(_bare, pair)) for pair in _TABLE.findall(text)[:most]]
     return {(one, other) if other else (session, one) for one, other in pairs}
+
+
+def without_remarks(text: str) -> str:
+    """Return a statement as the server reads it, from its first word on."""
+    return _without(_REMARK, _EXECUTABLE.sub(lambda found: found[1] or f" {found[2]} ", text)).strip()
 
 
 def _without(what: re.Pattern[str], text: str) -> str:

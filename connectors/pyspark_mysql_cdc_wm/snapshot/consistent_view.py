@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -19,19 +21,29 @@ from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.memory import Values
 from pyspark_mysql_cdc_wm.records.text_values import text_column
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
-from watermark_source.errors import SourceError, UnknownSplitError, listed
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, listed
+
+_log = logging.getLogger(__name__)
 
 _SESSION = (
-    "SET SESSION sql_mode = ''",
+    "SET SESSION sql_mode = '' /*M!100300 , idle_readonly_transaction_timeout = 0 */",
     # It waits while changes since are read, at the speed of whoever takes them.
     "SET SESSION net_write_timeout = 600",
-    "SET SESSION wait_timeout = 2147483 /*!80000 , max_execution_time = 0 */ /*M!100100 , max_statement_time = 0 */",
+    # Who is gone without a word keeps nobody from its tables for longer.
+    "SET SESSION wait_timeout = 600 /*!80000 , max_execution_time = 0 */ /*M!100100 , max_statement_time = 0 */",
+    "SET SESSION lock_wait_timeout = 50 /*M!100300 , idle_transaction_timeout = 0 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
 _BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
-_REDEFINED = 1412
-"""The server's number for a table that was emptied, altered or made anew since the view began."""
+_ANOTHER_VIEW = (1213, 1412)
+"""The server's numbers for locks in a circle, and for a table that was emptied, altered or made anew since the view
+began."""
+_LOCKED = 1205
+"""The server's number for a lock that was not had within ``lock_wait_timeout``."""
 _VIEWS = 20
+_WAITS = 6
+_STAY = 60.0
+"""Seconds after which a view that was not asked for anything tells the server that it is still there."""
 
 
 class ConsistentView:
@@ -46,6 +58,7 @@ class ConsistentView:
         self._settings = settings
         self._batch_rows = batch_rows
         self._connection: Any = connected(settings)
+        self._asked_at = time.monotonic()
         with self._telling():
             for statement in (*_SESSION, _BEGIN):
                 self._execute(statement)
@@ -54,10 +67,17 @@ class ConsistentView:
         """End it without waiting for rows that are still being sent."""
         self._connection._force_close()  # noqa: SLF001 - close() would wait for an answer
 
+    def stay(self) -> None:
+        """Keep the server from ending a view that is not asked for anything; call it now and then."""
+        if time.monotonic() - self._asked_at > _STAY:
+            with self._telling():
+                self._execute("DO 0")
+
     def hold(self, tables: Iterable[TableName]) -> frozenset[TableName]:
         """Keep tables as they are until the end, and return those that are there.
 
-        Who drops, empties or alters one waits from now on. Where somebody has done so since the view began, which does
+        Who drops, empties or alters one waits from now on; for one that does so already, or has locked it, this waits
+        five minutes. Where somebody has done so since the view began, which does
         not see that table then, another view is begun: ask for nothing before that must be in it.
 
         Raises:
@@ -80,19 +100,36 @@ class ConsistentView:
         there = set()
         for table in tables:
             try:
-                with self._telling():
-                    # One row: without any the server does not look whether the view sees this table.
-                    self._execute(f"SELECT 1 FROM {table.quoted} LIMIT 1")  # noqa: S608 - quoted
+                self._take(table)
             except UnknownSplitError:
                 continue
             except SourceError as refused:
-                if refused.__cause__ is not None and code_of(refused.__cause__) == _REDEFINED:
+                if _code(refused) in _ANOTHER_VIEW:
                     return None
                 raise
             there.add(table)
         return frozenset(there)
 
+    def _take(self, table: TableName, waits: int = _WAITS) -> None:
+        """Have the server keep a table for this view."""
+        try:
+            with self._telling():
+                # One row: without any the server does not look whether the view sees this table.
+                self._execute(f"SELECT 1 FROM {table.quoted} LIMIT 1")  # noqa: S608 - quoted
+        except SourceError as refused:
+            if _code(refused) != _LOCKED:
+                raise
+            if waits == 1:
+                raise ResponseTimeoutError(
+                    f"{self._settings.where}: {table} could not be read for five minutes: somebody has locked it, or "
+                    "waits to alter it behind somebody who reads it. SHOW PROCESSLIST; tells who; end that session, "
+                    "or start the query again later"
+                ) from refused
+            _log.warning("%s is locked, or about to be altered: waiting to read it", table)
+            self._take(table, waits - 1)
+
     def _execute(self, statement: str) -> None:
+        self._asked_at = time.monotonic()
         with self._connection.cursor() as cursor:
             cursor.execute(statement)
 
@@ -118,6 +155,11 @@ class ConsistentView:
         reader = TextReader(self._connection, self._settings.where, batch_rows=self._batch_rows)
         for memory, starts, sizes in reader.rows(statement, len(columns)):
             yield tuple(each(Values(memory, starts[i], sizes[i])) for i, each in enumerate(build))
+
+
+def _code(refused: SourceError) -> int | None:
+    """Return the server's own number of an error."""
+    return None if refused.__cause__ is None else code_of(refused.__cause__)
 
 
 def _shown(column: Column) -> str:

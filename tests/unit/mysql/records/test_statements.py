@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_mysql_cdc_wm.records.statements import database_dropped, tables_named
+from pyspark_mysql_cdc_wm.records.statements import database_dropped, tables_named, without_remarks
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ from pyspark_mysql_cdc_wm.records.statements import database_dropped, tables_nam
     ],
 )
 def test_tables_are_taken_from_where_statements_name_them(text: str, named: set[tuple[str, str]]) -> None:
-    assert tables_named(text, "shop") == named
+    assert tables_named(without_remarks(text), "shop") == named
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,23 @@ def test_tables_are_taken_from_where_statements_name_them(text: str, named: set[
     ],
 )
 def test_a_database_that_is_dropped_is_named(text: str, dropped: set[str]) -> None:
-    assert database_dropped(text) == dropped
+    assert database_dropped(without_remarks(text)) == dropped
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("-- nightly\nTRUNCATE TABLE t", "TRUNCATE TABLE t"),
+        ("# c\n/* d */ create or replace table t", "create or replace table t"),
+        ("/*!50000 TRUNCATE TABLE t */", "TRUNCATE TABLE t"),
+        ("/*M!100100 DROP TABLE t */", "DROP TABLE t"),
+        ("ALTER /* x */TABLE t RENAME TO u", "ALTER  TABLE t RENAME TO u"),
+        ("DROP /*!40005 TEMPORARY */ TABLE t", "DROP   TEMPORARY   TABLE t"),
+        (
+            "INSERT INTO t VALUES ('-- no /* remark', \"# at all\")",
+            "INSERT INTO t VALUES ('-- no /* remark', \"# at all\")",
+        ),
+    ],
+)
+def test_a_statement_is_read_as_the_server_reads_it(text: str, read: str) -> None:
+    assert without_remarks(text) == read
