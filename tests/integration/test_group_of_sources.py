@@ -21,7 +21,7 @@ TIMES = {"slow": np.round(np.arange(0, 400, STEP), 3), "fast": np.round(np.arang
 
 
 def aligned(group: str, **options: Any) -> dict[str, Any]:
-    return {"alignmentGroup": group, "alignmentMaxDrift": "10 seconds", **options}
+    return {"alignmentGroup": group, "alignmentMaxDrift": "10 seconds", "alignmentStore": "driver", **options}
 
 
 def position(offset: dict[str, Any]) -> int:
@@ -79,7 +79,12 @@ def test_nothing_is_read_beside_a_snapshot_that_holds_the_group(
     streams.write(topic, {0: TIMES["slow"], 1: TIMES["slow"]})
     numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900) SELECT i, 'name' FROM n"
     mysql_streams.run_sql("CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20))", f"INSERT INTO users {numbers}")
-    clock = {"alignmentGroup": "clicks and users", "watermarkStrategy": "none", "alignmentMembers": 2}
+    clock = {
+        "alignmentGroup": "clicks and users",
+        "watermarkStrategy": "none",
+        "alignmentMembers": 2,
+        "alignmentStore": "driver",
+    }
     clicks = streams.source(subscribe=topic, sourceName="clicks", **clock)
     users = mysql_streams.source(
         "users",

@@ -40,7 +40,7 @@ class MemberDriver(Driver):
 
     def restart(self, *, final: bool = False) -> None:
         super().restart(final=final)
-        self.known, self.introduced = NOBODY, False
+        self.known, self.introduced, self.settled = NOBODY, False, False
 
     def leave(self) -> None:
         """Have been silent for the time-to-live."""
@@ -50,13 +50,15 @@ class MemberDriver(Driver):
         """Learn what the others have told."""
         if self.reachable:
             self.known = self.store.others(self.name)
+            # Those that started together have told by now.
+            self.settled = self.introduced
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         seen = super().observe(one_batch=one_batch, unknown=unknown)
         limit = self.state().limit
-        # The first plan of a process goes no further than where it is known to be allowed.
-        sure = self.reachable and self.introduced
-        return replace(seen, others=self.known if sure else unanswered(self.known, limit))
+        if not self.reachable:
+            return replace(seen, others=unanswered(self.known, limit))
+        return replace(seen, others=self.known if self.settled else unanswered(self.known, limit, awaited=True))
 
     def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:
         planned = super().step(one_batch=one_batch, unknown=unknown)

@@ -86,3 +86,20 @@ def test_durations_that_are_none_or_not_positive_are_refused_at_once(name: str, 
 @pytest.mark.parametrize("row", ENGINE_OPTIONS, ids=lambda row: row.name)
 def test_the_example_of_every_option_is_accepted(row: object) -> None:
     row.read(row.example)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("given", "missing"), [
+    ({"alignmentStore": "driver"}, "alignmentGroup"),
+    ({"alignmentMembers": "2", "alignmentGroup": "g", "alignmentMaxDrift": "1 minute"}, "alignmentStore"),
+    ({"watermarkStrategy": "none", "alignmentGroup": "g"}, "alignmentStore"),
+])  # fmt: skip
+def test_what_concerns_other_sources_needs_a_place_where_they_meet(given: dict[str, str], missing: str) -> None:
+    error = refusal(**given)
+    assert (error.option, error.example is not None) == (missing, True)
+
+
+def test_a_store_is_looked_at_at_once_and_never_shown() -> None:
+    group = {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute"}
+    assert parsed(alignmentStore="Driver", **group).alignment_store == "driver"
+    assert "hidden" not in repr(parsed(alignmentStore="sqlite:////tmp/x?password=hidden", **group))
+    assert "hidden" not in str(refusal(alignmentStore="postgresql+psycopg://user:hidden@host/db", **group))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from watermark_source.eventtime.watermark import MIN, Millis
@@ -28,7 +28,9 @@ class Others:
     slowest: Elsewhere | None = None
     members: int = 0
     ceiling: Millis | None = None
-    """The place does not answer: the limit that held before, beyond which nobody goes. ``None``: it answers."""
+    """What is known is not enough: the limit that held before, beyond which nobody goes. ``None``: it is enough."""
+    awaited: bool = False
+    """Whether that is because others are still to come, and not because the place does not answer."""
 
     @property
     def hold(self) -> bool:
@@ -39,6 +41,6 @@ class Others:
 NOBODY = Others()
 
 
-def unanswered(known: Others, last_limit: Millis | None) -> Others:
-    """Return what is known when the place where members meet does not answer, and the last limit was this."""
-    return Others(known.minimum, known.slowest, known.members, MIN if last_limit is None else last_limit)
+def unanswered(known: Others, last_limit: Millis | None, *, awaited: bool = False) -> Others:
+    """Return what is known when it is not enough, and the last limit was this; ``None``: there was none yet."""
+    return replace(known, ceiling=MIN if last_limit is None else last_limit, awaited=awaited)

@@ -21,6 +21,8 @@ _SILENT = 3.0
 """Seconds without an answer from which on the store counts as one that does not answer."""
 _FIRST = 10.0
 """Seconds the first plan of a process waits for the first answer."""
+_SETTLING = 0.4
+"""Seconds from the first word until what is known is sure: those that start together hear of each other by then."""
 _LEAVING = 1.0
 
 
@@ -33,10 +35,13 @@ class Meeting:
         self._report = GroupMember()
         self._known = Others()
         self._answered_at: float | None = None
-        self._trouble: WatermarkSourceError | None = None
+        self._trouble: Exception | None = None
         self._wrong: UsageError | None = None
         self._answered, self._news = threading.Event(), threading.Event()
-        self._hurry = self._leaving = self._left = False
+        self._hurry = self._leaving = self._left = self._started = False
+        self._told_at: float | None = None
+        self._asked_at = 0.0
+        self._doubtful_until, self._were_there = 0.0, 0
         self._thread = threading.Thread(target=self._run, name=f"alignment group {who.group}", daemon=True)
 
     def others(self, last_limit: Millis | None) -> Others:
@@ -47,12 +52,21 @@ class Meeting:
         Raises:
             UsageError: the group has another drift.
         """
-        if not self._thread.is_alive() and not self._left:
+        if not self._started:
+            self._started = True
             self._thread.start()
             self._answered.wait(_FIRST)
         if self._wrong is not None:
             raise self._wrong
-        return unanswered(self._known, last_limit) if self.trouble is not None else self._known
+        if self.trouble is not None:
+            return unanswered(self._known, last_limit)
+        return self._known if self._is_sure() else unanswered(self._known, last_limit, awaited=True)
+
+    def _is_sure(self) -> bool:
+        """Return whether who is there had the time to say so: at first, and after the store was away."""
+        if self._told_at is None or self._asked_at < self._told_at + _SETTLING:
+            return False
+        return self._known.members >= self._were_there or time.monotonic() >= self._doubtful_until
 
     @property
     def trouble(self) -> str | None:
@@ -63,6 +77,8 @@ class Meeting:
 
     def tell(self, report: GroupMember, *, waits: bool) -> None:
         """Have the others told; ``waits``: some of this source's splits wait for them."""
+        if self._told_at is None:
+            self._told_at = time.monotonic()
         changed = report != self._report
         self._report, self._hurry = report, waits or changed
         if self._hurry:
@@ -88,7 +104,7 @@ class Meeting:
                 self._wrong = wrong
                 self._answered.set()
                 break
-            except WatermarkSourceError as trouble:
+            except Exception as trouble:  # noqa: BLE001 - a database's driver may raise anything, and the query goes on
                 if self._trouble is None:
                     _log.warning("%s. The limit of before holds until it does", trouble)
                 self._trouble = trouble
@@ -96,7 +112,12 @@ class Meeting:
         self._leave()
 
     def _exchange(self) -> None:
+        asked_at = time.monotonic()
         answer = self._store.exchange(self._who, self._report)
+        if self._answered_at is not None and asked_at - self._answered_at > _SILENT:
+            # The others could not speak either, and count as silent until they have.
+            self._doubtful_until = time.monotonic() + self._who.time_to_live / 1_000
+            self._were_there = self._known.members
         if self._trouble is not None:
             _log.warning("the store of the alignment group %s answers again", self._who.group)
         slowest = None
@@ -105,7 +126,7 @@ class Meeting:
             since = before.since if before is not None and before.name == answer.slowest else self._clock.now()
             slowest = Elsewhere(answer.slowest, since)
         self._known = Others(answer.minimum, slowest, answer.members)
-        self._trouble, self._answered_at = None, time.monotonic()
+        self._trouble, self._asked_at, self._answered_at = None, asked_at, time.monotonic()
         self._answered.set()
 
     def _pause(self) -> None:

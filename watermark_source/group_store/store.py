@@ -53,8 +53,8 @@ class GroupStore:
 
     @property
     def shown(self) -> str:
-        """The URL without its password."""
-        return self._url.render_as_string(hide_password=True)
+        """Kind, host and name of the database: what else a URL has may be secret."""
+        return f"{self._url.get_backend_name()} {self._url.host or ''}/{self._url.database or ''}"
 
     def exchange(self, who: Identity, report: GroupMember) -> Answer:
         """Tell the others what this member has come to, and return what they have told.
@@ -136,7 +136,11 @@ def store_url(text: str) -> URL:
     try:
         url = make_url(text)
         url.get_dialect().import_dbapi()
-    except ArgumentError:
+        if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+            raise OptionError("alignmentStore", None, "a database in memory is nobody else's", example=_EXAMPLE)
+    except OptionError:
+        raise
+    except (ArgumentError, ValueError):
         # What cannot be read may have a password anywhere.
         raise OptionError("alignmentStore", None, f"{_ACCEPTED}, and this one is not", example=_EXAMPLE) from None
     except NoSuchModuleError:

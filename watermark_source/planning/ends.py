@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from watermark_source.alignment.group import view
-from watermark_source.alignment.others import Elsewhere, Others
+from watermark_source.alignment.others import NOBODY, Elsewhere, Others
 from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.observation import Observation, PlanPolicy
@@ -22,6 +22,7 @@ from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.time_index import IndexEntry, TimeIndex
 
 STORE = Elsewhere("the store of the group, which does not answer")
+TO_COME = Elsewhere("sources of the group that are still to come")
 BLIND_STEP = 10_000
 """Rows read at a time where event times cannot be looked up: within so many a split may pass the limit."""
 
@@ -88,7 +89,11 @@ class Backlog:
         if self.policy.max_drift is None:
             return {}
         found = self._first_after({s for s, t in self.splits.items() if t.watermark is None}, MIN)
-        return {s: watermark_of(e.event_time, self.policy) for s, e in found.items() if e is not None}
+        return {
+            s: watermark_of(e.event_time, self.policy)
+            for s, e in found.items()
+            if e is not None and e.position >= self.splits[s].position
+        }
 
     def up_to(self, watermark: Millis, holder: Split | Elsewhere | None = None, *, never_beyond: bool = False) -> Reach:
         """Return how far each split may be read for its watermark not to go beyond ``watermark``.
@@ -189,7 +194,7 @@ def group_limit(
         reached[others.slowest] = others.minimum
     group = view(((s, w) for s, w in reached.items() if w is not None), backlog.policy.max_drift or 0)
     if others.ceiling is not None and (group.slowest is None or group.limit > others.ceiling):
-        return Limit(others.ceiling, STORE)
+        return Limit(others.ceiling, TO_COME if others.awaited else STORE)
     return None if group.slowest is None else Limit(group.limit, group.slowest)
 
 
@@ -209,9 +214,14 @@ def _reached(
 def aligned_ends(splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog) -> Aligned:
     """Return the group's limit, and the planned ends of the splits that have rows, none beyond it."""
     others = observation.others
-    if others.hold and not observation.one_batch:
+    if others.ceiling is None and observation.chunks:
+        # Of two that hold the group each reads its own snapshot.
+        observation = replace(observation, others=NOBODY)
+    elif others.hold and not observation.one_batch:
         stay = {s: t.position for s, t in backlog.splits.items()}
-        return Aligned(Limit(MIN, others.slowest or STORE), stay, reached=backlog.beginnings())
+        held = TO_COME if others.awaited else STORE
+        holder = others.slowest if others.minimum == MIN and others.slowest is not None else held
+        return Aligned(Limit(MIN, holder), stay, reached=backlog.beginnings())
     if backlog.policy.max_drift is None or observation.one_batch:
         return Aligned(None, dict(backlog.ends))
     blind: frozenset[Split] = frozenset()
@@ -221,7 +231,7 @@ def aligned_ends(splits: Mapping[Split, SplitState], observation: Observation, b
             # Nobody has read a row, and no log's end is known: one step, to see where everybody is.
             ends = {s: backlog.within(s, end, backlog.blind_step) for s, end in backlog.ends.items()}
             return Aligned(None, ends, newest_matters=backlog.index is not None and bool(ends))
-        reach = backlog.up_to(limit.watermark, limit.holder, never_beyond=limit.holder is STORE)
+        reach = backlog.up_to(limit.watermark, limit.holder, never_beyond=others.ceiling is not None)
         if reach.blind <= blind:
             ends = _with_next_row(splits, backlog, reach, limit, others)
             matters = _newest_matters(backlog, reach)
@@ -234,7 +244,11 @@ def _with_next_row(
     splits: Mapping[Split, SplitState], backlog: Backlog, reach: Reach, limit: Limit, others: Others
 ) -> dict[Split, int]:
     """Let the slowest go on over a gap in time if nobody else does: of members that wait for each other, it is one."""
-    held = limit.holder == others.slowest and all(end == backlog.splits[s].position for s, end in reach.ends.items())
+    held = (
+        others.ceiling is None
+        and limit.holder == others.slowest
+        and all(end == backlog.splits[s].position for s, end in reach.ends.items())
+    )
     if not held or others.minimum is None:
         return reach.ends
     active = {s: w for s, t in splits.items() if (w := t.watermark) is not None and t.status is not SplitStatus.IDLE}

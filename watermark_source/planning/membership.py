@@ -23,7 +23,7 @@ def membership(
     """Return the source as a member: with the lowest watermark its splits have when the batch is read.
 
     Args:
-        planned: all splits, as the batch leaves them.
+        planned: all splits but snapshots, as the batch leaves them.
         reached: watermarks of splits at their planned end, as far as a time index tells them.
         observation: what the plan was made of.
         policy: the user's decisions.

@@ -132,12 +132,13 @@ def plan(
         losses=losses,
         newest_matters=newest_matters,
         member=membership(
-            planned,
+            {s: t for s, t in planned.items() if s not in snapshots},
             {s: w for s, w in reached.items() if ends[s] == allowed[s]},
             observation,
             policy,
             on_clock=on_clock,
-            in_snapshot=bool(going_on),
+            # Of one that is found later nobody gains by waiting for it.
+            in_snapshot=bool(going_on) and state.watermark is None,
         ),
     )
 

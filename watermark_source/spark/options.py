@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from watermark_source import durations
@@ -13,6 +13,20 @@ from watermark_source.options import Option, boolean, duration, host_name, non_e
 BOUNDED = "bounded"
 MONOTONOUS = "monotonous"
 NONE = "none"
+
+DRIVER = "driver"
+"""The store that is a file of the driver's."""
+
+
+def _store(text: str) -> str:
+    if text.strip().lower() == DRIVER:
+        return DRIVER
+    # Loaded where it is needed: it takes a third of a second.
+    from watermark_source.group_store.store import store_url  # noqa: PLC0415
+
+    store_url(text)
+    return text
+
 
 ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
@@ -52,8 +66,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted="must be a name that is not empty",
         example="checkout",
         doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`, but "
-        "with `watermarkStrategy` `none`, with which a source only waits for those that hold the group. Sources that "
-        "name the same group wait for each other: in one query, in several, in several drivers (`alignmentStore`).",
+        "with `watermarkStrategy` `none`, with which a source only waits for those that hold the group. With "
+        "`alignmentStore` the sources that name the same group wait for each other.",
     ),
     Option(
         name="alignmentMaxDrift",
@@ -66,22 +80,23 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="alignmentStore",
-        parse=non_empty,
-        default_text="a private file of the driver",
-        accepted="must be the URL of a database, as SQLAlchemy writes them",
-        example="postgresql+psycopg://user@host/database",
-        doc="Where the members of the group meet, for groups of several drivers: the URL of a database that all of "
-        "them reach, which gets a table `watermark_source_members`. Needs `alignmentGroup`.",
+        parse=_store,
+        default_text="off",
+        accepted="must be driver, or the URL of a database, as SQLAlchemy writes them",
+        example="driver",
+        doc="Where the sources of the group meet. `driver`: in a private file, those of all queries of one driver. The "
+        "URL of a database that all of them reach: those of several drivers; it gets a table "
+        "`watermark_source_members`. Off: a group holds the splits of one source. Needs `alignmentGroup`.",
         secret=True,
     ),
     Option(
         name="alignmentTimeToLive",
-        parse=duration(minimum=1),
+        parse=duration(minimum=5_000),
         default=30_000,
         default_text="30 seconds",
-        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        accepted=f"must be {durations.ACCEPTED}, at least 5 seconds",
         example="30 seconds",
-        doc="The others go on without a source of the group that has said nothing for so long. Needs `alignmentGroup`.",
+        doc="The others go on without a source of the group that has said nothing for so long. Needs `alignmentStore`.",
     ),
     Option(
         name="alignmentMembers",
@@ -89,7 +104,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="whoever is there",
         accepted="must be a whole number of at least 1",
         example="2",
-        doc="A new query reads nothing before so many sources of the group are there. Needs `alignmentGroup`.",
+        doc="A new query reads nothing before so many sources of the group are there. Needs `alignmentStore`.",
     ),
     Option(
         name="alignmentWaitForFirst",
@@ -98,7 +113,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="false",
         accepted="must be true or false",
         example="false",
-        doc="Whether the group waits for this source's first row. Needs `alignmentGroup`.",
+        doc="Whether the group waits for this source's first row. Needs `alignmentStore`.",
     ),
     Option(
         name="maxFutureSkew",
@@ -177,7 +192,14 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
 """The engine's options that mean something in a batch read too; it ignores the others."""
 
-_OF_A_GROUP = ("alignmentStore", "alignmentTimeToLive", "alignmentMembers", "alignmentWaitForFirst")
+_OF_A_GROUP = (
+    ("alignmentStore", "alignmentGroup", "checkout"),
+    ("alignmentTimeToLive", "alignmentStore", "driver"),
+    ("alignmentMembers", "alignmentStore", "driver"),
+    ("alignmentWaitForFirst", "alignmentStore", "driver"),
+    ("snapshotHoldsGroup", "alignmentStore", "driver"),
+)
+"""Options that need another one, and an example of that."""
 _OF_EVENT_TIME = {
     "alignmentMaxDrift": "the clock is the same everywhere",
     "idleTimeout": "a clock is never idle",
@@ -197,7 +219,7 @@ class EngineOptions:
     idle_timeout: int | None
     alignment_group: str | None
     alignment_max_drift: int | None
-    alignment_store: str | None
+    alignment_store: str | None = field(repr=False)
     alignment_time_to_live: int
     alignment_members: int | None
     alignment_wait_for_first: bool
@@ -231,9 +253,9 @@ class EngineOptions:
                 "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
                 f"belongs to watermarkStrategy bounded, and the strategy is {strategy}", example="leave it out",
             )  # fmt: skip
-        for name in _OF_A_GROUP:
-            if group is None and name.lower() in named:
-                raise OptionError("alignmentGroup", None, f"is needed because {name} is set", example="checkout")
+        for name, needed, example in _OF_A_GROUP:
+            if values[needed] is None and name.lower() in named:
+                raise OptionError(needed, None, f"is needed because {name} is set", example=example)
         if strategy != NONE and not dated and "watermarkinterval" in named:
             raise OptionError(
                 "watermarkInterval", given_text(given, "watermarkInterval"),
@@ -246,6 +268,12 @@ class EngineOptions:
                     name, given_text(given, name), f"has no meaning with watermarkStrategy none: {why}",
                     example="leave it out",
                 )  # fmt: skip
+        if strategy == NONE and group is not None and values["alignmentStore"] is None:
+            raise OptionError(
+                "alignmentStore", None,
+                "is needed because watermarkStrategy is none: on the clock a source waits for others alone",
+                example="driver",
+            )  # fmt: skip
         return cls(
             source_name=values["sourceName"] or format_name,
             out_of_orderness=values["maxOutOfOrderness"] if strategy == BOUNDED else 0,

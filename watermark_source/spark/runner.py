@@ -190,7 +190,8 @@ class SourceRunner:
         copied = self._copied.progress(planned.state, observation.now)
         trouble = self._membership.trouble
         self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted, copied, trouble)
-        self._pace = self._pace.after(is_batch=planned.is_batch, cpu=time.thread_time() - cpu)
+        held = planned.state.held > state.held
+        self._pace = self._pace.after(is_batch=planned.is_batch and not held, cpu=time.thread_time() - cpu)
         if not planned.is_batch:
             self._offset = dict(start)
             return start

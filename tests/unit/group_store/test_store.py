@@ -122,8 +122,8 @@ def test_a_store_that_is_lost_is_an_error_and_is_found_again(tmp_path: Path) -> 
 
 
 def test_a_password_is_never_shown() -> None:
-    store = GroupStore(store_url("sqlite://user:hidden@/nowhere/at/all"))
-    assert "hidden" not in store.shown
+    for text in ("sqlite://user:hidden@/nowhere/at/all", "sqlite:///nowhere/at/all?password=hidden"):
+        assert GroupStore(store_url(text)).shown == "sqlite /nowhere/at/all"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,8 @@ def test_a_password_is_never_shown() -> None:
     [
         ("shared by all:hidden@", "must be the URL of a database, as SQLAlchemy writes them, and this one is not"),
         ("nothing://user:hidden@host/db", "must be the URL of a database"),
+        ("postgresql://user:pass@hidden:word@h:x/db", "and this one is not"),
+        ("sqlite://", "a database in memory is nobody else's"),
         ("postgresql+psycopg://user:hidden@host/db", "needs the package of that database: No module named 'psycopg'"),
     ],
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, at, backlog, log_of, observation
 from watermark_source.alignment.others import Elsewhere, Others, unanswered
 from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.planning.ends import STORE, Aligned, Limit, aligned_ends
+from watermark_source.planning.ends import STORE, TO_COME, Aligned, Limit, aligned_ends
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
@@ -57,6 +58,23 @@ def test_nothing_is_read_while_somebody_holds_the_group() -> None:
     assert aligned({A: at(0), B: at(1, 49)}, log, Others(MIN, CLICKS, 1)).reached == {A: 99}
 
 
+def test_who_is_waited_for_is_named() -> None:
+    log = log_of([100])
+    for seen, holder in (
+        (unanswered(others(5), None), STORE),
+        (unanswered(others(5), None, awaited=True), TO_COME),
+        (replace(others(5), minimum=MIN), CLICKS),
+    ):
+        assert aligned({A: at(0)}, log, seen).limit == Limit(MIN, holder)
+
+
+def test_of_two_that_hold_the_group_each_reads_its_own_snapshot() -> None:
+    log = log_of([100, 200])
+    seen = Others(MIN, CLICKS, 1)
+    assert aligned({A: at(0)}, log, seen, chunks={"t": (None,)}).ends == {A: 2}
+    assert aligned({A: at(0)}, log, unanswered(seen, None), chunks={"t": (None,)}).ends == {A: 0}
+
+
 def test_trigger_once_waits_for_nobody() -> None:
     log = log_of([100, 200])
     assert aligned({A: at(0)}, log, Others(MIN, CLICKS, 1), one_batch=True) == Aligned(None, {A: 2})
@@ -69,6 +87,9 @@ def test_the_limit_of_before_holds_to_the_row_while_the_store_does_not_answer() 
     # Not even the one row beyond a gap.
     assert (found.limit, found.ends) == (Limit(Millis(109), STORE), {A: 2, B: 0})
     assert aligned(splits, log, unanswered(others(100), None)).ends == {A: 0, B: 0}
+    # Nor is there one where the limit is the same as before.
+    held = {A: at(1, 99)}
+    assert aligned(held, log_of([100, 5_000]), unanswered(others(99), Millis(109))).ends == {A: 1}
     # A limit that is lower still counts.
     assert aligned(splits, log, unanswered(others(80), Millis(109))).limit == Limit(Millis(90), CLICKS)
 
