@@ -322,15 +322,15 @@ def _group_to_json(group: GroupStatus) -> dict[str, Any]:
 
 def _group_from_json(fields: Fields) -> GroupStatus:
     return GroupStatus(
-        fields.text("name"),
-        fields.optional_integer("maxDrift"),
-        fields.optional_integer("limit"),
-        fields.integer("members"),
-        fields.flag("hold"),
-        fields.optional_integer("others") or 0,
-        fields.optional_text("slowest"),
-        fields.optional_integer("since"),
-        fields.optional_text("trouble"),
+        name=fields.text("name"),
+        max_drift=fields.optional_integer("maxDrift"),
+        limit=fields.optional_integer("limit"),
+        members=fields.integer("members"),
+        hold=fields.flag("hold"),
+        others=fields.optional_integer("others") or 0,
+        slowest=fields.optional_text("slowest"),
+        since=fields.optional_integer("since"),
+        trouble=fields.optional_text("trouble"),
     )
 
 

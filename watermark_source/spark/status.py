@@ -44,13 +44,13 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         group = GroupStatus(
             options.alignment_group,
             options.alignment_max_drift,
-            None if state.limit == MIN else state.limit,
-            len(state.splits),
-            state.limit == MIN,
-            others.members,
-            None if elsewhere is None else elsewhere.name,
-            None if elsewhere is None else elsewhere.since,
-            seen.trouble,
+            limit=None if state.limit == MIN else state.limit,
+            members=len(state.splits),
+            hold=state.limit == MIN,
+            others=others.members,
+            slowest=None if elsewhere is None else elsewhere.name,
+            since=None if elsewhere is None else elsewhere.since,
+            trouble=seen.trouble,
         )
     counting = [_order(t) for t in state.splits.values() if t.status is not SplitStatus.IDLE]
     lowest, highest = min(counting, default=MIN), max(counting, default=MIN)
