@@ -174,6 +174,13 @@ def built_in_kafka(spark: SparkSession) -> str:
     return "kafka"
 
 
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What this project has logged so far; clients that earlier tests left behind log on in their threads."""
+    ours = ("watermark_source", "pyspark_aligned_kafka", "pyspark_mysql_cdc_wm")
+    return lambda: [each.getMessage() for each in caplog.records if each.name.startswith(ours)]
+
+
 @pytest.fixture(autouse=True)
 def _no_query_survives_its_test(request: pytest.FixtureRequest) -> Iterator[None]:
     yield

@@ -97,7 +97,7 @@ def test_another_drift_is_refused_in_the_first_call(make: Make) -> None:
 
 
 def test_without_an_answer_the_last_limit_holds_until_there_is_one(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.2)
     lost = make("a", folder="not there")
@@ -108,8 +108,7 @@ def test_without_an_answer_the_last_limit_holds_until_there_is_one(
     assert "does not answer" in lost.trouble
     (tmp_path / "not there").mkdir()
     until(lambda: lost.others(Millis(77)) == Others())
-    said = [record.getMessage() for record in caplog.records]
-    assert [("does not answer" in text, "answers again" in text) for text in said] == [(True, False), (False, True)]
+    assert [("does not answer" in text, "answers again" in text) for text in said()] == [(True, False), (False, True)]
 
 
 def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
