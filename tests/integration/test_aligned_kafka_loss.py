@@ -87,7 +87,7 @@ def test_a_topic_created_anew_with_fewer_records_and_partitions(
     told = failure(streams, topic, "q")
     assert "DataLossError" in told
     assert f"{topic}-0 ends at 4, but was already read up to 10" in told
-    assert f"{topic}-2 is gone, or no longer asked for; it was read up to position 10" in told
+    assert f"{topic}-2 is gone, or no longer asked for; it was read up to 10" in told
     before = [*through(0, 0, 10), *through(1, 0, 10), *through(2, 0, 10)]
     # Offsets that were delivered once are not delivered again, whatever they hold now; as with the built-in source.
     assert go_on(streams, topic, "q") == sorted([*before, *through(1, 10, 12)])

@@ -56,8 +56,7 @@ def check_loss(
                 Loss(
                     split,
                     LossKind.SPLIT_GONE,
-                    f"{split} is gone, or no longer asked for; it was read up to position "
-                    f"{shown(split, state.position)}",
+                    f"{split} is gone, or no longer asked for; it was read up to {shown(split, state.position)}",
                 )
             )
             continue

@@ -17,7 +17,7 @@ class Fault(IntEnum):
     ROWS_HEADER = 4
     WIDTH = 5
     VALUE = 6
-    PARTIAL_JSON = 7
+    ROW_OPTIONS = 7
     ABSENT = 8
     TABLE = 9
     GTID = 10
@@ -45,7 +45,7 @@ _TEXT = {
     Fault.TIME: "a date or time with an impossible part",
 }
 _UNSUPPORTED = {
-    Fault.PARTIAL_JSON: "a partial update of a JSON column; set binlog_row_value_options to '' on the server",
+    Fault.ROW_OPTIONS: "a row with options that this version does not read (binlog_row_value_options)",
     Fault.ABSENT: "a row without all of its columns; set binlog_row_image to FULL on the server",
     Fault.UNKNOWN_EVENT: "an event of a type that this version does not read and that must not be ignored",
 }

@@ -36,10 +36,6 @@ _SETTINGS = (
         "SET GLOBAL binlog_row_image = 'FULL'; sessions that are open keep their own image until they end",
     ),
     _Needed(
-        "binlog_row_value_options", "", "updates of JSON columns would be logged in part",
-        "SET GLOBAL binlog_row_value_options = ''",
-    ),
-    _Needed(
         "log_bin_compress", "OFF", "events that MariaDB compresses one by one are not read",
         "SET GLOBAL log_bin_compress = OFF",
     ),
@@ -87,10 +83,10 @@ def _setting(needed: _Needed, server: CheckedServer) -> str:
         return "not there, and not needed"
     if value.upper() != needed.value:
         raise UnsupportedFormatError(
-            f"{server.where}: {needed.setting} is {value or 'empty'}, and must be {needed.value or 'empty'}: "
+            f"{server.where}: {needed.setting} is {value or 'empty'}, and must be {needed.value}: "
             f"{needed.why}. On the server: {needed.mends}"
         )
-    return value or "empty"
+    return value
 
 
 def _metadata(server: CheckedServer) -> str | Doubt:

@@ -12,9 +12,10 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.records.column import ColumnType, TableMap
 from pyspark_mysql_cdc_wm.records.column_types import column_width
+from pyspark_mysql_cdc_wm.records.json_diffs import patched_texts
 from pyspark_mysql_cdc_wm.records.memory import Values
 from pyspark_mysql_cdc_wm.records.row_columns import RowColumn, row_column
-from pyspark_mysql_cdc_wm.records.rows import RowLocator, exhausted, new_cursor
+from pyspark_mysql_cdc_wm.records.rows import Located, RowLocator, exhausted, new_cursor
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 
@@ -71,8 +72,9 @@ class TableDecoder:
             self.names.append(column.name)
         self.types = tuple(column.type for column in self._columns)
         all_widths, no_slots = np.array(widths, np.int64), np.full(len(widths), -1)
-        self._locator = RowLocator(all_widths, np.array(slots, np.int64), capacity=batch_rows)
-        self._counter = RowLocator(all_widths, no_slots, capacity=batch_rows)
+        documents = np.array([column.type is ColumnType.JSON for column in table.columns], np.bool_)
+        self._locator = RowLocator(all_widths, documents, np.array(slots, np.int64), capacity=batch_rows)
+        self._counter = RowLocator(all_widths, documents, no_slots, capacity=batch_rows)
 
     def decode(self, data: Bytes, events: Longs, where: str = "binlog") -> Iterator[RowImages]:
         """Yield the images of ``events``, all row events of this table, in batches.
@@ -81,7 +83,7 @@ class TableDecoder:
 
         Raises:
             CorruptDataError: bytes that cannot be of this table.
-            UnsupportedFormatError: a partial update, or rows that lack columns.
+            UnsupportedFormatError: rows that lack columns, or have options that are not known.
         """
         cursor = new_cursor()
         while not exhausted(cursor, events):
@@ -89,7 +91,7 @@ class TableDecoder:
             if not located.rows:
                 continue
             kinds, sources, rows = located.images.copy()
-            yield RowImages(kinds, sources, rows, tuple(self._built(data, located.starts, located.sizes)))
+            yield RowImages(kinds, sources, rows, tuple(self._built(data, located)))
 
     def count(self, data: Bytes, events: Longs, where: str = "binlog") -> int:
         """Return how many images ``decode`` would yield; raises as it does for rows that cannot be."""
@@ -98,9 +100,10 @@ class TableDecoder:
             images += self._counter.locate(data, events, cursor, f"{where}, {self._where}").rows
         return images
 
-    def _built(self, data: Bytes, starts: npt.NDArray[np.int32], sizes: npt.NDArray[np.int32]) -> Iterator[pa.Array]:
+    def _built(self, data: Bytes, located: Located) -> Iterator[pa.Array]:
         for slot, column in enumerate(self._columns):
+            values, diffs = Values(data, located.starts[slot], located.sizes[slot]), located.diffs[slot]
             try:
-                yield column.build(Values(data, starts[slot], sizes[slot]))
-            except CorruptDataError as damage:  # noqa: PERF203 - a handful of columns
+                yield patched_texts(values, diffs) if diffs.any() else column.build(values)
+            except CorruptDataError as damage:
                 raise CorruptDataError(f"{self._where} column {self.names[slot]}: {damage}") from damage

@@ -3,7 +3,8 @@
 A body, little-endian: table id 6, flags 2, in version 2 the size of extra data (2, itself included) and the data,
 column count (length-encoded), a bitmap of the columns present (an update: one for the row before, one for the row
 after), then rows: a bitmap of nulls over the present columns and the values of the others. An update has two row
-images for a row. Bitmaps begin at the lowest bit.
+images for a row. Bitmaps begin at the lowest bit. A partial update's image after begins with options
+(length-encoded); with the first of them, by a bitmap of the JSON columns that are told as differences.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 _EVENT, _AT, _ROW = range(3)
 
 _PARTIAL = int(EventType.PARTIAL_UPDATE_ROWS)
+_PARTIAL_DOCUMENTS = 1
 _UPDATES = (int(EventType.UPDATE_ROWS), int(EventType.UPDATE_ROWS_V1))
 _DELETES = (int(EventType.DELETE_ROWS), int(EventType.DELETE_ROWS_V1))
 _FIRST_V2 = int(EventType.WRITE_ROWS)
@@ -55,19 +57,25 @@ def _head(data: Word, start: Word, stop: Word, second_version: Word) -> tuple[Wo
 
 
 @inlined
-def _image(  # noqa: PLR0917 - one pass over the columns is the point of it
+def _image(  # noqa: PLR0912, PLR0917 - one pass over the columns is the point of it
     data: Word,
     at: Word,
     stop: Word,
     present: Word,
     complete: Word,
+    partial: Word,
     widths: Word,
+    documents: Word,
     slots: Word,
     row: Word,
     starts: Word,
     sizes: Word,
+    diffs: Word,
 ) -> Word:
-    """Locate the values of one row image; the position after it, or a fault as a negative number."""
+    """Locate the values of one row image; the position after it, or a fault as a negative number.
+
+    ``partial`` is where the bitmap of the ``documents`` told as differences lies, 0 for none.
+    """
     count = widths.shape[0]
     here = count
     if not complete:
@@ -79,8 +87,13 @@ def _image(  # noqa: PLR0917 - one pass over the columns is the point of it
     if at > stop:
         return np.int64(-Fault.VALUE)
     bit = np.int64(0)
+    document = np.int64(0)
     for c in range(count):
         slot = slots[c]
+        if documents[c]:
+            if slot >= 0:
+                diffs[slot, row] = partial and (byte_at(data, partial + (document >> 3)) >> (document & 7)) & 1
+            document += 1
         if not complete and not (byte_at(data, present + (c >> 3)) >> (c & 7)) & 1:
             if slot >= 0:
                 starts[slot, row] = _ABSENT
@@ -121,17 +134,19 @@ def _all_present(data: Word, at: Word, count: Word) -> Word:
 
 
 @compiled(
-    "Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1],"
-    " int32[:, ::1], int32[:, ::1], int32[:, ::1])"
+    "Tuple((int64, int64))(uint8[::1], int64[:, ::1], int64[::1], int64[::1], uint8[::1], int64[::1],"
+    " int32[:, ::1], int32[:, ::1], uint8[:, ::1], int32[:, ::1])"
 )
 def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the point of it
     array: Word,
     events: Word,
     cursor: Word,
     widths: Word,
+    documents: Word,
     slots: Word,
     starts: Word,
     sizes: Word,
+    diffs: Word,
     images: Word,
 ) -> tuple[Word, Word]:
     """Locate row images from the cursor on until the arrays or the events are used up: ``(fault, images)``."""
@@ -145,10 +160,7 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the 
     while event < events.shape[0] and not full and fault == 0:
         kind = events[event, TYPE]
         stop = events[event, STOP]
-        if kind == _PARTIAL:
-            fault = np.int64(Fault.PARTIAL_JSON)
-            break
-        update = kind == _UPDATES[0] or kind == _UPDATES[1]
+        update = kind == _UPDATES[0] or kind == _UPDATES[1] or kind == _PARTIAL
         delete = kind == _DELETES[0] or kind == _DELETES[1]
         found, present = _head(data, events[event, START] + HEADER_SIZE, stop, kind >= _FIRST_V2)
         if present < 0:
@@ -179,14 +191,28 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the 
             if rows + 2 > capacity:
                 full = True
                 break
-            here = _image(data, at, stop, present, complete, widths, slots, rows, starts, sizes)
+            here = _image(
+                data, at, stop, present, complete, np.int64(0), widths, documents, slots, rows, starts, sizes, diffs
+            )
             if here <= at:
                 fault = -here if here < 0 else np.int64(Fault.VALUE)
                 break
             images[0, rows], images[1, rows], images[2, rows] = first_kind, event, index
             rows += 1
             if update:
-                here = _image(data, here, stop, present + bitmap, complete_after, widths, slots, rows, starts, sizes)
+                partial = np.int64(0)
+                if kind == _PARTIAL:
+                    options, here = lenenc_at(data, here, stop)
+                    if here < 0 or options & ~_PARTIAL_DOCUMENTS:
+                        fault = np.int64(Fault.VALUE if here < 0 else Fault.ROW_OPTIONS)
+                        break
+                    if options:
+                        partial = here
+                        here += (documents.sum() + 7) >> 3
+                here = _image(
+                    data, here, stop, present + bitmap, complete_after, partial, widths, documents, slots, rows, starts,
+                    sizes, diffs,
+                )  # fmt: skip
                 if here < 0:
                     fault = -here
                     break
@@ -209,6 +235,8 @@ class Located(NamedTuple):
     """One row a wanted column: where each value begins; negative for null."""
     sizes: Ints
     """One row a wanted column: bytes of each value, 0 for null."""
+    diffs: npt.NDArray[np.uint8]
+    """One row a wanted column: 1 where the value, of a JSON column, is told as differences to the image before."""
     images: npt.NDArray[np.int32]
     """Three rows: what the image is (``INSERT`` …), which of the events it is from, which row of that event it is."""
 
@@ -216,19 +244,21 @@ class Located(NamedTuple):
 class RowLocator:
     """Locates row images of one table, at most ``capacity`` a call."""
 
-    __slots__ = ("_images", "_sizes", "_slots", "_starts", "_widths", "capacity")
+    __slots__ = ("_diffs", "_documents", "_images", "_sizes", "_slots", "_starts", "_widths", "capacity")
 
-    def __init__(self, widths: Longs, slots: Longs, *, capacity: int) -> None:
-        """Take each column's width, and the row of the result it gets, or -1.
+    def __init__(self, widths: Longs, documents: npt.NDArray[np.bool_], slots: Longs, *, capacity: int) -> None:
+        """Take each column's width, whether it is of JSON, and the row of the result it gets, or -1.
 
         A width is the bytes of each value or, negative, those of the length before each.
         """
         self.capacity = max(capacity, 2)
         self._widths = np.ascontiguousarray(widths, np.int64)
+        self._documents = np.ascontiguousarray(documents, np.uint8)
         self._slots = np.ascontiguousarray(slots, np.int64)
         wanted = int(self._slots.max(initial=-1)) + 1
         self._starts = np.empty((wanted, self.capacity), np.int32)
         self._sizes = np.zeros((wanted, self.capacity), np.int32)
+        self._diffs = np.zeros((wanted, self.capacity), np.uint8)
         self._images = np.empty((3, self.capacity), np.int32)
 
     def locate(self, data: Bytes, events: Longs, cursor: Longs, where: str) -> Located:
@@ -236,7 +266,7 @@ class RowLocator:
 
         Raises:
             CorruptDataError: a row that cannot be.
-            UnsupportedFormatError: a partial update, or rows that lack columns.
+            UnsupportedFormatError: rows that lack columns, or have options that are not known.
         """
         if data.size > _LARGEST:
             raise UnsupportedFormatError(f"{where}: {data.size} bytes of events at once; at most {_LARGEST} are read")
@@ -245,9 +275,11 @@ class RowLocator:
             events,
             cursor,
             self._widths,
+            self._documents,
             self._slots,
             self._starts,
             self._sizes,
+            self._diffs,
             self._images,
         )
         if not fault and (self._starts[:, :rows] == _ABSENT).any():
@@ -255,7 +287,8 @@ class RowLocator:
         if fault:
             at = min(int(cursor[_EVENT]), len(events) - 1)
             raise fault_error(Fault(fault), f"{where} position {events[at, POSITION]}")
-        return Located(rows, self._starts[:, :rows], self._sizes[:, :rows], self._images[:, :rows])
+        starts, sizes, diffs = self._starts[:, :rows], self._sizes[:, :rows], self._diffs[:, :rows]
+        return Located(rows, starts, sizes, diffs, self._images[:, :rows])
 
 
 def new_cursor() -> Longs:

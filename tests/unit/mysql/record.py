@@ -1,5 +1,7 @@
 """Records what the unit tests decode, from real servers: ``python -m tests.unit.mysql.record`` fills ``recorded/``.
 
+With names it records those alone.
+
 Each file is a binlog as it lies on the server's disk, after its four bytes of magic.
 """
 
@@ -43,6 +45,14 @@ _MYSQL = {
     "minimal": ("SET GLOBAL binlog_row_metadata = MINIMAL", *_HISTORY),
     "no_checksum": ("SET GLOBAL binlog_checksum = NONE", *_HISTORY),
     "compressed": ("SET SESSION binlog_transaction_compression = ON", *_HISTORY),
+    "partial_json": (
+        "CREATE DATABASE shop",
+        "CREATE TABLE shop.carts (id INT PRIMARY KEY, cart JSON, note JSON)",
+        "INSERT INTO shop.carts VALUES (1, JSON_OBJECT('items', JSON_ARRAY('tea', 2.5), 'who', REPEAT('x', 80)), NULL)",
+        "SET SESSION binlog_row_value_options = PARTIAL_JSON",
+        """UPDATE shop.carts SET note = '[]',
+            cart = JSON_SET(cart, '$.items[last]', 3, '$.items[7]', JSON_OBJECT('a', 1), '$.at', 'home')""",
+    ),
     "tagged": ("SET SESSION gtid_next = 'AUTOMATIC:tag'", *_HISTORY),
 }  # fmt: skip
 
@@ -70,6 +80,9 @@ def record(name: str, flavour: Flavour, *statements: str) -> None:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for name, statements in _MYSQL.items():
-        record(name, Flavour.MYSQL, *statements)
-    record("mariadb", Flavour.MARIADB, *_HISTORY)
+    chosen = sys.argv[1:] or (*_MYSQL, "mariadb")
+    for name in chosen:
+        if name == "mariadb":
+            record(name, Flavour.MARIADB, *_HISTORY)
+        else:
+            record(name, Flavour.MYSQL, *_MYSQL[name])

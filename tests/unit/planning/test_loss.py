@@ -57,7 +57,7 @@ def test_positions_are_told_as_users_know_them() -> None:
     assert f"ends at page 3 of {B}, but was already read up to page 5 of {B}:" in losses[1].text
     assert f"it starts at page 4 of {C}" in losses[2].text
     _, (gone,) = check_loss({A: at(5)}, outside(), shown)
-    assert gone.text.endswith(f"up to position page 5 of {A}")
+    assert gone.text.endswith(f"up to page 5 of {A}")
 
 
 def test_a_skip_goes_no_further_than_the_end_of_the_run() -> None:

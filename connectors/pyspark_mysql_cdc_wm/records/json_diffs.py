@@ -1,0 +1,215 @@
+"""JSON columns of partial updates: what was changed, done to the text of the row image before.
+
+Layout (json_diff.h): differences one after another, each an operation (1: 0 replace, 1 insert, 2 remove), a path
+(length-encoded), and but for a removal a value (length-encoded, in MySQL's binary form). They are done in their order.
+A path is ``$`` and legs: ``.name``, ``."any text"``, ``[3]``, ``[last-1]``. Members of an object lie in the order of
+their names' lengths in bytes, those of one length in that of their bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, lenenc_at
+from pyspark_mysql_cdc_wm.records.json_paths import NOWHERE, child, last_leg, name_of, seek
+from pyspark_mysql_cdc_wm.records.json_texts import json_texts
+from pyspark_mysql_cdc_wm.records.memory import Values, validity
+from watermark_source.errors import CorruptDataError
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+
+_REPLACE, _INSERT, _REMOVE = range(3)
+
+# An operation: of which row, what it does, where its path and its value lie.
+_ROW, _KIND, _PATH, _PATH_SIZE, _VALUE, _VALUE_SIZE = range(6)
+_NULL = np.int32(-1)
+_PUNCTUATION = len('"": , ')
+
+
+@compiled("int64(uint8[::1], int32[::1], int32[::1], uint8[::1], int64[:, ::1])")
+def _find(array: Word, starts: Word, sizes: Word, diffs: Word, found: Word) -> Word:
+    """Find the operations of all rows, as many as there is room for; how many there are, -1 for bytes that are none."""
+    data = address_of(array)
+    count = np.int64(0)
+    for row in range(starts.shape[0]):
+        if not diffs[row] or starts[row] < 0:
+            continue
+        at = np.int64(starts[row])
+        stop = at + sizes[row]
+        while at < stop:
+            kind = byte_at(data, at)
+            size, path = lenenc_at(data, at + 1, stop)
+            if kind > _REMOVE or path < 0 or size < 0 or size > stop - path:
+                return np.int64(-1)
+            at = path + size
+            value, value_size = np.int64(-1), np.int64(0)
+            if kind != _REMOVE:
+                value_size, value = lenenc_at(data, at, stop)
+                if value < 0 or value_size < 0 or value_size > stop - value:
+                    return np.int64(-1)
+                at = value + value_size
+            if count < found.shape[0]:
+                found[count, _ROW], found[count, _KIND] = row, kind
+                found[count, _PATH], found[count, _PATH_SIZE] = path, size
+                found[count, _VALUE], found[count, _VALUE_SIZE] = value, value_size
+            count += 1
+    return count
+
+
+@inlined
+def _copied(source: Word, begin: Word, stop: Word, out: Word, end: Word) -> Word:
+    for i in range(begin, stop):
+        out[end] = source[i]
+        end += 1
+    return end
+
+
+@inlined
+def _put(out: Word, end: Word, byte: Word) -> Word:
+    out[end] = byte
+    return end + 1
+
+
+@inlined
+def _done(  # noqa: PLR0911, PLR0917 - arrays in, arrays out; compiled code has no exceptions
+    text: Word, size: Word, array: Word, operation: Word, values: Word, begin: Word, stop: Word, out: Word
+) -> Word:
+    """Write ``text`` with an operation done to it, whose value lies in ``values``; bytes written, or ``NOWHERE``."""
+    path = operation[_PATH]
+    path_stop = path + operation[_PATH_SIZE]
+    kind = operation[_KIND]
+    if path < path_stop and array[path] == ord("$"):
+        path += 1
+    leg = path_stop if kind == _REPLACE else last_leg(array, path, path_stop)
+    if leg < 0:
+        return NOWHERE
+    first, last = seek(text, np.int64(0), size, array, path, leg)
+    if first < 0:
+        return NOWHERE
+    if kind == _REPLACE:
+        end = _copied(text, np.int64(0), first, out, np.int64(0))
+        end = _copied(values, begin, stop, out, end)
+        return _copied(text, last, size, out, end)
+    member, _, member_stop, place = child(text, first, last, array, leg, path_stop)
+    if kind == _REMOVE:
+        if member < 0:
+            return NOWHERE
+        # With it goes the comma to a neighbour.
+        if text[member_stop] == ord(","):
+            member_stop += 2
+        elif member > first + 1:
+            member -= 2
+        end = _copied(text, np.int64(0), member, out, np.int64(0))
+        return _copied(text, member_stop, size, out, end)
+    if place < 0:
+        return NOWHERE
+    end = _copied(text, np.int64(0), place, out, np.int64(0))
+    is_last = place == last - 1
+    if is_last and place > first + 1:
+        end = _put(out, _put(out, end, ord(",")), ord(" "))
+    if array[leg] == ord("."):
+        name, name_stop = name_of(array, leg, path_stop)
+        end = _copied(array, name, name_stop, out, _put(out, end, ord('"')))
+        end = _put(out, _put(out, _put(out, end, ord('"')), ord(":")), ord(" "))
+    end = _copied(values, begin, stop, out, end)
+    if not is_last:
+        end = _put(out, _put(out, end, ord(",")), ord(" "))
+    return _copied(text, place, size, out, end)
+
+
+@compiled(
+    "int64(uint8[::1], uint8[::1], int64[:, ::1], int32[::1], uint8[::1], int32[::1], uint8[::1], int32[::1],"
+    " uint8[::1], uint8[:, ::1])"
+)
+def _patch(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word,
+    diffs: Word,
+    operations: Word,
+    value_offsets: Word,
+    values: Word,
+    offsets: Word,
+    texts: Word,
+    new_offsets: Word,
+    out: Word,
+    scratch: Word,
+) -> Word:
+    """Write all texts, those of partial updates from the text of the row before; the bytes written, or ``NOWHERE``."""
+    end = np.int64(0)
+    new_offsets[0] = 0
+    operation = 0
+    for row in range(diffs.shape[0]):
+        if not diffs[row]:
+            end = _copied(texts, np.int64(offsets[row]), np.int64(offsets[row + 1]), out, end)
+            new_offsets[row + 1] = end
+            continue
+        now = np.int64(0)
+        size = _copied(texts, np.int64(offsets[row - 1]), np.int64(offsets[row]), scratch[now], np.int64(0))
+        while operation < operations.shape[0] and operations[operation, _ROW] == row:
+            begin, stop = np.int64(value_offsets[operation]), np.int64(value_offsets[operation + 1])
+            size = _done(scratch[now], size, array, operations[operation], values, begin, stop, scratch[1 - now])
+            if size < 0:
+                return NOWHERE
+            now = 1 - now
+            operation += 1
+        end = _copied(scratch[now], np.int64(0), size, out, end)
+        new_offsets[row + 1] = end
+    return end
+
+
+def patched_texts(values: Values, diffs: Bytes) -> pa.Array:
+    """Return a column of JSON texts; where ``diffs`` is 1 the value is what changed in the row before.
+
+    Raises:
+        CorruptDataError: a document, or a change of one, that cannot be.
+    """
+    # A null is a null, whatever the bit of its column says.
+    diffs = diffs & (values.starts >= 0).view(np.uint8)
+    is_diff = diffs.view(np.bool_)
+    operations = _operations(values, diffs)
+    whole = json_texts(
+        Values(
+            values.data, np.where(is_diff, np.int32(-1), values.starts), np.where(is_diff, np.int32(0), values.sizes)
+        )
+    )
+    before = np.flatnonzero(is_diff) - 1
+    if (before < 0).any() or is_diff[before].any() or (values.starts[before] < 0).any():
+        raise CorruptDataError("a change of a JSON document that is not there")
+    places, lengths = operations[:, (_VALUE, _VALUE_SIZE)].astype(np.int32).T
+    news = json_texts(Values(values.data, np.ascontiguousarray(places), np.ascontiguousarray(lengths)))
+    offsets, texts = _parts(whole)
+    value_offsets, value_texts = _parts(news)
+    room = np.diff(offsets).astype(np.int64)
+    room[is_diff] = room[before]
+    grown = operations[:, _PATH_SIZE] + _PUNCTUATION + np.diff(value_offsets)
+    np.add.at(room, operations[:, _ROW], grown)
+    out = np.empty(int(room.sum()) + PADDING, np.uint8)
+    new_offsets = np.empty_like(offsets)
+    scratch = np.empty((2, int(room.max()) + PADDING), np.uint8)
+    size = _patch(values.data, diffs, operations, value_offsets, value_texts, offsets, texts, new_offsets, out, scratch)
+    if size < 0:
+        raise CorruptDataError("a change of a JSON document at a place that it does not have")
+    valid, nulls = validity(values.starts >= 0)
+    return pa.Array.from_buffers(
+        pa.string(), values.rows, [valid, pa.py_buffer(new_offsets), pa.py_buffer(out[:size].copy())], nulls
+    )
+
+
+def _operations(values: Values, diffs: Bytes) -> np.ndarray:
+    found = np.empty((int(np.count_nonzero(diffs)), 6), np.int64)
+    while True:
+        count = _find(values.data, values.starts, values.sizes, diffs, found)
+        if count < 0:
+            raise CorruptDataError("a change of a JSON document that does not fit its value")
+        if count <= len(found):
+            return found[:count]
+        found = np.empty((count, 6), np.int64)
+
+
+def _parts(texts: pa.Array) -> tuple[np.ndarray, Bytes]:
+    """Return where each text begins and the last ends, and the bytes of all, as compiled functions take them."""
+    _, offsets, content = texts.buffers()
+    ends = np.frombuffer(offsets, np.int32)[: len(texts) + 1].copy()
+    found = np.zeros(int(ends[-1]) + PADDING, np.uint8)
+    if ends[-1]:
+        found[: ends[-1]] = np.frombuffer(content, np.uint8)[: ends[-1]]
+    return ends, found
