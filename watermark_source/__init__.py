@@ -6,15 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from watermark_source.operators.ordering import order_by_event_time
     from watermark_source.operators.temporal_join import temporal_join
     from watermark_source.spark.follow import data_rows, follow_watermark, markers
 
-__all__ = ["data_rows", "follow_watermark", "markers", "temporal_join"]
+__all__ = ["data_rows", "follow_watermark", "markers", "order_by_event_time", "temporal_join"]
 
 _HOMES = {
     "data_rows": "spark.follow",
     "follow_watermark": "spark.follow",
     "markers": "spark.follow",
+    "order_by_event_time": "operators.ordering",
     "temporal_join": "operators.temporal_join",
 }
 
