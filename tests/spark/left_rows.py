@@ -20,7 +20,7 @@ class Left:
     by_batch: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        self.by_batch[number] = [tuple(row) for row in batch.select(*self.columns).collect()]
+        self.by_batch[number] = [tuple(row) for row in batch.selectExpr(*self.columns).collect()]
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
