@@ -172,7 +172,7 @@ def main() -> int:
     """Run the example; exit status 1 if the two replays differ, or if rows are missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=400_000, help="of both topics together (default 400 000)")
-    parser.add_argument("--hours", type=float, default=12, help="of event time that they span (default 12)")
+    parser.add_argument("--hours", type=float, default=8, help="of event time that they span (default 8)")
     given = parser.parse_args()
     day = Day(given.rows // 2, given.hours)
     console = Console()
