@@ -30,7 +30,18 @@ from services.spark_jars import mysql_driver_jars, spark_kafka_jars
 from services.topics import create_topic
 
 RESULTS = Path(__file__).parent / "results"
-KAFKA_CASES = ("throughput", "compressed", "batch", "alignment", "latency", "idle", "cold", "memory", "ordering", "planning")
+KAFKA_CASES = (
+    "throughput",
+    "compressed",
+    "batch",
+    "alignment",
+    "latency",
+    "idle",
+    "cold",
+    "memory",
+    "ordering",
+    "planning",
+)
 CASES = (*KAFKA_CASES, *MYSQL_CASES)
 _CODECS = ("lz4", "zstd")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 
-class ByHand(StatefulProcessor):  # type: ignore[misc]
+class ByHand(StatefulProcessor):
     """Keeps the rows of a key and lets go those that the watermark has passed."""
 
     def __init__(self, rows: Any) -> None:

@@ -53,9 +53,8 @@ def ordering(spark: SparkSession, bootstrap: str, topic: str, pairs: int) -> Ite
         "ordered": lambda rows: order_by_event_time(rows, "user"),
         "ordered by hand": lambda rows: ordered_by_hand(rows, "user"),
     }
-    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
-    for name, value in _SETTINGS.items():
-        spark.conf.set(name, value)
+    for setting, value in _SETTINGS.items():
+        spark.conf.set(setting, value)
     taken: dict[str, list[Run]] = {name: [] for name in variants}
     for turn in range(pairs + 1):
         for name, build in variants.items():
@@ -63,8 +62,8 @@ def ordering(spark: SparkSession, bootstrap: str, topic: str, pairs: int) -> Ite
             run = run_to_end(build(rows))
             if turn:
                 taken[name].append(run)
-    for name, value in before.items():
-        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+    for setting in _SETTINGS:
+        spark.conf.unset(setting)
     seconds = {name: [run.add_batch for run in runs] for name, runs in taken.items()}
     for name in variants:
         yield Figure(

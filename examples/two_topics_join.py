@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,12 @@ LONGEST_MS = 70_000
 """A click comes up to so long after its ad; one after more than a minute does not count."""
 FASTER = 10
 DRIFT_MINUTES = 10
+ALIGNED = {
+    "alignmentGroup": "ads",
+    "alignmentMaxDrift": f"{DRIFT_MINUTES} minutes",
+    "alignmentStore": "driver",
+    "alignmentMembers": "2",
+}
 STATE_STORE = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -137,9 +144,7 @@ def chart(series: Sequence[int], highest: int, *, width: int = 60, height: int =
     """Return a column chart as lines of text; each column is the highest of the batches that share it."""
     columns = min(width, len(series))
     edges = [round(n * len(series) / columns) for n in range(columns + 1)]
-    eighths = [
-        round(max(series[a:b]) * height * 8 / max(1, highest)) for a, b in zip(edges, edges[1:], strict=False)
-    ]
+    eighths = [round(max(series[a:b]) * height * 8 / max(1, highest)) for a, b in pairwise(edges)]
     return [
         "".join(" ▁▂▃▄▅▆▇█"[min(8, max(0, filled - 8 * line))] for filled in eighths)
         for line in reversed(range(height))
@@ -196,15 +201,9 @@ def main() -> int:
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
         try:
-            group = {
-                "alignmentGroup": "ads",
-                "alignmentMaxDrift": f"{DRIFT_MINUTES} minutes",
-                "alignmentStore": "driver",
-                "alignmentMembers": "2",
-            }
             replays = {
                 "alone": replay(spark, kafka.bootstrap, day),
-                "aligned": replay(spark, kafka.bootstrap, day, **group),
+                "aligned": replay(spark, kafka.bootstrap, day, **ALIGNED),
             }
         finally:
             spark.stop()

@@ -77,9 +77,7 @@ def order_by_event_time(
     fields = [StructField(field.name, field.dataType, field.nullable) for field in df.schema]
     rows = left.mapInArrow(Unpacking(layout, late), StructType(fields).add(late, "boolean", nullable=False))
     about_time = df.schema[time].metadata
-    return rows.select(
-        [quoted(c).alias(c, metadata=about_time) if c == time else quoted(c) for c in rows.columns]
-    )
+    return rows.select([quoted(c).alias(c, metadata=about_time) if c == time else quoted(c) for c in rows.columns])
 
 
 def _check(df: DataFrame, keys: Sequence[str], late: str, buckets: int) -> None:

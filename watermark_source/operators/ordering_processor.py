@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError
@@ -40,7 +40,7 @@ class _Pieces:
         self._state.removeKey((number,))
 
 
-class OrderingProcessor(StatefulProcessor):  # type: ignore[misc]
+class OrderingProcessor(StatefulProcessor):
     """Orders the rows of a bucket; takes packs and yields packs, for ``transformWithStateInPandas``.
 
     Args:
@@ -59,7 +59,10 @@ class OrderingProcessor(StatefulProcessor):  # type: ignore[misc]
         self._pieces = _Pieces(handle.getMapState("pieces", _NUMBER, _ROWS))
 
     def handleInputRows(  # noqa: N802 - Spark's
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues  # noqa: N803 - Spark's
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: TimerValues,  # noqa: N803 - Spark's
     ) -> Iterator[pd.DataFrame]:
         """Keep what has come; rows that are late leave at once."""
         packs = sorted(
@@ -85,7 +88,10 @@ class OrderingProcessor(StatefulProcessor):  # type: ignore[misc]
                 self._handle.registerTimer(new)
 
     def handleExpiredTimer(  # noqa: N802 - Spark's
-        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo  # noqa: N803 - Spark's
+        self,
+        key: Any,
+        timerValues: TimerValues,  # noqa: N803 - Spark's
+        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803 - Spark's
     ) -> Iterator[pd.DataFrame]:
         """Let go what the watermark has passed."""
         buffer = self._open()
