@@ -57,7 +57,7 @@ steps = st.lists(
     st.tuples(st.lists(st.one_of(times, st.none()), max_size=12), st.one_of(st.none(), st.integers(0, 8))), max_size=25
 )
 """Of each batch: event times of its rows, and by how much the watermark goes on behind it."""
-small_sizes = st.builds(Sizes, piece=st.sampled_from([1, 400, 2_000]), most_small=st.integers(1, 4), wave=st.just(500))
+small_sizes = st.builds(Sizes, piece=st.sampled_from([1, 400, 20_000]), most_small=st.integers(1, 4), wave=st.just(500))
 
 
 @given(steps, st.one_of(st.just(Sizes()), small_sizes))
@@ -121,6 +121,16 @@ def test_many_due_pieces_are_let_go_a_few_at_a_time() -> None:
     parts = list(buffer.release(30_000))
     assert [value for part in parts for value in values(part)] == list(range(20_000))
     assert max(part.nbytes for part in parts) < 60_000
+
+
+def test_many_small_batches_become_few_pieces() -> None:
+    store = Kept()
+    buffer = Buffer(LAYOUT, store)
+    for first in range(0, 300, 3):
+        buffer.take_in(batch([(n, n % 7) for n in range(first, first + 3)]), None)
+        buffer.merge_small()
+    assert len(store.pieces) <= buffer.sizes.most_small
+    assert [value for part in buffer.release(10) for value in values(part)] == sorted(range(300), key=lambda n: n % 7)
 
 
 def test_rows_larger_than_a_piece_are_pieces_of_their_own() -> None:
