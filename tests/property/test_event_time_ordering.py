@@ -101,6 +101,16 @@ def test_an_index_is_what_it_was_made_bytes_of(waiting: Waiting) -> None:
     assert Waiting.decode(waiting.encode()) == waiting
 
 
+@given(st.integers(-(10**6), 10**6))
+def test_the_alarm_is_the_first_watermark_that_lets_a_row_go(first: int) -> None:
+    waiting = Waiting((Piece(0, Span(first, first, 1)),))
+    alarm = waiting.alarm
+    assert alarm is not None
+    assert list(waiting.waves(alarm * 1_000, Sizes()))
+    assert alarm == 1 or not list(waiting.waves((alarm - 1) * 1_000, Sizes()))
+    assert Waiting().alarm is None
+
+
 def test_a_watermark_reads_only_the_pieces_it_has_reached() -> None:
     store = Kept()
     buffer = Buffer(LAYOUT, store, sizes=Sizes(piece=10_000))

@@ -66,6 +66,11 @@ class Waiting:
         """The first event time that waits; ``None``: nothing does."""
         return min((piece.span.first for piece in self.pieces), default=None)
 
+    @property
+    def alarm(self) -> int | None:
+        """The first watermark that lets a row go, in milliseconds; greater than 0, which Spark tells for none."""
+        return None if self.earliest is None else max(1, -(-self.earliest // 1_000))
+
     def small(self, sizes: Sizes) -> tuple[Piece, ...]:
         """Return the pieces that ought to become one run, none while they are few."""
         found = tuple(piece for piece in self.pieces if piece.span.size < sizes.piece // 2)

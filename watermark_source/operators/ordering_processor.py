@@ -74,14 +74,14 @@ class OrderingProcessor(StatefulProcessor):
         # Before the first watermark Spark tells 0, and nothing is late then, a snapshot's rows of 1970 neither.
         watermark = millis * 1_000 if millis > 0 else None
         buffer = self._open()
-        alarm = _alarm(buffer.waiting)
+        alarm = buffer.waiting.alarm
         for arrived in self._gathered(data for _, _, data in packs):
             late = buffer.take_in(arrived, watermark)
             if late.num_rows:
                 yield _left(late, is_late=True)
         buffer.merge_small()
         self._keep(buffer.waiting)
-        if (new := _alarm(buffer.waiting)) != alarm:
+        if (new := buffer.waiting.alarm) != alarm:
             if alarm is not None:
                 self._handle.deleteTimer(alarm)
             if new is not None:
@@ -99,7 +99,7 @@ class OrderingProcessor(StatefulProcessor):
             yield _left(leaving, is_late=False)
         self._keep(buffer.waiting)
         # Spark takes the timer that has expired away by itself.
-        if (new := _alarm(buffer.waiting)) is not None:
+        if (new := buffer.waiting.alarm) is not None:
             self._handle.registerTimer(new)
 
     def close(self) -> None:
@@ -133,12 +133,6 @@ class OrderingProcessor(StatefulProcessor):
                 held, size = [], 0
         if held:
             yield as_one(held)
-
-
-def _alarm(waiting: Waiting) -> int | None:
-    """Return the first watermark that lets a row go, in milliseconds, greater than 0 which Spark tells for none."""
-    earliest = waiting.earliest
-    return None if earliest is None else max(1, -(-earliest // 1_000))
 
 
 def _left(rows: pa.RecordBatch, *, is_late: bool) -> pd.DataFrame:
