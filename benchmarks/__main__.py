@@ -18,6 +18,7 @@ from benchmarks.memory import RECORDS as MEMORY_RECORDS
 from benchmarks.memory import memory
 from benchmarks.mysql import CASES as MYSQL_CASES
 from benchmarks.mysql import on_one_server
+from benchmarks.ordering import disordered_topic, ordering
 from benchmarks.planning import planning
 from benchmarks.prebuilt import PrebuiltSource
 from benchmarks.queries import read_all
@@ -29,7 +30,18 @@ from services.spark_jars import mysql_driver_jars, spark_kafka_jars
 from services.topics import create_topic
 
 RESULTS = Path(__file__).parent / "results"
-KAFKA_CASES = ("throughput", "compressed", "batch", "alignment", "latency", "idle", "cold", "memory", "planning")
+KAFKA_CASES = (
+    "throughput",
+    "compressed",
+    "batch",
+    "alignment",
+    "latency",
+    "idle",
+    "cold",
+    "memory",
+    "ordering",
+    "planning",
+)
 CASES = (*KAFKA_CASES, *MYSQL_CASES)
 _CODECS = ("lz4", "zstd")
 
@@ -108,6 +120,9 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
             print(f"producing the even topic with {' and '.join(_CODECS)} …", flush=True)
             for codec in _CODECS:
                 even_topic(kafka.bootstrap, f"even-{codec}", codec=codec)
+        if "ordering" in chosen:
+            print("producing the disordered topic …", flush=True)
+            disordered_topic(kafka.bootstrap, "disordered")
         if "memory" in chosen:
             print("producing the long topics …", flush=True)
             for records in MEMORY_RECORDS:
@@ -131,6 +146,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "alignment": partial(alignment, read, "skewed", rounds),
                 "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "idle": partial(idle, spark, kafka.bootstrap, "steady"),
+                "ordering": partial(ordering, spark, kafka.bootstrap, "disordered", rounds),
             }
             yield from runs[case]()
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from watermark_source.operators.ordering import order_by_event_time
+    from watermark_source.operators.temporal_join import temporal_join
     from watermark_source.spark.follow import data_rows, follow_watermark, markers
 
-__all__ = ["data_rows", "follow_watermark", "markers"]
+__all__ = ["data_rows", "follow_watermark", "markers", "order_by_event_time", "temporal_join"]
+
+_HOMES = {
+    "data_rows": "spark.follow",
+    "follow_watermark": "spark.follow",
+    "markers": "spark.follow",
+    "order_by_event_time": "operators.ordering",
+    "temporal_join": "operators.temporal_join",
+}
 
 
 def __getattr__(name: str) -> Any:
     # Not imported with the package: the pure packages below it need no pyspark.
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from watermark_source.spark import follow  # noqa: PLC0415 - see above
-
-    return getattr(follow, name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

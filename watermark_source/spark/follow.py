@@ -8,7 +8,7 @@ column. A filter that is not deterministic keeps the optimizer from pushing filt
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 from pyspark.sql.types import StructType, TimestampType
 
@@ -16,9 +16,11 @@ from watermark_source import durations
 from watermark_source.errors import UsageError
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.markers import MARKER_TYPE
+from watermark_source.spark.named_column import quoted, spelling
+from watermark_source.spark.source_time import SourceTime
 
 _CLOCK = "__watermark_source_clock"
-_DELAY_KEY = "spark.watermarkDelayMs"
+DELAY_KEY = "spark.watermarkDelayMs"
 """By this metadata key Spark's operators find the event-time column (``EventTimeWatermark.delayKey``)."""
 
 
@@ -46,7 +48,7 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
     """
     _need_markers(df, "follow_watermark")
     _need_one_source(df)
-    event_time = _column(df, event_time)
+    event_time = spelling(df, event_time, "follow_watermark")
     kind = df.schema[event_time].dataType
     # A timestamp_ntz holds local time, the watermark universal time: Spark would compare the bare numbers.
     if not isinstance(kind, TimestampType):
@@ -65,10 +67,10 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
     # An OR cannot be split: as two conjuncts the first one would be pushed below the watermark node.
     rows = clocked.where(F.col(MARKER).isNull() | (F.expr("spark_partition_id()") < 0))
     kept = [c for c in df.columns if c != MARKER]
+    declared = SourceTime.of_metadata(df.schema[MARKER].metadata)
+    about_time = {DELAY_KEY: delay_ms, **(declared.metadata if declared else {})}
     # A select: under Spark Connect withColumn forgets the metadata of an alias it is given.
-    return rows.select(
-        [_quoted(c).alias(c, metadata={_DELAY_KEY: delay_ms}) if c == event_time else _quoted(c) for c in kept]
-    )
+    return rows.select([quoted(c).alias(c, metadata=about_time) if c == event_time else quoted(c) for c in kept])
 
 
 def data_rows(df: DataFrame) -> DataFrame:
@@ -82,20 +84,6 @@ def markers(df: DataFrame) -> DataFrame:
     """Return the marker rows alone, flattened: type, log, split, watermark, status, use_processing_time, reason."""
     _need_markers(df, "markers")
     return df.where(F.col(MARKER).isNotNull()).select(f"{MARKER}.*")
-
-
-def _quoted(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
-
-
-def _column(df: DataFrame, name: str) -> str:
-    """Return the column's own spelling; Spark ignores case unless ``spark.sql.caseSensitive`` is set."""
-    if name in df.columns:
-        return name
-    found = [c for c in df.columns if c.lower() == name.lower()]
-    if len(found) != 1 or df.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
-        raise UsageError(f"follow_watermark: there is no column {name!r}; the columns are {df.columns}")
-    return found[0]
 
 
 def _need_one_source(df: DataFrame) -> None:

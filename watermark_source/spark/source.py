@@ -19,6 +19,7 @@ from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import Pack
 from watermark_source.spark.reading import read_pack
 from watermark_source.spark.runner import SourceRunner
+from watermark_source.spark.source_time import SourceTime
 
 _UNLIMITED = 2**63 - 1
 """Rows of the default read limit. ``Trigger.Once`` overrides it with ``ReadAllAvailable``: so the two differ."""
@@ -27,7 +28,9 @@ _UNLIMITED = 2**63 - 1
 def stream_schema(system_columns: StructType, options: EngineOptions) -> StructType:
     """Return the stream's schema: the system's own columns, ``event_time``, and ``marker`` unless it is left out."""
     schema = StructType([*system_columns.fields, StructField(EVENT_TIME, TimestampType())])
-    return schema.add(StructField(MARKER, MARKER_TYPE)) if options.include_markers else schema
+    if not options.include_markers:
+        return schema
+    return schema.add(StructField(MARKER, MARKER_TYPE, metadata=SourceTime.of_options(options).metadata))
 
 
 def refuse_user_schema(given: StructType, own: StructType, format_name: str) -> None:

@@ -1,0 +1,219 @@
+"""Two topics joined while they are replayed, one ten times faster: what Spark has to keep, alone and aligned.
+
+Ads that were shown and clicks on them, a day of each. A click counts when it comes within a minute of its ad. Spark
+keeps every row of one topic until the watermark of both has passed the time in which its partner may come: all that the
+fast topic is ahead. In an alignment group the sources stay together, and so the state stays small.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from rich.console import Console
+from rich.table import Table
+
+from services.bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka import kafka_service
+from services.topics import create_topic
+from watermark_source import follow_watermark
+from watermark_source.monitor.numbers import count_text
+
+SHOWN, CLICKED = "shown", "clicked"
+PARTITIONS = 2
+START_MS = 1_700_000_000_000
+LONGEST_MS = 70_000
+"""A click comes up to so long after its ad; one after more than a minute does not count."""
+FASTER = 10
+DRIFT_MINUTES = 10
+ALIGNED = {
+    "alignmentGroup": "ads",
+    "alignmentMaxDrift": f"{DRIFT_MINUTES} minutes",
+    "alignmentStore": "driver",
+    "alignmentMembers": "2",
+}
+STATE_STORE = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+
+
+@dataclass(frozen=True)
+class Day:
+    """How much is replayed: rows of each topic, over so many hours."""
+
+    rows: int
+    hours: float
+
+    @property
+    def slow_batch(self) -> int:
+        """Rows of a batch of the slow topic: as much event time as the sources may be apart."""
+        return max(1, round(self.rows * DRIFT_MINUTES / 60 / self.hours))
+
+
+@dataclass
+class Joined:
+    """What came out, whatever the order, and how many rows Spark kept after each batch."""
+
+    counts: dict[int, tuple[int, int]] = field(default_factory=dict)
+    kept: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def sink(self, batch: DataFrame, number: int) -> None:
+        """Count a batch, and add up the hashes of its rows; one that is done again takes its own place."""
+        hashed = F.sum(F.xxhash64("ad", "shown_at", "clicked_at").cast("decimal(38, 0)"))
+        rows, total = batch.agg(F.count("*"), F.coalesce(hashed, F.lit(0))).collect()[0]
+        self.counts[number] = (rows, int(total))
+
+    @property
+    def result(self) -> tuple[int, int]:
+        """Return how many rows came out, and the sum of their hashes."""
+        return sum(rows for rows, _ in self.counts.values()), sum(total for _, total in self.counts.values())
+
+    @property
+    def highest(self) -> int:
+        """The most rows that Spark kept."""
+        return max(self.kept, default=0)
+
+
+def produce(bootstrap: str, day: Day) -> int:
+    """Write both topics, and return how many clicks count."""
+    numbers = np.arange(day.rows)
+    shown = START_MS + (numbers * (day.hours * 3_600_000 / day.rows)).astype(np.int64)
+    delays = numbers * 7_919 % LONGEST_MS
+    clicked = shown + delays
+    order = np.argsort(clicked, kind="stable")
+    for topic, ads, times in ((SHOWN, numbers, shown), (CLICKED, order, clicked[order])):
+        values = ads.astype(">u8").view(np.uint8).reshape(-1, 8)
+        records = {p: PartitionRecords(times[p::PARTITIONS], values[p::PARTITIONS]) for p in range(PARTITIONS)}
+        bulk_produce_partitions(bootstrap, topic, records, batch_records=5_000)
+    return int(np.count_nonzero(delays <= 60_000))
+
+
+def topic(spark: SparkSession, bootstrap: str, name: str, rows: int, **options: Any) -> DataFrame:
+    """Return a topic as a stream of ads and their times, so many rows a batch."""
+    reader = (
+        spark.readStream.format("aligned-kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", name)
+        .option("startingOffsets", "earliest")
+        .option("sourceName", name)
+        .option("maxOffsetsPerTrigger", str(rows))
+    )
+    followed = follow_watermark(reader.options(**options).load())
+    return followed.selectExpr("bigint(conv(hex(value), 16, 10)) AS ad", f"event_time AS {name}_at")
+
+
+def replay(spark: SparkSession, bootstrap: str, day: Day, **options: Any) -> Joined:
+    """Join the topics from their beginning to what is their end now."""
+    shown = topic(spark, bootstrap, SHOWN, FASTER * day.slow_batch, **options)
+    clicked = topic(spark, bootstrap, CLICKED, day.slow_batch, **options).withColumnRenamed("ad", "clicked_ad")
+    within = F.expr("ad = clicked_ad AND clicked_at BETWEEN shown_at AND shown_at + INTERVAL 1 MINUTE")
+    joined = Joined()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="two-topics-join-") as checkpoint:
+        query = (
+            shown.join(clicked, within)
+            .writeStream.foreachBatch(joined.sink)
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    joined.seconds = time.monotonic() - began
+    joined.kept = [
+        sum(int(operator["numRowsTotal"]) for operator in progress["stateOperators"])
+        for progress in query.recentProgress
+    ]
+    return joined
+
+
+def chart(series: Sequence[int], highest: int, *, width: int = 60, height: int = 6) -> list[str]:
+    """Return a column chart as lines of text; each column is the highest of the batches that share it."""
+    columns = min(width, len(series))
+    edges = [round(n * len(series) / columns) for n in range(columns + 1)]
+    eighths = [round(max(series[a:b]) * height * 8 / max(1, highest)) for a, b in pairwise(edges)]
+    return [
+        "".join(" ▁▂▃▄▅▆▇█"[min(8, max(0, filled - 8 * line))] for filled in eighths)
+        for line in reversed(range(height))
+    ]
+
+
+def show(replays: dict[str, Joined], console: Console) -> None:
+    """Print the charts, to one scale, and the figures side by side."""
+    highest = max(joined.highest for joined in replays.values())
+    for title, joined in replays.items():
+        console.print(f"state rows after each batch, {title} (full height: {count_text(highest)})")
+        for line in chart(joined.kept, highest):
+            console.print("  |" + line, markup=False, highlight=False)
+        console.print("  +" + "-" * min(60, len(joined.kept)), markup=False)
+    table = Table()
+    table.add_column("")
+    for title in replays:
+        table.add_column(title, justify="right")
+    for label, figures in (
+        ("most rows in state", [count_text(joined.highest) for joined in replays.values()]),
+        ("rows joined", [count_text(joined.result[0]) for joined in replays.values()]),
+        ("batches", [str(len(joined.kept)) for joined in replays.values()]),
+        ("seconds", [f"{joined.seconds:.0f}" for joined in replays.values()]),
+    ):
+        table.add_row(label, *figures)
+    console.print(table)
+
+
+def main() -> int:
+    """Run the example; exit status 1 if the two replays differ, or if rows are missing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=400_000, help="of both topics together (default 400 000)")
+    parser.add_argument("--hours", type=float, default=8, help="of event time that they span (default 8)")
+    given = parser.parse_args()
+    day = Day(given.rows // 2, given.hours)
+    console = Console()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with kafka_service() as kafka:
+        for name in (SHOWN, CLICKED):
+            create_topic(kafka.bootstrap, name, partitions=PARTITIONS)
+        expected = produce(kafka.bootstrap, day)
+        console.print("starting Spark …")
+        builder = (
+            SparkSession.builder.master("local[2]")
+            .appName("two-topics-join")
+            .config("spark.driver.memory", "3g")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
+        )
+        for setting, value in STATE_STORE.items():
+            builder = builder.config(setting, value)
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            replays = {
+                "alone": replay(spark, kafka.bootstrap, day),
+                "aligned": replay(spark, kafka.bootstrap, day, **ALIGNED),
+            }
+        finally:
+            spark.stop()
+    show(replays, console)
+    alone, aligned = replays["alone"], replays["aligned"]
+    equal = alone.result == aligned.result and alone.result[0] == expected
+    console.print(f"{alone.highest / max(1, aligned.highest):.1f} times fewer rows in state when aligned.")
+    console.print("The results are equal and whole." if equal else f"The results DIFFER, {expected} rows were due.")
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The examples of ordering and of joining two topics, run short on the run's own broker."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from examples import sensor_ordering, two_topics_join
+from services.kafka import Kafka
+from services.topics import create_topic
+from tests.spark.rocksdb import rocksdb
+
+__all__ = ["rocksdb"]
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+
+@pytest.mark.usefixtures("rocksdb")
+def test_early_readings_wait_for_those_on_time_and_late_ones_are_told_apart(spark: SparkSession, kafka: Kafka) -> None:
+    create_topic(kafka.bootstrap, sensor_ordering.TOPIC, partitions=3)
+    written = sensor_ordering.produce(kafka.bootstrap, 60)
+    readings = sensor_ordering.run(spark, kafka.bootstrap)
+    console = Console(file=io.StringIO())
+    assert sensor_ordering.verdict(readings, written, console)
+    ordered, late = readings.left(late=False), readings.left(late=True)
+    assert {sensor for _, sensor, _ in late} == {"late"}
+    # Early and on time in turn: what was measured at one time was written half a minute apart.
+    assert {sensor for _, sensor, measured in ordered if measured > sensor_ordering.START_MS + 31_000} == {
+        "early",
+        "on time",
+    }
+    # The example finds a reading that is missing, and one that is out of place.
+    number, kept = next((number, kept) for number, kept in readings.batches.items() if kept)
+    readings.batches[number] = kept[1:]
+    assert not sensor_ordering.verdict(readings, written, console)
+    readings.batches[number] = kept[::-1]
+    assert not sensor_ordering.verdict(readings, written, console)
+
+
+def test_a_join_of_aligned_topics_keeps_fewer_rows_with_an_equal_result(spark: SparkSession, kafka: Kafka) -> None:
+    for name in (two_topics_join.SHOWN, two_topics_join.CLICKED):
+        create_topic(kafka.bootstrap, name, partitions=two_topics_join.PARTITIONS)
+    day = two_topics_join.Day(rows=10_000, hours=1)
+    expected = two_topics_join.produce(kafka.bootstrap, day)
+    alone = two_topics_join.replay(spark, kafka.bootstrap, day)
+    aligned = two_topics_join.replay(spark, kafka.bootstrap, day, **two_topics_join.ALIGNED)
+    assert alone.result == aligned.result
+    assert alone.result[0] == expected > 8_000
+    # Alone, the fast topic is in state as a whole before the slow one is far; over more hours the ratio grows.
+    assert alone.highest > 10_000 > 1.2 * aligned.highest
+    console = Console(file=io.StringIO(), width=100)
+    two_topics_join.show({"alone": alone, "aligned": aligned}, console)
+    assert f"full height: {alone.highest:,}".replace(",", " ") in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_chart_has_the_height_of_its_numbers() -> None:
+    assert two_topics_join.chart([0, 4, 8], 8, height=2) == ["  █", " ██"]
+    assert two_topics_join.chart([1, 8, 2, 3], 8, width=2, height=1) == ["█▃"]

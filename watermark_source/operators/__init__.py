@@ -1,0 +1,1 @@
+"""Operators of several streams, or of time, that Spark does not have: built on transformWithState."""
