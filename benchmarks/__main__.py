@@ -22,6 +22,7 @@ from benchmarks.planning import planning
 from benchmarks.prebuilt import PrebuiltSource
 from benchmarks.queries import read_all
 from benchmarks.session import spark_session
+from benchmarks.temporal_join import join_topics, joins
 from benchmarks.throughput import compressed, throughput
 from benchmarks.topics import PARTITIONS, even_topic, long_topic, skewed_topic
 from services.kafka import kafka_service
@@ -29,7 +30,9 @@ from services.spark_jars import mysql_driver_jars, spark_kafka_jars
 from services.topics import create_topic
 
 RESULTS = Path(__file__).parent / "results"
-KAFKA_CASES = ("throughput", "compressed", "batch", "alignment", "latency", "idle", "cold", "memory", "planning")
+KAFKA_CASES = (
+    "throughput", "compressed", "batch", "alignment", "latency", "idle", "cold", "memory", "planning", "temporal-join",
+)  # fmt: skip
 CASES = (*KAFKA_CASES, *MYSQL_CASES)
 _CODECS = ("lz4", "zstd")
 
@@ -108,6 +111,9 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
             print(f"producing the even topic with {' and '.join(_CODECS)} …", flush=True)
             for codec in _CODECS:
                 even_topic(kafka.bootstrap, f"even-{codec}", codec=codec)
+        if "temporal-join" in chosen:
+            print("producing clicks and users …", flush=True)
+            join_topics(kafka.bootstrap)
         if "memory" in chosen:
             print("producing the long topics …", flush=True)
             for records in MEMORY_RECORDS:
@@ -131,6 +137,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "alignment": partial(alignment, read, "skewed", rounds),
                 "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "idle": partial(idle, spark, kafka.bootstrap, "steady"),
+                "temporal-join": partial(joins, rounds, spark, kafka.bootstrap),
             }
             yield from runs[case]()
 
