@@ -16,7 +16,7 @@ from tests.spark.queries import START, Running
 from watermark_source import follow_watermark, temporal_join
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(900)]
 
 NewTopic = Callable[..., str]
 TOGETHER = {"alignmentGroup": "clicks and users", "alignmentStore": "driver", "alignmentMembers": 2}

@@ -15,7 +15,7 @@ from tests.spark.queries import START, Rows, Streams, at
 from watermark_source import follow_watermark, temporal_join
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 KEYS = 7
 DELETED = 100_000
