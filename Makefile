@@ -1,5 +1,5 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
-#   make demo | demo-mysql | test | lint | bench | docs | broker | soak | fuzz | clean | distclean     (make help explains them)
+#   make demo | demo-mysql | demo-join | test | lint | bench | docs | broker | soak | fuzz | clean | distclean     (make help explains them)
 
 PYTHON ?= python3
 VENV := .venv
@@ -15,6 +15,8 @@ BENCH_ARGS ?=
 SOAK_MINUTES ?= 30
 HISTORIES ?= 30
 SNAPSHOT_REPLAYS ?= 200
+JOIN_KILLS ?= 20
+JOIN_USERS ?= 200000
 FUZZ_MINUTES ?= 10
 
 # Spark starts its Python workers with this interpreter.
@@ -22,7 +24,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(RUN)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(RUN)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mysql test lint bench docs broker soak fuzz clean distclean python java
+.PHONY: help demo demo-mysql demo-join test lint bench docs broker soak fuzz clean distclean python java
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -32,6 +34,9 @@ demo: java $(INSTALLED) ## a skewed topic, aggregated with and without this sour
 
 demo-mysql: java $(INSTALLED) ## MySQL tables copied by their stream while they are written to
 	$(RUN) examples/mysql_changes.py
+
+demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user from MySQL
+	$(RUN) examples/clickstream_enrichment.py
 
 test: java $(INSTALLED) ## all tests, against a real broker
 	$(RUN) -m pytest tests -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=10 $(PYTEST_ARGS)
@@ -54,7 +59,7 @@ soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	    $(RUN) -m pytest tests/property tests/integration tests/soak -x --hypothesis-profile=soak \
-	        --kills=30 --mysql-kills=30 --kills-seed=$$(date +%s) \
+	        --kills=30 --mysql-kills=30 --kills-seed=$$(date +%s) --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) \
 	        --snapshot-replays=$(SNAPSHOT_REPLAYS) --snapshot-seed=$$(date +%s) --day-records=20000 --day-seed=$$(date +%s) \
 	        --histories=$(HISTORIES) --histories-seed=$$(date +%s) $(PYTEST_ARGS) || exit 1; \
 	done

@@ -23,6 +23,7 @@ from benchmarks.planning import planning
 from benchmarks.prebuilt import PrebuiltSource
 from benchmarks.queries import read_all
 from benchmarks.session import spark_session
+from benchmarks.temporal_join import join_topics, joins
 from benchmarks.throughput import compressed, throughput
 from benchmarks.topics import PARTITIONS, even_topic, long_topic, skewed_topic
 from services.kafka import kafka_service
@@ -31,17 +32,9 @@ from services.topics import create_topic
 
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
-    "throughput",
-    "compressed",
-    "batch",
-    "alignment",
-    "latency",
-    "idle",
-    "cold",
-    "memory",
-    "ordering",
-    "planning",
-)
+    "throughput", "compressed", "batch", "alignment", "latency", "idle", "cold", "memory", "planning", "ordering",
+    "temporal-join",
+)  # fmt: skip
 CASES = (*KAFKA_CASES, *MYSQL_CASES)
 _CODECS = ("lz4", "zstd")
 
@@ -123,6 +116,9 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
         if "ordering" in chosen:
             print("producing the disordered topic …", flush=True)
             disordered_topic(kafka.bootstrap, "disordered")
+        if "temporal-join" in chosen:
+            print("producing clicks and users …", flush=True)
+            join_topics(kafka.bootstrap)
         if "memory" in chosen:
             print("producing the long topics …", flush=True)
             for records in MEMORY_RECORDS:
@@ -147,6 +143,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "idle": partial(idle, spark, kafka.bootstrap, "steady"),
                 "ordering": partial(ordering, spark, kafka.bootstrap, "disordered", rounds),
+                "temporal-join": partial(joins, rounds, spark, kafka.bootstrap),
             }
             yield from runs[case]()
 

@@ -15,6 +15,8 @@ FILES = (
     "tests/spark/test_connect.py",
     "tests/integration/test_mysql_auto_cdc.py",
     "tests/integration/test_mysql_example.py",
+    "tests/integration/test_join_kills.py",
+    "tests/integration/test_clickstream_example.py",
 )
 """The longest first; any that takes a minute or more."""
 

@@ -31,7 +31,7 @@ def test_pure_packages_load_nothing_that_does_io_or_reads_a_clock(package: str) 
 def test_the_public_names_are_there_without_being_imported() -> None:
     import watermark_source
 
-    assert {"data_rows", "follow_watermark", "markers"} <= set(dir(watermark_source))
+    assert {"data_rows", "follow_watermark", "markers", "temporal_join"} <= set(dir(watermark_source))
     assert watermark_source.follow_watermark.__module__ == "watermark_source.spark.follow"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = watermark_source.nothing

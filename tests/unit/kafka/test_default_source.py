@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 import subprocess
@@ -19,10 +20,16 @@ from pyspark_aligned_kafka.batch import ignored
 from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
 from pyspark_aligned_kafka.schema import kafka_columns
 from watermark_source.errors import OptionError, SchemaError
+from watermark_source.eventtime.characteristic import WatermarkCharacteristic
 from watermark_source.spark.markers import MARKER_TYPE
+from watermark_source.spark.source_time import SourceTime
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
-ENGINES = [StructField("event_time", TimestampType()), StructField("marker", MARKER_TYPE)]
+DECLARED = SourceTime("aligned-kafka", WatermarkCharacteristic.ANY_WATERMARK, processing_time=False)
+ENGINES = [
+    StructField("event_time", TimestampType()),
+    StructField("marker", MARKER_TYPE, metadata=DECLARED.metadata),
+]
 
 
 def run(program: str) -> str:
@@ -75,6 +82,20 @@ def test_the_schema_is_the_chosen_columns_then_event_time_and_marker(
 ) -> None:
     schema = DefaultSource({**GIVEN, **extra}).schema()
     assert schema == StructType([*kafka_columns(columns).fields, *ENGINES])
+
+
+@pytest.mark.parametrize(("extra", "declared"), [
+    ({"watermarkStrategy": "none"}, (True, None, False)),
+    ({"alignmentGroup": "g", "alignmentMaxDrift": "1 minute"}, (False, None, False)),
+    ({"alignmentGroup": "g", "alignmentStore": "driver", "watermarkStrategy": "none"}, (True, "g", True)),
+])  # fmt: skip
+def test_the_schema_declares_the_sources_time_and_whom_it_meets(
+    extra: dict[str, str], declared: tuple[bool, str | None, bool]
+) -> None:
+    marker = DefaultSource({**GIVEN, **extra, "sourceName": "clicks"}).schema()["marker"]
+    told = SourceTime.of_metadata(json.loads(json.dumps(marker.metadata)))
+    assert told == SourceTime("clicks", WatermarkCharacteristic.ANY_WATERMARK, *declared)
+    assert told.metadata == marker.metadata
 
 
 def test_options_are_checked_without_connecting() -> None:

@@ -1,0 +1,154 @@
+"""``temporal_join`` of topics and tables: what comes out is what the database would have answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from services.bulk import PartitionRecords, bulk_produce_partitions
+from tests.integration.kafka_streams import KafkaStreams
+from tests.integration.mysql_streams import MySqlStreams
+from tests.spark.queries import START, Running
+from watermark_source import follow_watermark, temporal_join
+from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
+
+pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(900)]
+
+NewTopic = Callable[..., str]
+TOGETHER = {"alignmentGroup": "clicks and users", "alignmentStore": "driver", "alignmentMembers": 2}
+ON_CLOCK = {"watermarkStrategy": "none", **TOGETHER}
+
+
+@pytest.fixture(autouse=True)
+def _state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(STATE_STORE, ROCKSDB)
+    yield
+    spark.conf.unset(STATE_STORE)
+
+
+def click(streams: KafkaStreams, topic: str, users: list[int], seconds: list[float] | None = None) -> None:
+    """Write clicks of users to one partition, at some seconds after ``START``."""
+    values = np.array([list(b"%06d" % user) for user in users], dtype=np.uint8)
+    times = START + np.round(np.array(seconds or [0.0] * len(users)) * 1_000).astype(np.int64)
+    bulk_produce_partitions(streams.bootstrap, topic, {0: PartitionRecords(times, values=values)})
+
+
+def clicks(streams: KafkaStreams, topic: str, **options: Any) -> DataFrame:
+    rows = follow_watermark(streams.source(subscribe=topic, sourceName="clicks", **options))
+    return rows.selectExpr("CAST(CAST(value AS STRING) AS INT) AS id", "offset", "event_time AS at")
+
+
+def users(streams: MySqlStreams, **options: Any) -> DataFrame:
+    left_out = "_snapshot,_commit_timestamp,_database,_table"
+    rows = streams.source("users", sourceName="users", excludeColumns=left_out, snapshotParallelism=1, **options)
+    return follow_watermark(rows).withColumnRenamed("event_time", "since")
+
+
+def test_on_processing_time_no_click_is_joined_before_the_snapshot_and_each_finds_the_latest_row(
+    streams: KafkaStreams, mysql_streams: MySqlStreams, new_topic: NewTopic
+) -> None:
+    topic = new_topic(1)
+    click(streams, topic, list(range(1, 951)))
+    numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900) SELECT i, 'first' FROM n"
+    mysql_streams.run_sql("CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20))", f"INSERT INTO users {numbers}")
+    build = users(mysql_streams, useProcessingTimeDuringBinlog=True, snapshotChunkRows=150, **ON_CLOCK)
+    joined = temporal_join(clicks(streams, topic, **ON_CLOCK), build, on="id", probe_time="at", build_time="since")
+    assert joined.columns == ["id", "offset", "at", "name"]
+    query = streams.start(joined)
+    query.settle()
+    asked = "SELECT id, name FROM users"
+    expected = answers(mysql_streams, asked, range(1, 951))
+    assert found(query) == expected
+    mysql_streams.run_sql(
+        "UPDATE users SET name = 'second' WHERE id % 3 = 0", "UPDATE users SET name = 'third' WHERE id % 9 = 0",
+        "DELETE FROM users WHERE id % 4 = 0", "UPDATE users SET id = id + 900 WHERE id BETWEEN 1 AND 30",
+    )  # fmt: skip
+    query.settle()
+    again = list(range(1, 951))
+    click(streams, topic, again)
+    query.settle()
+    expected += answers(mysql_streams, asked, again, first=950)
+    assert found(query) == expected
+    assert "temporal_join[processing time]" in plan(query)
+
+
+def test_on_event_time_each_click_finds_the_row_of_its_time(
+    streams: KafkaStreams, mysql_streams: MySqlStreams, new_topic: NewTopic
+) -> None:
+    """The tables' own history, kept beside them, is what the database is asked."""
+    topic = new_topic(1)
+    column = "since TIMESTAMP(3) NOT NULL"
+    mysql_streams.run_sql(
+        f"CREATE TABLE users (id INT PRIMARY KEY, name VARCHAR(20), {column})",
+        f"CREATE TABLE history (id INT, name VARCHAR(20), {column}, PRIMARY KEY (id, since))",
+        "CREATE TABLE clicks (offset INT PRIMARY KEY, id INT, at TIMESTAMP(3) NOT NULL)",
+    )
+    chance = np.random.default_rng(5)
+    build = users_by_column(mysql_streams)
+    joined = temporal_join(clicks(streams, topic, maxOutOfOrderness="1 second"), build, on="id", probe_time="at")
+    # Empty: what a snapshot holds has no history.
+    query = streams.start(joined)
+    query.settle()
+    clicked, clock = 0, 0.0
+    for _ in range(3):
+        before = clock
+        for _ in range(40):
+            clock = round(clock + float(chance.choice([0.25, 1.0, 2.0])), 3)
+            change(mysql_streams, int(chance.integers(1, 9)), f"name {clock}", clock)
+        times = sorted(round(float(t), 3) for t in chance.uniform(before, clock, 30))
+        ids = [int(n) for n in chance.integers(1, 10, 30)]
+        click(streams, topic, ids, times)
+        rows = ", ".join(f"({clicked + n}, {ids[n]}, {moment(times[n])})" for n in range(30))
+        mysql_streams.run_sql(f"INSERT INTO clicks VALUES {rows}")
+        clicked += 30
+        query.settle()
+    change(mysql_streams, 100, "the end", clock + 1_000)
+    click(streams, topic, [100], [clock + 1_000])
+    query.settle()
+    expected = mysql_streams.run_sql("""
+        SELECT c.id, c.offset, (
+            SELECT h.name FROM history h WHERE h.id = c.id AND h.since <= c.at ORDER BY h.since DESC LIMIT 1
+        ) FROM clicks c ORDER BY c.offset
+    """)
+    assert found(query) == list(expected)
+    assert len({name for _, _, name in expected}) > 20
+    assert "temporal_join[event time]" in plan(query)
+
+
+def users_by_column(streams: MySqlStreams) -> DataFrame:
+    left_out = "_snapshot,_commit_timestamp,_database,_table,since"
+    rows = streams.source("users", eventTimeColumn="since", excludeColumns=left_out, maxOutOfOrderness="1 second")
+    return follow_watermark(rows)
+
+
+def moment(second: float) -> str:
+    return f"FROM_UNIXTIME({(START + round(second * 1_000)) / 1_000:.3f})"
+
+
+def change(streams: MySqlStreams, user: int, name: str, second: float) -> None:
+    since = moment(second)
+    streams.run_sql(
+        # REPLACE would log a deletion, of the time at which the deleted row began.
+        f"INSERT INTO users VALUES ({user}, '{name}', {since}) AS new ON DUPLICATE KEY UPDATE "
+        "name = new.name, since = new.since",
+        f"REPLACE INTO history VALUES ({user}, '{name}', {since})",
+    )
+
+
+def answers(streams: MySqlStreams, asked: str, ids: Any, *, first: int = 0) -> list[tuple[Any, ...]]:
+    """Return what the database says now about some ids, each with the offset of its click."""
+    names = dict(streams.run_sql(asked))
+    return [(user, first + n, names.get(user)) for n, user in enumerate(ids)]
+
+
+def found(query: Running) -> list[tuple[Any, ...]]:
+    rows = query.spark.table(query.table).select("id", "offset", "name").collect()
+    return sorted((tuple(row) for row in rows), key=lambda row: row[1])
+
+
+def plan(query: Running) -> str:
+    return str(query.query._jsq.explainInternal(False))

@@ -1,0 +1,162 @@
+"""Random schedules of rows, changes and watermarks through the join's processor: each answer right, no state left over.
+
+Spark's own tester stands in for its state: what differs on a real state store, tests/spark shows.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import Row
+from pyspark.sql.streaming.tws_tester import TwsTester
+
+from watermark_source.errors import UsageError
+from watermark_source.operators.join_layout import JoinLayout
+from watermark_source.operators.join_processor import TemporalJoinProcessor
+from watermark_source.operators.packing import of_bytes, to_bytes
+
+BUCKET = 5
+COLUMNS = pa.schema([pa.field("user", pa.int64()), pa.field("at", pa.timestamp("us", tz="UTC"))])
+HALF = 500
+"""Microseconds: times fall between milliseconds too."""
+KEYS = st.sampled_from(["a", "b", "c"])
+AHEAD = st.integers(1, 12)
+STEPS = st.lists(
+    st.tuples(
+        st.lists(st.tuples(KEYS, AHEAD, st.booleans()), max_size=5),
+        st.lists(st.tuples(st.one_of(st.none(), KEYS), AHEAD), max_size=5),
+        st.integers(1, 4),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def driven(layout: JoinLayout) -> TwsTester:
+    # The join has no late rows: to Spark its packs have no time.
+    return TwsTester(TemporalJoinProcessor(layout), timeMode="eventTime", eventTimeExtractor=lambda _: 2**62)
+
+
+def batch(join: TwsTester, watermark: int, rows: list[Row]) -> list[tuple[int, int | None]]:
+    """Do what Spark does in a batch, in its order: rows see the new watermark before timers do."""
+    join._currentWatermarkMs = watermark
+    join.handle.setWatermark(watermark)
+    came = answers(join.test(BUCKET, rows)) if rows else []
+    return came + answers(join._handleExpiredTimers())
+
+
+def layout(*, processing_time: bool = False, inner: bool = False, described: str = "a join") -> JoinLayout:
+    return JoinLayout(processing_time, inner, 1, COLUMNS, described)
+
+
+def probe_pack(rows: list[tuple[str | None, int, int]]) -> Row:
+    """Of rows: key, time, number."""
+    names = {"key": pa.string(), "time": pa.int64(), "number": pa.int64()}
+    return pack(rows, names, is_probe=True)
+
+
+def build_pack(rows: list[tuple[str, int, bool, int, int]]) -> Row:
+    """Of rows: key, time, gone, sequence, user."""
+    names = {"key": pa.string(), "time": pa.int64(), "gone": pa.bool_(), "sequence": pa.int64(), "user": pa.int64()}
+    table = [(*row, 1_000 * row[4]) for row in rows]
+    return pack(table, {**names, "at": pa.timestamp("us", tz="UTC")}, is_probe=False)
+
+
+def pack(rows: list[Any], names: dict[str, pa.DataType], *, is_probe: bool) -> Row:
+    columns = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(names.values())]
+    return Row(bucket=BUCKET, is_probe=is_probe, rows=to_bytes(pa.table(columns, names=list(names))))
+
+
+def answers(rows: list[Row]) -> list[tuple[int, int | None]]:
+    """Return number and user of what came out."""
+    found = []
+    for row in rows:
+        table = of_bytes([row.rows])
+        assert table.column_names == ["number", "user", "at"]
+        micros = table.column("at").cast(pa.int64()).to_pylist()
+        users = table.column("user").to_pylist()
+        assert micros == [None if user is None else 1_000 * user for user in users]
+        found += zip(table.column("number").to_pylist(), users, strict=True)
+    return found
+
+
+@given(STEPS, st.booleans())
+def test_on_event_time_each_row_gets_the_version_of_its_time_and_the_past_is_forgotten(
+    steps: list[Any], inner: bool
+) -> None:
+    join = driven(layout(inner=inner))
+    watermark, number, came = 1, 0, []
+    questions: list[tuple[int, str | None, int]] = []
+    versions: list[tuple[str, int, int, int | None]] = []
+    for changes, asked, step in steps:
+        rows = []
+        now = watermark * 1_000
+        if changes:
+            told = [
+                (key, now + ahead * HALF, gone, number + n, number + n) for n, (key, ahead, gone) in enumerate(changes)
+            ]
+            # In any order: sequence says which of equal times is the last.
+            rows.append(build_pack(told[::-1]))
+            versions += [(key, time, n, None if gone else user) for key, time, gone, n, user in told]
+            number += len(changes)
+        if asked:
+            ask = [(key, now + ahead * HALF, number + n) for n, (key, ahead) in enumerate(asked)]
+            rows.insert(0, probe_pack(ask))
+            questions += [(n, key, time) for key, time, n in ask]
+            number += len(asked)
+        came += batch(join, watermark, rows)
+        watermark += step
+    watermark -= step
+    due = {n for n, _, time in questions if time <= watermark * 1_000}
+    expected = []
+    for n, key, time in questions:
+        of_key = [version[1:] for version in versions if version[0] == key and version[1] <= time]
+        expected.append((n, max(of_key, key=lambda version: version[:2])[2] if of_key else None))
+    kept = [(n, user) for n, user in expected if user is not None or not inner]
+    assert sorted(came) == [each for each in kept if each[0] in due]
+    came += batch(join, 1_000_000, [])
+    assert sorted(came) == kept
+    left = [pickle.loads(value[0]) for value in join.peekMapState("versions", BUCKET).values()]
+    assert all(len(history) == 1 and history[0][1] is not None for history in left)
+    assert list(join.peekListState("waiting", BUCKET)) == list(join.peekListState("stale", BUCKET)) == []
+
+
+@given(STEPS, st.integers(0, 8))
+def test_on_processing_time_each_row_gets_the_latest_row_once_there_is_a_watermark(steps: list[Any], flip: int) -> None:
+    join = driven(layout(processing_time=True))
+    number, came, expected = 0, [], []
+    latest: dict[str, int] = {}
+    early: list[tuple[int, str | None]] = []
+    for turn, (changes, asked, _) in enumerate(steps):
+        rows = []
+        if changes:
+            told = [(key, 7, gone, number + n, number + n) for n, (key, _, gone) in enumerate(changes)]
+            rows.append(build_pack(told[::-1]))
+            for key, _, gone, _, user in told:
+                latest.pop(key, None)
+                latest |= {} if gone else {key: user}
+            number += len(changes)
+        if asked:
+            ask = [(key, 7, number + n) for n, (key, _) in enumerate(asked)]
+            rows.append(probe_pack(ask))
+            early += [(n, key) for key, _, n in ask]
+            number += len(asked)
+        came += batch(join, 1_700_000_000_000 if turn >= flip else 0, rows)
+        if turn >= flip:
+            expected += [(n, None if key is None else latest.get(key)) for n, key in early]
+            early = []
+        assert sorted(came) == expected
+    assert join.peekMapState("versions", BUCKET).keys() == {(key,) for key in latest}
+
+
+def test_state_of_another_join_is_refused() -> None:
+    join = driven(layout())
+    join.test(BUCKET, [build_pack([("a", 1, False, 1, 1)])])
+    join.processor._layout = layout(described="another join")
+    with pytest.raises(UsageError, match=r"Seen: a join\. Now: another join\. .* new checkpointLocation"):
+        join.test(BUCKET, [probe_pack([("a", 1, 1)])])

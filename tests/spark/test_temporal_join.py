@@ -1,0 +1,163 @@
+"""``temporal_join`` over file logs: results equal those of a batch query over the full history."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+from tests.spark.queries import START, Rows, Streams, at
+from watermark_source import follow_watermark, temporal_join
+from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+KEYS = 7
+DELETED = 100_000
+"""Values from here on are deletions."""
+ON_CLOCK = {"watermarkStrategy": "none"}
+
+
+@pytest.fixture(autouse=True)
+def _state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(STATE_STORE, ROCKSDB)
+    yield
+    spark.conf.unset(STATE_STORE)
+
+
+def clicks(rows: DataFrame) -> DataFrame:
+    return rows.selectExpr(f"value % {KEYS} AS key", "value AS click", "event_time AS at")
+
+
+def users(rows: DataFrame) -> DataFrame:
+    kind = f"IF(value >= {DELETED}, 'delete', 'insert') AS _change_type"
+    return rows.selectExpr(f"value % {KEYS} AS key", "value AS user", "event_time AS since", kind)
+
+
+def history(frames: tuple[DataFrame, DataFrame]) -> list[tuple[Any, ...]]:
+    """Return the join as a database computes it from all clicks and all changes of users."""
+    frames[0].createOrReplaceTempView("clicks")
+    frames[1].createOrReplaceTempView("users")
+    found = frames[0].sparkSession.sql("""
+        SELECT key, click, at, CASE WHEN kind <> 'delete' THEN user END AS user FROM (
+            SELECT c.*, max_by(u.user, u.since) AS user, max_by(u._change_type, u.since) AS kind
+            FROM clicks c LEFT JOIN users u ON c.key = u.key AND u.since <= c.at
+            GROUP BY c.key, c.click, c.at
+        )
+    """)
+    return sorted((tuple(row) for row in found.collect()), key=str)
+
+
+def of_log(spark: SparkSession, rows: list[Rows]) -> DataFrame:
+    values = [
+        (float(START / 1_000 + second), value) for part in rows for each in part.values() for second, value in each
+    ]
+    return spark.createDataFrame(values, "second double, value long").selectExpr(
+        "value", "timestamp_micros(CAST(round(second * 1000) AS LONG) * 1000) AS event_time"
+    )
+
+
+def random_parts(chance: random.Random, parts: int, rows: int, values: Iterator[int]) -> list[Rows]:
+    """Return rows of two splits in parts; times of a split grow, and no two are equal."""
+    clocks = {split: chance.randrange(5) + split * 0.001 for split in range(2)}
+    made: list[Rows] = []
+    for _ in range(parts):
+        part: dict[int, list[tuple[float, int]]] = {0: [], 1: []}
+        for split, each in part.items():
+            for _ in range(rows):
+                clocks[split] += chance.choice((0.1, 1, 3))
+                each.append((round(clocks[split], 3), next(values)))
+        made.append(part)
+    return made
+
+
+def test_on_event_time_the_result_is_that_of_a_query_over_the_full_history(streams: Streams) -> None:
+    chance = random.Random(3)
+    numbers = iter(range(10_000))
+    changes = (n + DELETED * (chance.random() < 0.2) * 7 for n in range(10_000))
+    probe, build = random_parts(chance, 2, 40, numbers), random_parts(chance, 2, 30, changes)
+    for name in ("clicks", "users"):
+        streams.write({0: [], 1: []}, name=name)
+    joined = temporal_join(
+        clicks(follow_watermark(streams.load(name="clicks"))),
+        users(follow_watermark(streams.load(name="users"))),
+        on="key", probe_time="at", build_time="since", buckets=3,
+    )  # fmt: skip
+    assert joined.columns == ["key", "click", "at", "user"]
+    # Several runs: state outlives each.
+    for clicked, changed in zip(probe, build, strict=True):
+        streams.write(clicked, name="clicks")
+        streams.write(changed, name="users")
+        streams.run(joined, "joined")
+    end = [(10_000, 1), (10_001, 2)]
+    for name in ("clicks", "users"):
+        streams.write({0: end[:1], 1: end[1:]}, name=name)
+    streams.run(joined, "joined")
+    found = sorted((tuple(row) for row in streams.result("joined").collect()), key=str)
+    expected = history((clicks(of_log(streams.spark, probe)), users(of_log(streams.spark, build))))
+    assert found == expected
+    nothing = sum(row[3] is None for row in found)
+    assert 0 < nothing < len(found) == 160
+
+    # The same query, of which a column has another type.
+    changed = users(follow_watermark(streams.load(name="users"))).withColumn("user", F.col("user").cast("string"))
+    other = temporal_join(
+        clicks(follow_watermark(streams.load(name="clicks"))), changed, on="key", probe_time="at", build_time="since",
+        buckets=3,
+    )  # fmt: skip
+    streams.write({0: [(10_002, 1)]}, name="clicks")
+    with pytest.raises(StreamingQueryException, match="the state in the checkpoint is of another join"):
+        streams.run(other, "joined")
+
+
+def test_rows_that_waited_are_on_time_for_the_windows_behind_the_join(streams: Streams) -> None:
+    for name in ("clicks", "users"):
+        streams.write({0: []}, name=name)
+    joined = temporal_join(
+        clicks(follow_watermark(streams.load(name="clicks"))),
+        users(follow_watermark(streams.load(name="users"))),
+        on="key", probe_time="at", build_time="since", how="inner", buckets=2,
+    )  # fmt: skip
+    query = streams.start(joined.groupBy(F.window("at", "1 minute")).count().select("window.start", "count"))
+    for click_rows, user_rows in (
+        ([(1, 1), (2, 2), (61, 8)], [(0, 1), (1.5, 1 + KEYS * DELETED), (30, 8)]),
+        ([(62, 15), (130, 1)], [(131, 2)]),
+        ([(600, 1)], [(600, 1)]),
+    ):
+        streams.write({0: click_rows}, name="clicks")
+        streams.write({0: user_rows}, name="users")
+        query.settle()
+    # Of key 1 there is a user from 0 s to 1.5 s, and again from 30 s on; of key 2 from 131 s on.
+    assert query.rows() == [(at(0), 1), (at(60), 2), (at(120), 1)]
+    assert query.dropped == 0
+
+
+def test_on_processing_time_all_types_come_out_as_they_went_in(streams: Streams) -> None:
+    streams.write({0: [(0, 1), (1, 2)]}, name="clicks")
+    streams.write({0: [(0, 1)]}, name="users")
+    values = """
+        TIMESTAMP'2024-02-03 04:05:06.789012' AS a, TIMESTAMP_NTZ'0001-01-01 00:00:00.000001' AS b,
+        DATE'9999-12-31' AS c, INTERVAL '1 02:03:04.000005' DAY TO SECOND AS d,
+        CAST(12345678901234567890.12 AS DECIMAL(38, 2)) AS e, X'00FF' AS f, ARRAY(1, NULL) AS g,
+        NAMED_STRUCT('x', NULL, 'y', TIMESTAMP'2024-02-03 04:05:06.789012') AS h, MAP('k', 1.5D) AS i,
+        CAST('NaN' AS DOUBLE) AS j, TRUE AS k, CAST(NULL AS BIGINT) AS l, 9007199254740993 AS m
+    """
+    probe = follow_watermark(streams.load(name="clicks", **ON_CLOCK)).selectExpr(
+        "value", "event_time", f"STRUCT({values}) AS _values"
+    )
+    probe = probe.select("value", "event_time", "_values.*")
+    frame = follow_watermark(streams.load(name="users", **ON_CLOCK))
+    build = frame.selectExpr("value", "event_time AS since", f"STRUCT({values}) AS _values")
+    build = build.select("value", "since", *(F.col(f"_values.{c}").alias(f"{c}{c}") for c in "abcdefghijklm"))
+    joined = temporal_join(probe, build, on="value", build_time="since", buffer=True)
+    query = streams.start(joined.drop("event_time"))
+    query.settle()
+    one = streams.spark.sql(f"SELECT {values}").first()
+    assert one is not None
+    rows = {row[0]: row[1:] for row in query.rows()}
+    assert repr(rows) == repr({1: tuple(one) * 2, 2: tuple(one) + (None,) * len(one)})

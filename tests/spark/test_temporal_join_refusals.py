@@ -1,0 +1,132 @@
+"""What ``temporal_join`` refuses, and that each error says what was seen and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.queries import Streams
+from watermark_source import data_rows, follow_watermark, temporal_join
+from watermark_source.errors import UsageError
+from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
+
+pytestmark = pytest.mark.spark
+
+ON_CLOCK = {"watermarkStrategy": "none"}
+COLLATED = "CAST(value AS STRING) COLLATE UTF8_LCASE"
+GROUP = {"alignmentGroup": "together", "alignmentStore": "driver"}
+
+
+@pytest.fixture(autouse=True)
+def _state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(STATE_STORE, ROCKSDB)
+    yield
+    spark.conf.unset(STATE_STORE)
+
+
+def renamed(rows: DataFrame) -> DataFrame:
+    return rows.withColumnRenamed("event_time", "since")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call: options of both sources, what is done to the streams, and arguments."""
+
+    says: tuple[str, ...]
+    probe_options: dict[str, Any] = field(default_factory=dict)
+    build_options: dict[str, Any] = field(default_factory=dict)
+    probe: Callable[[DataFrame], DataFrame] = lambda rows: follow_watermark(rows).drop("split")
+    build: Callable[[DataFrame], DataFrame] = lambda rows: follow_watermark(rows).withColumnRenamed(
+        "event_time", "since"
+    )
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = {
+    "another kind of join": Case(("how = 'outer'", '"left" or "inner"'), arguments={"how": "outer"}),
+    "no buckets": Case(("buckets = 0", "for example 64"), arguments={"buckets": 0}),
+    "a probe side that follows nothing": Case(
+        ("probe: column 'event_time' (timestamp) follows no watermark", 'follow_watermark(stream, "event_time")'),
+        probe=lambda rows: data_rows(rows).drop("split"),
+    ),
+    "a watermark of Spark's own": Case(
+        ("probe: column 'event_time' has a watermark of Spark's own", "use follow_watermark"),
+        probe=lambda rows: data_rows(rows).drop("split").withWatermark("event_time", "1 minute"),
+    ),
+    "a time that was computed": Case(
+        ("build: column 'since' (timestamp) follows no watermark",),
+        build=lambda rows: follow_watermark(rows).selectExpr("value", "event_time + INTERVAL 1 SECOND AS since"),
+    ),
+    "a build side that is no stream": Case(
+        ("build", "'since' is no stream", "join()"),
+        build=lambda rows: rows.sparkSession.sql("SELECT 1L AS value, current_timestamp() AS since"),
+    ),
+    "no such time": Case(("no column 'then'", "'since'"), arguments={"build_time": "then"}),
+    "a clock and event times": Case(
+        ("probe (file-log) goes by processing time", "build (file-log) by event time", "watermarkStrategy none"),
+        probe_options=ON_CLOCK,
+    ),
+    "clocks of no group": Case(
+        ("probe (file-log) has none and build (file-log) is in 'together'", "alignmentStore", "buffer=True"),
+        probe_options=ON_CLOCK, build_options={**ON_CLOCK, **GROUP},
+    ),
+    "no column to compare": Case(("on names no column", 'on="user_id"'), arguments={"on": []}),
+    "a column of one side": Case(("build: there is no column 'user'",), arguments={"on": "user"},
+        probe=lambda rows: follow_watermark(rows).selectExpr("value AS user", "event_time")),
+    "types that differ": Case(
+        ("'value' is bigint in probe and int in build", '.cast("int")'),
+        build=lambda rows: follow_watermark(rows).selectExpr("CAST(value AS INT) AS value", "event_time AS since"),
+    ),
+    "a floating key": Case(
+        ("'value' is double", "cast it on both sides"),
+        probe=lambda rows: follow_watermark(rows).selectExpr("CAST(value AS DOUBLE) AS value", "event_time"),
+        build=lambda rows: follow_watermark(rows).selectExpr("CAST(value AS DOUBLE) AS value", "event_time AS since"),
+    ),
+    "a collated key": Case(
+        ("'value' is string collate UTF8_LCASE",),
+        probe=lambda rows: follow_watermark(rows).selectExpr(f"{COLLATED} AS value", "event_time"),
+        build=lambda rows: follow_watermark(rows).selectExpr(f"{COLLATED} AS value", "event_time AS since"),
+    ),
+    "a name on both sides": Case(
+        ("two columns of these names: Split, split", 'withColumnRenamed("Split", "user_Split")'),
+        probe=follow_watermark,
+        build=lambda rows: follow_watermark(rows).selectExpr("value", "split AS Split", "event_time AS since"),
+    ),
+    "a type that Python is not given": Case(
+        ("'months' is interval year, which Spark does not give to Python", "drop or cast it"),
+        probe=lambda rows: follow_watermark(rows).selectExpr("value", "event_time", "INTERVAL '1' YEAR AS months"),
+    ),
+    "no such order": Case(("no column 'offset'",), arguments={"sequence": ["offset"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_it_is_refused(streams: Streams, case: Case) -> None:
+    for name in ("probe", "build"):
+        streams.write({0: []}, name=name)
+    probe = case.probe(streams.load(name="probe", **case.probe_options))
+    build = case.build(streams.load(name="build", **case.build_options))
+    with pytest.raises(UsageError) as refused:
+        temporal_join(probe, build, **{"on": "value", "build_time": "since", **case.arguments})
+    assert [text for text in case.says if text not in str(refused.value)] == [], str(refused.value)
+    assert str(refused.value).startswith("temporal_join")
+
+
+def test_state_in_another_store_is_refused(streams: Streams) -> None:
+    streams.write({0: []})
+    streams.spark.conf.unset(STATE_STORE)
+    rows = follow_watermark(streams.load())
+    with pytest.raises(UsageError, match=r'is not set, .* spark\.conf\.set\("spark'):
+        temporal_join(rows, rows.selectExpr("split", "event_time AS since"), on="split", build_time="since")
+
+
+def test_a_group_whose_snapshots_hold_it_is_enough_on_the_clock(streams: Streams) -> None:
+    streams.write({0: []})
+    rows = follow_watermark(streams.load(**ON_CLOCK, **GROUP))
+    build = rows.selectExpr("split", "value AS user", "event_time AS since")
+    joined = temporal_join(rows, build, on="split", build_time="SINCE", how="inner")
+    assert joined.columns == ["split", "value", "event_time", "user"]
