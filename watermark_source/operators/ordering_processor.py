@@ -58,11 +58,11 @@ class OrderingProcessor(StatefulProcessor):
         self._index: ValueState = handle.getValueState("index", _INDEX)
         self._pieces = _Pieces(handle.getMapState("pieces", _NUMBER, _ROWS))
 
-    def handleInputRows(  # noqa: N802 - Spark's
+    def handleInputRows(
         self,
         key: Any,
         rows: Iterator[pd.DataFrame],
-        timerValues: TimerValues,  # noqa: N803 - Spark's
+        timerValues: TimerValues,
     ) -> Iterator[pd.DataFrame]:
         """Keep what has come; rows that are late leave at once."""
         packs = sorted(
@@ -87,11 +87,11 @@ class OrderingProcessor(StatefulProcessor):
             if new is not None:
                 self._handle.registerTimer(new)
 
-    def handleExpiredTimer(  # noqa: N802 - Spark's
+    def handleExpiredTimer(
         self,
         key: Any,
-        timerValues: TimerValues,  # noqa: N803 - Spark's
-        expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803 - Spark's
+        timerValues: TimerValues,
+        expiredTimerInfo: ExpiredTimerInfo,
     ) -> Iterator[pd.DataFrame]:
         """Let go what the watermark has passed."""
         buffer = self._open()
