@@ -16,6 +16,7 @@ MEMBERS = Table(
     METADATA,
     Column("group_name", _NAME, primary_key=True),
     Column("member", _NAME, primary_key=True),
+    Column("writer", String(32), nullable=False),
     Column("source", _NAME, nullable=False),
     Column("max_drift", BigInteger),
     Column("status", String(16), nullable=False),
@@ -26,7 +27,8 @@ MEMBERS = Table(
     Index("watermark_source_slowest", "group_name", "counts_with", "source"),
 )
 """Times are milliseconds: ``watermark`` and ``counts_with``, which is null of a member nobody waits for, of event time;
-``seen`` of the database's own clock, so that nobody's clock has to agree with anybody's."""
+``seen`` of the database's own clock, so that nobody's clock has to agree with anybody's. ``writer`` is the process that
+wrote the row last: two that have the same ``member``, because a checkpoint was copied, see each other by it."""
 
 
 class StoreClock(ColumnElement[int]):
@@ -49,7 +51,7 @@ def _sqlite(*_: Any, **__: Any) -> str:
 
 @compiles(StoreClock, "postgresql")
 def _postgresql(*_: Any, **__: Any) -> str:
-    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+    return "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT)"
 
 
 @compiles(StoreClock, "mysql", "mariadb")
