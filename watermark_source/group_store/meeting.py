@@ -24,6 +24,8 @@ _FIRST = 10.0
 """Seconds the first plan of a process waits for the first answer."""
 _SETTLING = 0.4
 """Seconds from the first word until what is known is sure: those that start together hear of each other by then."""
+_COMING = 10.0
+"""Seconds those that start together wait for one that has come, and has not planned yet."""
 _LEAVING = 1.0
 _JUMP = 1_000
 """Milliseconds by which the store's clock has to have passed more, or less, than ours for it to have been set."""
@@ -48,6 +50,7 @@ class Meeting:
         """Whether this process has written the row."""
         self._told_at: float | None = None
         self._asked_at = 0.0
+        self._coming, self._has_begun = 0, False
         self._doubtful_until, self._were_there = 0.0, 0
         self._thread = threading.Thread(target=self._run, name=f"alignment group {who.group}", daemon=True)
 
@@ -78,6 +81,9 @@ class Meeting:
         """Return whether who is there had the time to say so: at first, and after the store was away."""
         if self._told_at is None or self._asked_at < self._told_at + _SETTLING:
             return False
+        if self._coming and not self._has_begun and time.monotonic() < self._told_at + _COMING:
+            return False
+        self._has_begun = True
         return self._known.members >= self._were_there or time.monotonic() >= self._doubtful_until
 
     @property
@@ -138,6 +144,7 @@ class Meeting:
             before = self._known.slowest
             since = before.since if before is not None and before.name == answer.slowest else self._clock.now()
             slowest = Elsewhere(answer.slowest, since)
+        self._coming = answer.coming
         self._known = Others(answer.minimum, slowest, answer.members)
         self._trouble, self._asked_at, self._answered_at = None, asked_at, time.monotonic()
         self._store_time = answer.now

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.sql.expression import ColumnElement
 
-from watermark_source.group_store.table import MEMBERS, StoreClock
+from watermark_source.group_store.table import COMING, MEMBERS, StoreClock
 
 _KEY = ("group_name", "member")
 _WHO = ("source", "max_drift", "time_to_live")
@@ -113,7 +113,8 @@ def _of_others() -> tuple[ColumnElement[Any], ...]:
     return (
         first(_OTHER.c.counts_with).label("minimum"),
         first(_OTHER.c.source).label("slowest"),
-        _told(func.count()).scalar_subquery().label("members"),
+        _told(func.count()).where(_OTHER.c.status != COMING).scalar_subquery().label("members"),
+        _told(func.count()).where(_OTHER.c.status == COMING).scalar_subquery().label("coming"),
         StoreClock().label("now"),
         # Of several that come at once with different drifts the first by name has the group's.
         _told(_OTHER.c.max_drift).where(*before_us).order_by(_OTHER.c.member).limit(1).scalar_subquery().label("drift"),

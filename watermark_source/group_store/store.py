@@ -16,7 +16,7 @@ from watermark_source.alignment.group import other_drift as another_drift
 from watermark_source.errors import OptionError, RefusedError, UnreachableError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store.statements import exchange, leave, other_drift, writes_and_tells_at_once
-from watermark_source.group_store.table import METADATA
+from watermark_source.group_store.table import COMING, METADATA
 from watermark_source.group_store.time_limit import connect_arguments, cut_when_late
 
 _BUSY_MS = 2_000
@@ -47,6 +47,9 @@ class Answer(NamedTuple):
     minimum: Millis | None
     slowest: str | None
     members: int
+    """How many have told anything."""
+    coming: int
+    """How many are about to."""
     now: Millis
     """What time it is by the database's clock."""
     drift: int | None
@@ -89,7 +92,7 @@ class GroupStore:
             "writer": who.writer,
             "source": who.source,
             "max_drift": who.max_drift,
-            "status": told.status.value,
+            "status": COMING if report is None else told.status.value,
             "watermark": told.watermark,
             "counts_with": counts_with(told),
             "time_to_live": who.time_to_live,

@@ -8,6 +8,8 @@ from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement
 
+COMING = "coming"
+"""Status of one that has not told anything yet: it is about to, and is not there before."""
 METADATA = MetaData()
 _NAME = String(190)
 """Short enough for a key of two names in every database."""

@@ -75,13 +75,29 @@ def test_what_one_tells_the_other_knows_soon(make: Make) -> None:
 def test_those_that_start_together_hear_of_each_other_before_either_goes_on(make: Make) -> None:
     members = [make(name) for name in "abc"]
     for number, member in enumerate(members):
-        assert member.others(None) == Others(ceiling=MIN, awaited=True, members=number)
+        known = member.others(None)
+        assert (known.ceiling, known.awaited) == (MIN, True)
         # Its last limit holds, where it has one.
         assert member.others(Millis(7)).ceiling == 7
         member.tell(at(10 * number), waits=False)
     for member in members:
         until(lambda member=member: member.others(None).ceiling is None)  # type: ignore[misc]
         assert member.others(None).members == 2
+
+
+def test_one_that_has_come_is_waited_for_until_it_has_planned_by_those_that_start_with_it(make: Make) -> None:
+    late, early = make("late"), make("early")
+    late.others(None)
+    told(early, at(50))
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        early.tell(at(50), waits=True)
+        # It is not there before: who wants two of them does not begin.
+        assert (early.others(None).ceiling, early.others(None).members) == (MIN, 0)
+        time.sleep(0.02)
+    late.tell(at(10), waits=False)
+    until(lambda: early.others(None).ceiling is None)
+    assert (early.others(None).minimum, early.others(None).members) == (10, 1)
 
 
 def test_who_closes_holds_nobody(make: Make) -> None:
