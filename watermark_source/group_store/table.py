@@ -48,12 +48,13 @@ def _standard(*_: Any, **__: Any) -> str:
 
 @compiles(StoreClock, "sqlite")
 def _sqlite(*_: Any, **__: Any) -> str:
-    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+    # As a question of its own it is asked once a statement, and not for each row.
+    return "(SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))"
 
 
 @compiles(StoreClock, "postgresql")
 def _postgresql(*_: Any, **__: Any) -> str:
-    return "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT)"
+    return "(SELECT CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT))"
 
 
 @compiles(StoreClock, "mysql", "mariadb")
