@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.alignment import alignment
+from benchmarks.alignment_group import alignment_group
 from benchmarks.batch import batch
 from benchmarks.cold import cold
 from benchmarks.figures import Figure, save, table
@@ -35,7 +36,8 @@ KAFKA_CASES = (
     "throughput", "compressed", "batch", "alignment", "latency", "idle", "cold", "memory", "planning", "ordering",
     "temporal-join",
 )  # fmt: skip
-CASES = (*KAFKA_CASES, *MYSQL_CASES)
+GROUP_CASE = "alignment-group"
+CASES = (*KAFKA_CASES, GROUP_CASE, *MYSQL_CASES)
 _CODECS = ("lz4", "zstd")
 
 
@@ -66,6 +68,9 @@ def main() -> None:
     if "planning" in chosen:
         print("measuring planning …", flush=True)
         figures += planning(given.rounds)
+    if GROUP_CASE in chosen:
+        print(f"measuring {GROUP_CASE} …", flush=True)
+        figures += alignment_group(given.rounds)
     of_kafka = [case for case in chosen if case in KAFKA_CASES and case != "planning"]
     of_mysql = [case for case in chosen if case in MYSQL_CASES]
     settings = dict(setting.split("=", 1) for setting in given.conf)

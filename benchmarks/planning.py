@@ -45,7 +45,7 @@ _LONGEST_PAUSE = 1.0
 _START = 1_700_000_000_000
 _STEP = 10
 """Milliseconds of event time between two rows of a split."""
-_ALIGNED = {"alignmentGroup": "benchmark", "alignmentMaxDrift": "10 seconds"}
+ALIGNED = {"alignmentGroup": "benchmark", "alignmentMaxDrift": "10 seconds"}
 
 
 @dataclass
@@ -144,12 +144,12 @@ def planning(rounds: int) -> Iterator[Figure]:
             yield from measured(make_topics(kafka.bootstrap, count), rounds)
 
 
-def measured(topics: Topics, rounds: int) -> Iterator[Figure]:
-    """Measure with alignment and a limit of rows, with one of them, and with none."""
+def measured(topics: Topics, rounds: int, variants: Mapping[str, Mapping[str, str]] | None = None) -> Iterator[Figure]:
+    """Measure with alignment and a limit of rows, with one of them, and with none; or with other options."""
     count = len(topics.splits)
     limited = {"maxOffsetsPerTrigger": str(count * _ROWS // 2)}
-    variants = {"plain": {}, "limited": limited, "aligned": _ALIGNED, "aligned, limited": {**_ALIGNED, **limited}}
-    for label, options in variants.items():
+    usual = {"plain": {}, "limited": limited, "aligned": ALIGNED, "aligned, limited": {**ALIGNED, **limited}}
+    for label, options in (variants or usual).items():
         query = _Query(topics, options)
         try:
             query.settle()

@@ -40,7 +40,7 @@ TOPIC, PARTITIONS = "click_event", 2
 DATABASE = "shop"
 GENDERS = ("female", "male")
 TOGETHER: dict[str, Any] = {
-    "alignmentGroup": "enrichment", "alignmentStore": "driver", "alignmentMembers": 2, "watermarkStrategy": "none",
+    "alignmentGroup": "enrichment", "alignmentMembers": 2, "watermarkStrategy": "none",
 }  # fmt: skip
 """Options of both sources: the group holds the clicks while the snapshot of the users is read."""
 USER, PASSWORD = "cdc", "an example"

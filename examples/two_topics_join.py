@@ -39,7 +39,6 @@ DRIFT_MINUTES = 10
 ALIGNED = {
     "alignmentGroup": "ads",
     "alignmentMaxDrift": f"{DRIFT_MINUTES} minutes",
-    "alignmentStore": "driver",
     "alignmentMembers": "2",
 }
 STATE_STORE = {

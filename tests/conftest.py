@@ -19,6 +19,7 @@ from services.java import QUICK_START
 from services.kafka import Kafka, kafka_service
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour, flavour_from_environment
+from services.postgres import Postgres, postgres_service
 from services.spark_jars import spark_kafka_jars
 from services.topics import create_topic
 from tests.longest_first import in_order
@@ -26,7 +27,7 @@ from tests.longest_first import in_order
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MARKERS_BY_FIXTURE = {"kafka": "service", "mysql": "service", "spark": "spark"}
+_MARKERS_BY_FIXTURE = {"kafka": "service", "mysql": "service", "postgres": "service", "spark": "spark"}
 # How fast a machine makes examples says nothing about the code.
 settings.register_profile("usual", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("usual")
@@ -56,6 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--snapshot-seed", type=int, default=1, help="of the first snapshot's writers; the next has the next"
     )
+    parser.addoption("--store-outage", type=float, default=5, help="seconds a store is away while queries run (5)")
     parser.addoption("--corpus", help="folder of inputs that fuzzing has collected, run beside the ones kept here")
     parser.addoption("--histories-seed", type=int, default=1, help="of the first history; the next has the next (1)")
 
@@ -110,6 +112,13 @@ def kafka() -> Iterator[Kafka]:
 def mysql() -> Iterator[MySql]:
     """A MySQL server for the whole run. A test that stops or kills one starts its own with ``mysql_service``."""
     with mysql_service() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server for the whole run. A test that stops one starts its own with ``postgres_service``."""
+    with postgres_service() as server:
         yield server
 
 
@@ -181,6 +190,20 @@ def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """What this project has logged so far; clients that earlier tests left behind log on in their threads."""
     ours = ("watermark_source", "pyspark_aligned_kafka", "pyspark_mysql_cdc_wm")
     return lambda: [each.getMessage() for each in caplog.records if each.name.startswith(ours)]
+
+
+@pytest.fixture(scope="session")
+def driver_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where sources meet that run in this process: elsewhere they would meet those of tests in other processes."""
+    return str(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture(autouse=True)
+def _meets_nobody_elsewhere(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, driver_folder: str
+) -> None:
+    if "spark" not in request.fixturenames:
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", driver_folder)
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,7 @@ def test_there_are_recorded_offsets() -> None:
         "processing-time",
         "several-logs",
     }
+    assert {path.stem for path in RECORDED if path.parts[-3] == "0.1-groups"} == {"held", "met"}
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parts[-3]}/{path.stem}")
@@ -69,6 +70,8 @@ def _state(recorded: dict[str, Any]) -> SourceState:
         use_processing_time=recorded["use_processing_time"],
         limit=_millis(recorded["limit"]),
         future_cap=_millis(recorded["future_cap"]),
+        member=recorded.get("member"),
+        held=recorded.get("held", 0),
         run=recorded["run"],
     )
 

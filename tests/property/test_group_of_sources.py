@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 
-from hypothesis import given
+from hypothesis import given, note
 from hypothesis import strategies as st
 
 from tests.simulation.log import SimulatedLog
 from tests.simulation.meeting import MemberDriver, Store
 from tests.simulation.scenarios import budgets, logs
+from watermark_source.alignment.group import GroupMember, MemberStatus
+from watermark_source.eventtime.watermark import MIN
 from watermark_source.planning.ends import event_time_of, watermark_of
 from watermark_source.planning.observation import PlanPolicy
 
@@ -67,12 +70,12 @@ def test_the_group_goes_on_while_any_source_has_rows(
 def test_no_source_reads_more_than_one_row_of_a_split_beyond_the_drift(
     group: Sequence[SimulatedLog], drift: int, max_rows: int | None, script: Sequence[tuple[int, str]]
 ) -> None:
-    """Against what is read of the others when it plans, of those that have come."""
+    """Against what is read of the others when it plans, of those that had come when it last asked."""
     policy = PlanPolicy(max_drift=drift)
     members = meet(group, policy, max_rows, index=True)
     for number, what in [*script, *((n, w) for _ in range(20) for n in range(3) for w in (ASK, STEP))]:
         member = members[number % len(members)]
-        there = [each for each in members if each is not member and each.name in member.store.told]
+        there = [each for each in members if each is not member and each.name in member.heard]
         behind = [w for each in there if (w := earliest_unread(each, policy)) is not None]
         before = len(member.batches)
         perform(members, number, what)
@@ -113,3 +116,112 @@ def earliest_unread(member: MemberDriver, policy: PlanPolicy) -> int | None:
         if following:
             found.append(max(watermark_of(min(r.event_time for r in following), policy), state.watermark or -(2**63)))
     return min(found, default=None)
+
+
+class Kind(Enum):
+    """How a source of a group lives."""
+
+    STREAM = "goes on for ever"
+    CLOCK = "goes on for ever, with the clock"
+    RUNS = "reads up to where its log ended when the run began, and is gone until the next"
+    CLOCK_RUNS = "the same, with the clock"
+
+
+RUN, HOLD, RELEASE = "begin a run", "a snapshot begins", "it is complete"
+kinds = st.lists(st.sampled_from(Kind), min_size=2, max_size=3)
+lives = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from([STEP, STEP, STEP, ASK, ASK, KILL, WAIT, CUT, RUN, HOLD, RELEASE])),
+    max_size=60,
+)
+SNAPSHOT = "users"
+
+
+class Life:
+    """One source of a group, whatever its kind."""
+
+    def __init__(self, kind: Kind, member: MemberDriver) -> None:
+        self.member, self.kind = member, kind
+        self.has_end = kind in (Kind.RUNS, Kind.CLOCK_RUNS)
+        self.runs = not self.has_end
+
+    def begin(self) -> None:
+        if self.has_end and not self.runs:
+            self.member.restart(final=True)
+            self.runs = True
+
+    def kill(self) -> None:
+        """A run that is killed is not begun again by itself, and nobody took its row away."""
+        self.member.restart()
+        self.runs = not self.has_end
+
+    def step(self) -> None:
+        """Plan, and see that nothing is read which is not allowed."""
+        if not self.runs:
+            return
+        member = self.member
+        observed = member.observe()
+        planned = member.step()
+        read = planned.has_rows
+        if observed.others.hold:
+            assert not read
+        ceiling = observed.others.ceiling
+        if ceiling is not None and ceiling != MIN and member.policy.max_drift is not None and read:
+            highest = max((row.event_time for rows in member.batches[-1].rows.values() for row in rows), default=MIN)
+            assert highest <= event_time_of(ceiling, member.policy)
+        if self.has_end and not planned.is_batch:
+            # Its process leaves.
+            assert member.state().splits == {} or not behind(member)
+            member.leave()
+            self.kill()
+
+
+def behind(member: MemberDriver) -> bool:
+    assert member._frozen is not None
+    return any(t.position < member._frozen.ends.get(s, 0) for s, t in member.state().splits.items())
+
+
+@given(groups, kinds, drifts, budgets, lives)
+def test_runs_clocks_and_snapshots_of_a_group_let_each_other_come_to_their_ends(
+    group: Sequence[SimulatedLog],
+    of: Sequence[Kind],
+    drift: int,
+    max_rows: int | None,
+    script: Sequence[tuple[int, str]],
+) -> None:
+    """No deadlock, nothing read while a snapshot holds the group, and no run ends before it has read all."""
+    store = Store()
+    all_lives = []
+    for n, (log, kind) in enumerate(zip(group, of, strict=False)):
+        by_clock = kind in (Kind.CLOCK, Kind.CLOCK_RUNS)
+        policy = PlanPolicy(use_processing_time=True) if by_clock else PlanPolicy(max_drift=drift, idle_timeout=1)
+        all_lives.append(Life(kind, MemberDriver(f"m{n}", store, log, policy, max_rows=max_rows)))
+    for number, what in script:
+        life = all_lives[number % len(all_lives)]
+        if what == STEP:
+            life.step()
+        elif what == RUN:
+            life.begin()
+        elif what == KILL:
+            life.kill()
+        elif what == HOLD:
+            store.told[SNAPSHOT] = GroupMember(MemberStatus.HOLDING)
+        elif what == RELEASE:
+            store.told[SNAPSHOT] = GroupMember(MemberStatus.CLOCK)
+        else:
+            perform([each.member for each in all_lives], number, what)
+    store.told[SNAPSHOT] = GroupMember(MemberStatus.CLOCK)
+    size = sum(t.end for each in all_lives for t in each.member.log.splits.values())
+    for each in all_lives:
+        each.member.reachable = True
+    for _ in range(4 * size + 20):
+        for each in all_lives:
+            each.begin()
+            each.member.now += 2
+            each.member.ask()
+            each.step()
+            if not each.runs:
+                # Who is dead is out after its time to live.
+                each.member.leave()
+    note(f"{[(each.kind, [t.rows for t in each.member.log.splits.values()]) for each in all_lives]}")
+    for each in all_lives:
+        assert {s: t.position for s, t in each.member.state().splits.items()} == each.member.log.ends()

@@ -41,6 +41,7 @@ class MemberDriver(Driver):
     def restart(self, *, final: bool = False) -> None:
         super().restart(final=final)
         self.known, self.introduced, self.settled = NOBODY, False, False
+        self.heard: frozenset[str] = frozenset()
 
     def leave(self) -> None:
         """Have been silent for the time-to-live."""
@@ -50,6 +51,7 @@ class MemberDriver(Driver):
         """Learn what the others have told."""
         if self.reachable:
             self.known = self.store.others(self.name)
+            self.heard = frozenset(self.store.told)
             # Those that started together have told by now.
             self.settled = self.introduced
 

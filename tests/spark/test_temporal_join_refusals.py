@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 ON_CLOCK = {"watermarkStrategy": "none"}
 COLLATED = "CAST(value AS STRING) COLLATE UTF8_LCASE"
-GROUP = {"alignmentGroup": "together", "alignmentStore": "driver"}
+GROUP = {"alignmentGroup": "together"}
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ CASES = {
         probe_options=ON_CLOCK,
     ),
     "clocks of no group": Case(
-        ("probe (file-log) has none and build (file-log) is in 'together'", "alignmentStore", "buffer=True"),
+        ("probe (file-log) has none and build (file-log) is in 'together'", "alignmentGroup", "buffer=True"),
         probe_options=ON_CLOCK, build_options={**ON_CLOCK, **GROUP},
     ),
     "no column to compare": Case(("on names no column", 'on="user_id"'), arguments={"on": []}),

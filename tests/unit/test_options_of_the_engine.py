@@ -88,18 +88,29 @@ def test_the_example_of_every_option_is_accepted(row: object) -> None:
     row.read(row.example)  # type: ignore[attr-defined]
 
 
+GROUP = {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute"}
+
+
 @pytest.mark.parametrize(("given", "missing"), [
     ({"alignmentStore": "driver"}, "alignmentGroup"),
-    ({"alignmentMembers": "2", "alignmentGroup": "g", "alignmentMaxDrift": "1 minute"}, "alignmentStore"),
-    ({"watermarkStrategy": "none", "alignmentGroup": "g"}, "alignmentStore"),
+    ({"alignmentStore": "none"}, "alignmentGroup"),
+    ({"alignmentMembers": "2"}, "alignmentGroup"),
+    ({"alignmentMembers": "2", "alignmentStore": "none", **GROUP}, "alignmentStore"),
+    ({"watermarkStrategy": "none", "alignmentGroup": "g", "alignmentStore": "none"}, "alignmentStore"),
 ])  # fmt: skip
 def test_what_concerns_other_sources_needs_a_place_where_they_meet(given: dict[str, str], missing: str) -> None:
     error = refusal(**given)
     assert (error.option, error.example is not None) == (missing, True)
 
 
+def test_sources_of_a_group_meet_in_their_driver_unless_told_otherwise() -> None:
+    assert parsed().alignment_store is None
+    assert parsed(**GROUP).alignment_store == "driver"
+    assert parsed(alignmentStore="Driver", **GROUP).alignment_store == "driver"
+    assert parsed(alignmentStore="None", **GROUP).alignment_store is None
+    assert parsed(watermarkStrategy="none", alignmentGroup="g").alignment_store == "driver"
+
+
 def test_a_store_is_looked_at_at_once_and_never_shown() -> None:
-    group = {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute"}
-    assert parsed(alignmentStore="Driver", **group).alignment_store == "driver"
-    assert "hidden" not in repr(parsed(alignmentStore="sqlite:////tmp/x?password=hidden", **group))
-    assert "hidden" not in str(refusal(alignmentStore="postgresql+psycopg://user:hidden@host/db", **group))
+    assert "hidden" not in repr(parsed(alignmentStore="sqlite:////tmp/x?password=hidden", **GROUP))
+    assert "hidden" not in str(refusal(alignmentStore="postgresql+nothing://user:hidden@host/db", **GROUP))

@@ -1,4 +1,4 @@
-"""Place: where the members of one driver meet when no store is named, a private file that ends with the driver."""
+"""Place: where the members of one driver meet when no store is named, a private folder that ends with the driver."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import stat
 import tempfile
 from pathlib import Path
 
-from sqlalchemy.engine import URL
-
 from watermark_source.errors import UsageError
 
 _SPARK = "SPARK_LOCAL_DIRS"
 """Spark tells its sources' processes the folders of the driver's block manager, which go when the driver ends."""
-_FOLDER, _FILE = "watermark-source", "alignment.sqlite"
+_FOLDER = "watermark-source"
+FILE = "alignment.sqlite"
+"""The database in it."""
 
 
-def place_of_driver() -> URL:
-    """Return the URL of the store that all sources of this driver's queries have in common.
+def place_of_driver() -> Path:
+    """Return the folder that all sources of this driver's queries have in common.
 
     Raises:
         UsageError: somebody else has put a folder there.
@@ -32,4 +32,4 @@ def place_of_driver() -> URL:
             f"the folder {folder}, in which the sources of an alignment group meet, is not private: it must be this "
             "user's own, with mode 0700. Remove it, or name a store: alignmentStore"
         )
-    return URL.create("sqlite", database=str(folder / _FILE))
+    return folder

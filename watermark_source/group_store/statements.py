@@ -2,44 +2,61 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Row, Select, bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.sql.expression import ColumnElement
 
-from watermark_source.group_store.table import MEMBERS, StoreClock
+from watermark_source.group_store.table import COMING, MEMBERS, StoreClock
 
-OWN = ("group_name", "member", "source", "max_drift", "status", "watermark", "counts_with", "time_to_live")
+_KEY = ("group_name", "member")
+_WHO = ("source", "max_drift", "time_to_live")
+_REPORT = ("status", "watermark", "counts_with")
+OWN = (*_KEY, "writer", *_WHO, *_REPORT)
 """Parameters of ``exchange``."""
 _SILENT_FOR = 10
 """A row is removed when its member was silent for so many times its time-to-live."""
 _UPSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
-def exchange(connection: Connection, own: dict[str, Any]) -> Row[Any]:
-    """Write a member's row, and return minimum, slowest and number of those that are elsewhere.
+def exchange(connection: Connection, own: dict[str, Any], *, tells: bool, takes_over: bool) -> Row[Any] | None:
+    """Write a member's row, and return what is to be known of those that are elsewhere.
 
-    One statement where the database can write and tell at once, three in a transaction elsewhere.
+    One statement where the database can write and tell at once, up to three in a transaction elsewhere.
+
+    Args:
+        connection: in a transaction.
+        own: the row.
+        tells: whether it has anything to report; before, what the row says is left as it is.
+        takes_over: whether the row may be another process's, as after a restart.
+
+    Returns:
+        The columns of ``_of_others``; ``None`` if the row is another process's, and nothing was written.
     """
-    upsert = _UPSERTS.get(connection.dialect.name)
-    values: dict[str, Any] = {name: bindparam(name) for name in OWN} | {"seen": StoreClock()}
-    if upsert is not None:
-        written = upsert(MEMBERS).values(values)
-        changed = {name: written.excluded[name] for name in (*OWN[2:], "seen")}
-        statement = written.on_conflict_do_update(index_elements=list(OWN[:2]), set_=changed)
-        return connection.execute(statement.returning(*_of_others()), own).one()
-    here = (MEMBERS.c.group_name == bindparam("own_group"), MEMBERS.c.member == bindparam("own_member"))
-    named = {**own, "own_group": own["group_name"], "own_member": own["member"]}
-    if not connection.execute(update(MEMBERS).where(*here).values(values), named).rowcount:
-        connection.execute(insert(MEMBERS).values(values), own)
+    if connection.dialect.name in _UPSERTS:
+        statement = _at_once(connection.dialect.name, tells=tells, takes_over=takes_over)
+        return connection.execute(statement, own).one_or_none()
+    here = [MEMBERS.c[name] == bindparam(f"own_{name}") for name in (*_KEY, *(() if takes_over else ("writer",)))]
+    # Whatever else is named would be written too.
+    changed = _changing(tells=tells)
+    named = {name: own[name] for name in changed} | {f"own_{name}": own[name] for name in (*_KEY, "writer")}
+    if not connection.execute(update(MEMBERS).where(*here).values(_values(changed)), named).rowcount:
+        try:
+            with connection.begin_nested():
+                connection.execute(insert(MEMBERS).values(_values(OWN)), own)
+        except IntegrityError:
+            return None
     return connection.execute(select(*_of_others()), own).one()
 
 
-def leave(connection: Connection, group: str, member: str) -> None:
-    """Remove a member's row, and those of members that have been silent for very long."""
+def leave(connection: Connection, group: str, member: str, writer: str) -> None:
+    """Remove a member's row, if it is still its own, and those of members that have been silent for very long."""
     long_ago = StoreClock() - MEMBERS.c.seen > _SILENT_FOR * MEMBERS.c.time_to_live
-    own = MEMBERS.c.member == member
+    own = (MEMBERS.c.member == member) & (MEMBERS.c.writer == writer)
     connection.execute(delete(MEMBERS).where(MEMBERS.c.group_name == group, own | long_ago))
 
 
@@ -58,9 +75,28 @@ def other_drift(connection: Connection, group: str, member: str, max_drift: int)
 _OTHER = MEMBERS.alias("other")
 
 
+@lru_cache
+def _at_once(dialect: str, *, tells: bool, takes_over: bool) -> ReturningInsert[Any]:
+    written = _UPSERTS[dialect](MEMBERS).values(_values(OWN))
+    changed = {name: written.excluded[name] for name in (*_changing(tells=tells), "seen")}
+    where = None if takes_over else MEMBERS.c.writer == written.excluded.writer
+    statement = written.on_conflict_do_update(index_elements=list(_KEY), set_=changed, where=where)
+    found: ReturningInsert[Any] = statement.returning(*_of_others())
+    return found
+
+
+def _changing(*, tells: bool) -> tuple[str, ...]:
+    return ("writer", *_WHO, *(_REPORT if tells else ()))
+
+
+def _values(names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: bindparam(name) for name in names} | {"seen": StoreClock()}
+
+
 def _told(*what: ColumnElement[Any]) -> Select[Any]:
     """Return a question about the others that are alive."""
-    alive = StoreClock() - _OTHER.c.seen <= _OTHER.c.time_to_live
+    # One that was heard of in the future was not: the clock was set back, and it is heard of again within a second.
+    alive = func.abs(StoreClock() - _OTHER.c.seen) <= _OTHER.c.time_to_live
     return select(*what).where(
         _OTHER.c.group_name == bindparam("group_name"), _OTHER.c.member != bindparam("member"), alive
     )
@@ -73,5 +109,13 @@ def _of_others() -> tuple[ColumnElement[Any], ...]:
     def first(what: ColumnElement[Any]) -> ColumnElement[Any]:
         return _told(what).where(_OTHER.c.counts_with.is_not(None)).order_by(*in_order).limit(1).scalar_subquery()
 
-    members = _told(func.count()).scalar_subquery()
-    return first(_OTHER.c.counts_with).label("minimum"), first(_OTHER.c.source).label("slowest"), members
+    before_us = (_OTHER.c.member < bindparam("member"), _OTHER.c.max_drift.is_not(None))
+    return (
+        first(_OTHER.c.counts_with).label("minimum"),
+        first(_OTHER.c.source).label("slowest"),
+        _told(func.count()).where(_OTHER.c.status != COMING).scalar_subquery().label("members"),
+        _told(func.count()).where(_OTHER.c.status == COMING).scalar_subquery().label("coming"),
+        StoreClock().label("now"),
+        # Of several that come at once with different drifts the first by name has the group's.
+        _told(_OTHER.c.max_drift).where(*before_us).order_by(_OTHER.c.member).limit(1).scalar_subquery().label("drift"),
+    )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, ProgrammingError, SQLAlchemyError
 
@@ -13,8 +15,9 @@ from watermark_source.alignment.group import GroupMember, counts_with
 from watermark_source.alignment.group import other_drift as another_drift
 from watermark_source.errors import OptionError, RefusedError, UnreachableError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.group_store.statements import exchange, leave, other_drift
-from watermark_source.group_store.table import METADATA
+from watermark_source.group_store.statements import exchange, leave, other_drift, writes_and_tells_at_once
+from watermark_source.group_store.table import COMING, METADATA
+from watermark_source.group_store.time_limit import connect_arguments, cut_when_late
 
 _BUSY_MS = 2_000
 """How long SQLite waits for another writer."""
@@ -34,6 +37,8 @@ class Identity(NamedTuple):
     max_drift: int | None
     """``None`` of one that goes with the system clock."""
     time_to_live: int
+    writer: str = ""
+    """The process that speaks for it: tells two apart that have one name, because a checkpoint was copied."""
 
 
 class Answer(NamedTuple):
@@ -42,6 +47,13 @@ class Answer(NamedTuple):
     minimum: Millis | None
     slowest: str | None
     members: int
+    """How many have told anything."""
+    coming: int
+    """How many are about to."""
+    now: Millis
+    """What time it is by the database's clock."""
+    drift: int | None
+    """Of the first of them by name that has one and comes before this member."""
 
 
 class GroupStore:
@@ -50,34 +62,44 @@ class GroupStore:
     def __init__(self, url: URL) -> None:
         self._url = url
         self._engine: Engine | None = None
+        self._connection: object = None
+        """The driver's own, for the time limit."""
 
     @property
     def shown(self) -> str:
         """Kind, host and name of the database: what else a URL has may be secret."""
         return f"{self._url.get_backend_name()} {self._url.host or ''}/{self._url.database or ''}"
 
-    def exchange(self, who: Identity, report: GroupMember) -> Answer:
+    def exchange(self, who: Identity, report: GroupMember | None, *, takes_over: bool = True) -> Answer | None:
         """Tell the others what this member has come to, and return what they have told.
+
+        Args:
+            who: the member.
+            report: ``None`` while it has nothing to tell: what it told before, in another process, still holds.
+            takes_over: whether its row may have been another process's until now.
+
+        Returns:
+            ``None`` if another process has taken its row.
 
         Raises:
             UnreachableError: the database does not answer.
             RefusedError: it does, and does not let us.
         """
+        told = report or GroupMember()
         own = {
             "group_name": who.group,
             "member": who.member,
+            "writer": who.writer,
             "source": who.source,
             "max_drift": who.max_drift,
-            "status": report.status.value,
-            "watermark": report.watermark,
-            "counts_with": counts_with(report),
+            "status": COMING if report is None else told.status.value,
+            "watermark": told.watermark,
+            "counts_with": counts_with(told),
             "time_to_live": who.time_to_live,
         }
-        try:
-            with self._opened().begin() as connection:
-                return Answer._make(exchange(connection, own))
-        except SQLAlchemyError as error:
-            raise self._lost(error) from None
+        with self._transaction() as connection:
+            found = exchange(connection, own, tells=report is not None, takes_over=takes_over)
+        return None if found is None else Answer._make(found)
 
     def join(self, who: Identity) -> None:
         """Look whether the group has room for a member.
@@ -88,36 +110,57 @@ class GroupStore:
         """
         if who.max_drift is None:
             return
-        try:
-            with self._opened().begin() as connection:
-                other = other_drift(connection, who.group, who.member, who.max_drift)
-        except SQLAlchemyError as error:
-            raise self._lost(error) from None
+        with self._transaction() as connection:
+            other = other_drift(connection, who.group, who.member, who.max_drift)
         if other is not None:
             raise another_drift(who.source, who.max_drift, who.group, other)
 
     def leave(self, who: Identity) -> None:
-        """Have the others forget this member. Raises as ``exchange``."""
-        try:
-            with self._opened().begin() as connection:
-                leave(connection, who.group, who.member)
-        except SQLAlchemyError as error:
-            raise self._lost(error) from None
+        """Have the others forget this member, if it is not another process's by now. Raises as ``exchange``."""
+        with self._transaction() as connection:
+            leave(connection, who.group, who.member, who.writer)
 
     def close(self) -> None:
         """Close the connection; the next call makes another."""
         if self._engine is not None:
             self._engine.dispose()
-            self._engine = None
+            self._engine = self._connection = None
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        # A file has no socket that could be waited for.
+        limit = contextlib.nullcontext() if self._is_file else cut_when_late(lambda: self._connection)
+        try:
+            with limit, self._opened().begin() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise self._lost(error) from None
+
+    @property
+    def _is_file(self) -> bool:
+        return self._url.get_backend_name() == "sqlite"
 
     def _opened(self) -> Engine:
         if self._engine is None:
-            engine = create_engine(self._url)
-            if engine.dialect.name == "sqlite":
-                event.listen(engine, "connect", _for_many_processes)
-            _create_table(engine)
+            # The limits of time are the driver's, the table's making included.
+            engine = create_engine(self._url, connect_args=connect_arguments(self._url))
+            # One statement is a transaction by itself, and one question to the server instead of three. Several lock
+            # no rows of others, which come at the same moment.
+            at_once = writes_and_tells_at_once(engine.dialect)
+            engine = engine.execution_options(isolation_level="AUTOCOMMIT" if at_once else "READ COMMITTED")
+            event.listen(engine, "connect", self._connected, insert=True)
+            try:
+                _create_table(engine)
+            except BaseException:
+                engine.dispose()
+                raise
             self._engine = engine
         return self._engine
+
+    def _connected(self, connection: object, _: object) -> None:
+        self._connection = connection
+        if self._is_file:
+            _for_many_processes(connection)
 
     def _lost(self, error: SQLAlchemyError) -> UnreachableError | RefusedError:
         self.close()
@@ -135,7 +178,12 @@ def store_url(text: str) -> URL:
     """
     try:
         url = make_url(text)
-        url.get_dialect().import_dbapi()
+        dialect = url.get_dialect()
+        dialect.import_dbapi()
+        if dialect.is_async:
+            raise OptionError(
+                "alignmentStore", url.drivername, "is a driver for asynchronous programs only", example=_EXAMPLE
+            )
         if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
             raise OptionError("alignmentStore", None, "a database in memory is nobody else's", example=_EXAMPLE)
     except OptionError:
@@ -164,7 +212,7 @@ def _create_table(engine: Engine, tries: int = 3) -> None:
         _create_table(engine, tries - 1)
 
 
-def _for_many_processes(connection: object, _: object) -> None:
+def _for_many_processes(connection: object) -> None:
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")  # type: ignore[attr-defined]
     connection.execute("PRAGMA journal_mode = WAL")  # type: ignore[attr-defined]
     # Members tell everything again within a second: nothing in there has to outlive a crash of the machine.

@@ -8,6 +8,8 @@ from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement
 
+COMING = "coming"
+"""Status of one that has not told anything yet: it is about to, and is not there before."""
 METADATA = MetaData()
 _NAME = String(190)
 """Short enough for a key of two names in every database."""
@@ -16,6 +18,7 @@ MEMBERS = Table(
     METADATA,
     Column("group_name", _NAME, primary_key=True),
     Column("member", _NAME, primary_key=True),
+    Column("writer", String(32), nullable=False),
     Column("source", _NAME, nullable=False),
     Column("max_drift", BigInteger),
     Column("status", String(16), nullable=False),
@@ -26,7 +29,8 @@ MEMBERS = Table(
     Index("watermark_source_slowest", "group_name", "counts_with", "source"),
 )
 """Times are milliseconds: ``watermark`` and ``counts_with``, which is null of a member nobody waits for, of event time;
-``seen`` of the database's own clock, so that nobody's clock has to agree with anybody's."""
+``seen`` of the database's own clock, so that nobody's clock has to agree with anybody's. ``writer`` is the process that
+wrote the row last: two that have the same ``member``, because a checkpoint was copied, see each other by it."""
 
 
 class StoreClock(ColumnElement[int]):
@@ -44,12 +48,13 @@ def _standard(*_: Any, **__: Any) -> str:
 
 @compiles(StoreClock, "sqlite")
 def _sqlite(*_: Any, **__: Any) -> str:
-    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+    # As a question of its own it is asked once a statement, and not for each row.
+    return "(SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))"
 
 
 @compiles(StoreClock, "postgresql")
 def _postgresql(*_: Any, **__: Any) -> str:
-    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+    return "(SELECT CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT))"
 
 
 @compiles(StoreClock, "mysql", "mariadb")

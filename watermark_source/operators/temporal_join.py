@@ -161,6 +161,5 @@ def _need_to_be_held(probe: SourceTime, build: SourceTime) -> None:
     raise UsageError(
         f"{CALLER}: on processing time the probe waits in its source until the build's snapshot is complete, and for "
         f"that both must be in one alignment group: {' and '.join(groups)}{held}. Give both sources "
-        '.option("alignmentGroup", "enrichment").option("alignmentStore", "driver"), or let probe rows wait in state: '
-        "buffer=True"
+        '.option("alignmentGroup", "enrichment"), or let probe rows wait in state: buffer=True'
     )

@@ -233,7 +233,9 @@ def aligned_ends(splits: Mapping[Split, SplitState], observation: Observation, b
             return Aligned(None, ends, newest_matters=backlog.index is not None and bool(ends))
         reach = backlog.up_to(limit.watermark, limit.holder, never_beyond=others.ceiling is not None)
         if reach.blind <= blind:
-            ends = _with_next_row(splits, backlog, reach, limit, others)
+            # What has come to the end of its run waits for nobody, and nobody for it.
+            counting = {s: t for s, t in splits.items() if s in backlog.splits or not observation.ends_are_final}
+            ends = _with_next_row(counting, backlog, reach, limit, others)
             matters = _newest_matters(backlog, reach)
             return Aligned(limit, ends, matters, _reached_by(ends, reach, limit, backlog))
         # What the index cannot tell about a split now, it could not tell about its end either.

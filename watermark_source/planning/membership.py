@@ -43,9 +43,11 @@ def _by_event_times(
     observation: Observation,
     policy: PlanPolicy,
 ) -> GroupMember:
-    if observation.ends_are_final and all(t.position >= observation.ends.get(s, 0) for s, t in planned.items()):
+    # Of a run that has its end: what has come there holds nobody.
+    over = {s for s, t in planned.items() if observation.ends_are_final and t.position >= observation.ends.get(s, 0)}
+    if observation.ends_are_final and len(over) == len(planned):
         return GroupMember(MemberStatus.FINISHED)
-    active = {s: t for s, t in planned.items() if t.status is not SplitStatus.IDLE}
+    active = {s: t for s, t in planned.items() if t.status is not SplitStatus.IDLE and s not in over}
     if any(_starts(t, observation.ends.get(s, 0)) for s, t in active.items() if s not in reached):
         return GroupMember(MemberStatus.STARTING)
     known = [w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None]

@@ -96,6 +96,8 @@ def plan(
 
     # A snapshot that waits for its turn is not quiet: there are rows in its table.
     snapshots = set(map(snapshot_split, begun))
+    # Of rows that wait for more nothing is read, but when the first of them are from is known.
+    told = backlog.beginnings() if waits else {s: w for s, w in reached.items() if ends[s] == allowed[s]}
     silent = observation.unknown | observation.waiting | snapshots - allowed.keys()
     planned = {
         s: unanswered(t) if s in silent else _advance(t, allowed.get(s), ends.get(s), observation, policy)
@@ -133,7 +135,7 @@ def plan(
         newest_matters=newest_matters,
         member=membership(
             {s: t for s, t in planned.items() if s not in snapshots},
-            {s: w for s, w in reached.items() if ends[s] == allowed[s]},
+            told,
             observation,
             policy,
             on_clock=on_clock,
@@ -205,8 +207,10 @@ def _waits_for_more(
     if policy.minimum_rows is None:
         return False
     waiting = sum(end - backlog.splits[s].position for s, end in allowed.items())
-    # A run that has its end, or is one batch, waits for nothing.
-    bounded = observation.one_batch or observation.ends_are_final
+    # A run that has its end, or is one batch, waits for nothing; nor do rows for whose times the whole group waits.
+    aligned = policy.max_drift is not None
+    unknown = aligned and backlog.index is None and any(t.watermark is None for t in backlog.splits.values())
+    bounded = observation.one_batch or observation.ends_are_final or unknown
     return waiting > 0 and not bounded and waits_for_more(policy.minimum_rows, waiting, observation.since_rows)
 
 

@@ -1,4 +1,8 @@
-"""A source's place in an alignment group: nobody's without the option, else kept in a store (``group_store``)."""
+"""A source's place in an alignment group: alone as long as nobody else can be there, else kept in a store.
+
+Without ``alignmentStore`` the sources of one driver see each other by files (``group_store.presence``) and meet in a
+private database once there are two. With the URL of a database they meet there from the first plan on.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from watermark_source.alignment.others import NOBODY, Others, unanswered
 from watermark_source.eventtime.watermark import MAX
+from watermark_source.group_store.place import FILE, place_of_driver
+from watermark_source.group_store.presence import Presence
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.spark.options import DRIVER, EngineOptions
@@ -22,11 +28,23 @@ class Membership:
 
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
+        self._presence: Presence | None = None
         self._meeting: Meeting | None = None
-        self._member: str | None = None
+        self._last: Plan | None = None
+        """Planned alone: it has to be told when somebody comes."""
         self._complete = False
         """Whether as many as wanted have been there in this process."""
-        self._patience_ends = 0.0
+        self._began = time.monotonic()
+
+    def come(self) -> None:
+        """Let the other sources of this driver see that this one is there.
+
+        Spark asks every source of a query for its read limit before it asks the first for an offset: those that are
+        there by then know of each other before any of them plans.
+        """
+        group = self._options.alignment_group
+        if group is not None and self._options.alignment_store == DRIVER and self._presence is None:
+            self._presence = Presence(place_of_driver(), group)
 
     def others(self, state: SourceState) -> Others:
         """Return what is known of the others when a batch is planned that begins in ``state``.
@@ -36,31 +54,38 @@ class Membership:
         """
         if self._options.alignment_group is None or self._options.alignment_store is None:
             return NOBODY
+        self.come()
         if self._meeting is None:
-            self._member = state.member or secrets.token_hex(6)
-            self._meeting = _meeting(self._options, self._options.alignment_group, self._member)
-            self._patience_ends = time.monotonic() + self._options.alignment_time_to_live / 1_000
+            if self._is_alone():
+                return NOBODY
+            self._meet(state, self._options.alignment_group)
+        assert self._meeting is not None
         met_before = state.member is not None
         # A limit there was, once they had met: that there is none in the offset says that nobody counted.
         last_limit = MAX if met_before and state.limit is None else state.limit
         found = self._meeting.others(last_limit)
         if not self._complete:
             # Who was there before is given its time to come again; who was not, all the time there is.
-            late = met_before and time.monotonic() >= self._patience_ends
-            self._complete = late or found.members + 1 >= (self._options.alignment_members or 1)
+            late = time.monotonic() >= self._began + self._options.alignment_time_to_live / 1_000
+            wanted = 0 if late and met_before else (self._options.alignment_members or 1) - 1
+            # Of those that are here already some may still be on their way to the store.
+            here = 0 if late or self._last is not None or self._presence is None else self._presence.others()
+            self._complete = found.members >= max(wanted, here)
         return found if self._complete else unanswered(found, last_limit, awaited=True)
 
     def tell(self, plan: Plan) -> None:
         """Tell the others what was planned."""
-        if self._meeting is not None:
-            waits = any(t.status is SplitStatus.PAUSED for t in plan.state.splits.values())
-            self._meeting.tell(plan.member, waits=waits)
+        if self._meeting is None:
+            self._last = plan
+            return
+        waits = any(t.status is SplitStatus.PAUSED for t in plan.state.splits.values())
+        self._meeting.tell(plan.member, waits=waits)
 
     def named(self, state: SourceState) -> SourceState:
         """Return a state that says which member it is of."""
-        if not self._complete or state.member == self._member:
+        if not self._complete or self._meeting is None or state.member == self._meeting.member:
             return state
-        return replace(state, member=self._member)
+        return replace(state, member=self._meeting.member)
 
     @property
     def trouble(self) -> str | None:
@@ -69,17 +94,32 @@ class Membership:
 
     def close(self) -> None:
         """Leave the group; takes no lock."""
+        if self._presence is not None:
+            self._presence.close()
         if self._meeting is not None:
             self._meeting.close()
 
+    def _is_alone(self) -> bool:
+        waits_for_some = (self._options.alignment_members or 1) > 1
+        return self._presence is not None and not waits_for_some and not self._presence.others()
 
-def _meeting(options: EngineOptions, group: str, member: str) -> Meeting:
-    # Loaded where it is needed: it takes a third of a second.
-    from watermark_source.group_store.meeting import Meeting  # noqa: PLC0415
-    from watermark_source.group_store.place import place_of_driver  # noqa: PLC0415
-    from watermark_source.group_store.store import GroupStore, Identity, store_url  # noqa: PLC0415
+    def _meet(self, state: SourceState, group: str) -> None:
+        # Loaded where it is needed: it takes a third of a second.
+        from sqlalchemy.engine import URL  # noqa: PLC0415
 
-    store = options.alignment_store or DRIVER
-    url = place_of_driver() if store == DRIVER else store_url(store)
-    drift, time_to_live = options.alignment_max_drift, options.alignment_time_to_live
-    return Meeting(GroupStore(url), Identity(group, member, options.source_name, drift, time_to_live))
+        from watermark_source.group_store.meeting import Meeting  # noqa: PLC0415
+        from watermark_source.group_store.store import GroupStore, Identity, store_url  # noqa: PLC0415
+
+        store, options = self._options.alignment_store, self._options
+        here = store is None or store == DRIVER
+        url = URL.create("sqlite", database=str(place_of_driver() / FILE)) if here else store_url(str(store))
+        identity = Identity(
+            group,
+            state.member or secrets.token_hex(6),
+            options.source_name,
+            options.alignment_max_drift,
+            options.alignment_time_to_live,
+        )
+        self._meeting = Meeting(GroupStore(url), identity)
+        if self._last is not None:
+            self.tell(self._last)

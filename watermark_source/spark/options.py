@@ -16,11 +16,12 @@ NONE = "none"
 
 DRIVER = "driver"
 """The store that is a file of the driver's."""
+NO_STORE = "none"
 
 
 def _store(text: str) -> str:
-    if text.strip().lower() == DRIVER:
-        return DRIVER
+    if text.strip().lower() in (DRIVER, NO_STORE):
+        return text.strip().lower()
     # Loaded where it is needed: it takes a third of a second.
     from watermark_source.group_store.store import store_url  # noqa: PLC0415
 
@@ -66,8 +67,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted="must be a name that is not empty",
         example="checkout",
         doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`, but "
-        "with `watermarkStrategy` `none`, with which a source only waits for those that hold the group. With "
-        "`alignmentStore` the sources that name the same group wait for each other.",
+        "with `watermarkStrategy` `none`, with which a source only waits for those that hold the group. Sources "
+        "that name the same group wait for each other.",
     ),
     Option(
         name="alignmentMaxDrift",
@@ -81,12 +82,14 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         name="alignmentStore",
         parse=_store,
-        default_text="off",
-        accepted="must be driver, or the URL of a database, as SQLAlchemy writes them",
+        default=DRIVER,
+        default_text="driver",
+        accepted="must be driver, none, or the URL of a database, as SQLAlchemy writes them",
         example="driver",
         doc="Where the sources of the group meet. `driver`: in a private file, those of all queries of one driver. The "
         "URL of a database that all of them reach: those of several drivers; it gets a table "
-        "`watermark_source_members`. Off: a group holds the splits of one source. Needs `alignmentGroup`.",
+        "`watermark_source_members`. `none`: nowhere, the group holds the splits of this source. Needs "
+        "`alignmentGroup`.",
         secret=True,
     ),
     Option(
@@ -96,7 +99,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="30 seconds",
         accepted=f"must be {durations.ACCEPTED}, at least 5 seconds",
         example="30 seconds",
-        doc="The others go on without a source of the group that has said nothing for so long. Needs `alignmentStore`.",
+        doc="The others go on without a source of the group that has said nothing for so long. Needs `alignmentGroup`.",
     ),
     Option(
         name="alignmentMembers",
@@ -104,7 +107,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="whoever is there",
         accepted="must be a whole number of at least 1",
         example="2",
-        doc="A new query reads nothing before so many sources of the group are there. Needs `alignmentStore`.",
+        doc="A new query reads nothing before so many sources of the group are there. Needs `alignmentGroup`.",
     ),
     Option(
         name="alignmentWaitForFirst",
@@ -113,7 +116,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="false",
         accepted="must be true or false",
         example="false",
-        doc="Whether the group waits for this source's first row. Needs `alignmentStore`.",
+        doc="Whether the group waits for this source's first row. Needs `alignmentGroup`.",
     ),
     Option(
         name="maxFutureSkew",
@@ -192,14 +195,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
 """The engine's options that mean something in a batch read too; it ignores the others."""
 
-_OF_A_GROUP = (
-    ("alignmentStore", "alignmentGroup", "checkout"),
-    ("alignmentTimeToLive", "alignmentStore", "driver"),
-    ("alignmentMembers", "alignmentStore", "driver"),
-    ("alignmentWaitForFirst", "alignmentStore", "driver"),
-    ("snapshotHoldsGroup", "alignmentStore", "driver"),
-)
-"""Options that need another one, and an example of that."""
+_OF_OTHERS = ("alignmentTimeToLive", "alignmentMembers", "alignmentWaitForFirst", "snapshotHoldsGroup")
+"""Options about the other sources of a group: there must be a place to meet them."""
 _OF_EVENT_TIME = {
     "alignmentMaxDrift": "the clock is the same everywhere",
     "idleTimeout": "a clock is never idle",
@@ -253,9 +250,15 @@ class EngineOptions:
                 "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
                 f"belongs to watermarkStrategy bounded, and the strategy is {strategy}", example="leave it out",
             )  # fmt: skip
-        for name, needed, example in _OF_A_GROUP:
-            if values[needed] is None and name.lower() in named:
-                raise OptionError(needed, None, f"is needed because {name} is set", example=example)
+        store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
+        for name in ("alignmentStore", *_OF_OTHERS):
+            if group is None and name.lower() in named:
+                raise OptionError("alignmentGroup", None, f"is needed because {name} is set", example="checkout")
+        for name in _OF_OTHERS:
+            if store is None and name.lower() in named:
+                raise OptionError(
+                    "alignmentStore", NO_STORE, f"must be a place to meet, because {name} is set", example=DRIVER
+                )
         if strategy != NONE and not dated and "watermarkinterval" in named:
             raise OptionError(
                 "watermarkInterval", given_text(given, "watermarkInterval"),
@@ -268,11 +271,11 @@ class EngineOptions:
                     name, given_text(given, name), f"has no meaning with watermarkStrategy none: {why}",
                     example="leave it out",
                 )  # fmt: skip
-        if strategy == NONE and group is not None and values["alignmentStore"] is None:
+        if strategy == NONE and group is not None and store is None:
             raise OptionError(
-                "alignmentStore", None,
-                "is needed because watermarkStrategy is none: on the clock a source waits for others alone",
-                example="driver",
+                "alignmentStore", NO_STORE,
+                "cannot be with watermarkStrategy none: on the clock a source waits for others alone",
+                example=DRIVER,
             )  # fmt: skip
         return cls(
             source_name=values["sourceName"] or format_name,
@@ -281,7 +284,7 @@ class EngineOptions:
             idle_timeout=values["idleTimeout"],
             alignment_group=group,
             alignment_max_drift=drift,
-            alignment_store=values["alignmentStore"],
+            alignment_store=store,
             alignment_time_to_live=values["alignmentTimeToLive"],
             alignment_members=values["alignmentMembers"],
             alignment_wait_for_first=values["alignmentWaitForFirst"],

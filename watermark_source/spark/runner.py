@@ -59,6 +59,7 @@ class SourceRunner:
         definition: SourceDefinition,
         options: EngineOptions,
         *,
+        membership: Membership | None = None,
         minimum_rows: MinimumRows | None = None,
         fail_on_data_loss: bool,
     ) -> None:
@@ -74,7 +75,7 @@ class SourceRunner:
         self._clock = Clock()
         self._connector = definition.open()
         self._whereabouts = Whereabouts(self._connector.copies)
-        self._membership = Membership(options)
+        self._membership = membership or Membership(options)
         self._codec = OffsetCodec(source=definition.name, name=options.source_name)
         spare_imports()
         collect_rarely()

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError, SchemaError, WatermarkSourceError
 from watermark_source.planning.minimum_rows import MinimumRows
+from watermark_source.spark.alignment import Membership
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.connector import SourceDefinition
 from watermark_source.spark.markers import MARKER_TYPE
@@ -86,10 +87,17 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_rows = max_rows
         self._minimum_rows = minimum_rows
         self._fail_on_data_loss = fail_on_data_loss
+        self._membership: Membership | None = None
         self._runner: SourceRunner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_runner": None}
+        return {**self.__dict__, "_membership": None, "_runner": None}
+
+    @property
+    def _own_membership(self) -> Membership:
+        if self._membership is None:
+            self._membership = Membership(self._options)
+        return self._membership
 
     @property
     def _open_runner(self) -> SourceRunner:
@@ -97,6 +105,7 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._runner = SourceRunner(
                 self._definition,
                 self._options,
+                membership=self._own_membership,
                 minimum_rows=self._minimum_rows,
                 fail_on_data_loss=self._fail_on_data_loss,
             )
@@ -107,7 +116,8 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._open_runner.initial_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the user's row limit, or one that is never reached."""
+        """Return the user's row limit, or one that is never reached. The first call to every source of a query."""
+        self._own_membership.come()
         return ReadMaxRows(_UNLIMITED if self._max_rows is None else self._max_rows)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:  # type: ignore[override]

@@ -252,7 +252,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         accepted="must be true or false",
         example="false",
         doc="Whether the other sources of the alignment group read nothing until the snapshot is complete. Needs "
-        "`alignmentStore`.",
+        "`alignmentGroup`.",
     ),
     Option(
         name="eventTimeColumn",

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from services.postgres import postgres_service, url_of
+from services.postgres_local import LocalPostgres
+from services.where import Where
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.alignment.others import Others
 from watermark_source.errors import UnreachableError, UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.group_store import meeting as module
+from watermark_source.group_store import store as store_module
 from watermark_source.group_store.meeting import Meeting
 from watermark_source.group_store.store import Answer, GroupStore, Identity, store_url
 
@@ -29,7 +34,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setattr(module, "_SILENT", 0.5)
     made: list[Meeting] = []
 
-    def one(name: str, *, drift: int = 1_000, folder: str = ".", time_to_live: int = 30_000) -> Meeting:
+    def one(name: str, *, drift: int | None = 1_000, folder: str = ".", time_to_live: int = 30_000) -> Meeting:
         store = GroupStore(store_url(f"sqlite:///{tmp_path / folder / 'alignment.sqlite'}"))
         made.append(Meeting(store, Identity("g", f"{name}-id", name, drift, time_to_live)))
         return made[-1]
@@ -70,13 +75,29 @@ def test_what_one_tells_the_other_knows_soon(make: Make) -> None:
 def test_those_that_start_together_hear_of_each_other_before_either_goes_on(make: Make) -> None:
     members = [make(name) for name in "abc"]
     for number, member in enumerate(members):
-        assert member.others(None) == Others(ceiling=MIN, awaited=True, members=number)
+        known = member.others(None)
+        assert (known.ceiling, known.awaited) == (MIN, True)
         # Its last limit holds, where it has one.
         assert member.others(Millis(7)).ceiling == 7
         member.tell(at(10 * number), waits=False)
     for member in members:
         until(lambda member=member: member.others(None).ceiling is None)  # type: ignore[misc]
         assert member.others(None).members == 2
+
+
+def test_one_that_has_come_is_waited_for_until_it_has_planned_by_those_that_start_with_it(make: Make) -> None:
+    late, early = make("late"), make("early")
+    late.others(None)
+    told(early, at(50))
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        early.tell(at(50), waits=True)
+        # It is not there before: who wants two of them does not begin.
+        assert (early.others(None).ceiling, early.others(None).members) == (MIN, 0)
+        time.sleep(0.02)
+    late.tell(at(10), waits=False)
+    until(lambda: early.others(None).ceiling is None)
+    assert (early.others(None).minimum, early.others(None).members) == (10, 1)
 
 
 def test_who_closes_holds_nobody(make: Make) -> None:
@@ -122,10 +143,10 @@ def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
     # Nobody reaches it for longer than the time to live, and b is the first that does again.
     exchange, away = GroupStore.exchange, {"a-id", "b-id"}
 
-    def unless_away(store: GroupStore, who: Identity, report: GroupMember) -> Answer:
+    def unless_away(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
         if who.member in away:
             raise UnreachableError("away")
-        return exchange(store, who, report)
+        return exchange(store, who, report, **how)
 
     monkeypatch.setattr(GroupStore, "exchange", unless_away)
     until(lambda: a.trouble is not None and b.trouble is not None)
@@ -140,7 +161,7 @@ def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
 def test_whatever_a_driver_raises_the_thread_goes_on(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.2)
     exchange = GroupStore.exchange
-    monkeypatch.setattr(GroupStore, "exchange", lambda *_: {}["nothing"])
+    monkeypatch.setattr(GroupStore, "exchange", lambda *_, **__: {}["nothing"])
     member = make("a")
     assert member.others(None) == Others(ceiling=MIN)
     member.tell(at(1), waits=False)
@@ -153,7 +174,9 @@ def test_at_rest_a_member_asks_once_a_second_and_ten_times_while_it_waits(
 ) -> None:
     asked: list[float] = []
     exchange = GroupStore.exchange
-    monkeypatch.setattr(GroupStore, "exchange", lambda *a: (asked.append(time.monotonic()), exchange(*a))[1])
+    monkeypatch.setattr(
+        GroupStore, "exchange", lambda *a, **how: (asked.append(time.monotonic()), exchange(*a, **how))[1]
+    )
     member = make("a")
     told(member, GroupMember())
     time.sleep(2.2)
@@ -163,3 +186,122 @@ def test_at_rest_a_member_asks_once_a_second_and_ten_times_while_it_waits(
     time.sleep(1.5)
     assert 5 <= len(asked) <= 16
     assert min(b - a for a, b in itertools.pairwise(asked)) >= module.SHORTEST
+
+
+def test_a_member_that_starts_again_holds_the_others_where_it_was_until_it_has_planned(make: Make) -> None:
+    a, b = make("a"), make("b")
+    told(a, at(10))
+    told(b, at(50))
+    until(lambda: b.others(None).minimum == 10)
+    # It was killed: nobody took its row away, and the new process has to find out first where it is.
+    a._store.leave = lambda _: None  # type: ignore[method-assign]
+    a.close()
+    again = make("a")
+    again.others(Millis(20))
+    seen = set()
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        b.tell(at(50), waits=True)
+        seen.add(b.others(None).minimum)
+        time.sleep(0.05)
+    assert seen == {10}
+    again.tell(at(15), waits=False)
+    until(lambda: b.others(None).minimum == 15)
+
+
+def test_two_processes_of_one_checkpoint_become_two_members(make: Make, said: Callable[[], list[str]]) -> None:
+    """One was copied for a second query."""
+    first, other = make("a"), make("b")
+    told(first, at(10))
+    told(other, at(90))
+    until(lambda: other.others(None).minimum == 10)
+    copy = make("a")
+    told(copy, at(30))
+    until(lambda: other.others(None).members == 2)
+    assert (copy.member, first.member != copy.member) == ("a-id", True)
+    assert other.others(None).minimum == 10
+    first.tell(at(40), waits=False)
+    until(lambda: other.others(None).minimum == 30)
+    assert [text for text in said() if "takes another one" in text] != []
+    # Each leaves for itself.
+    first.close()
+    until(lambda: other.others(None).members == 1)
+
+
+def test_of_two_drifts_that_come_at_once_one_is_refused_before_either_goes_on(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each looked before the other had written anything.
+    monkeypatch.setattr(GroupStore, "join", lambda *_: None)
+    members = {name: make(name, drift=drift) for name, drift in (("c", 1_000), ("a", 5), ("b", 1_000), ("clock", None))}
+    refused = set()
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        for name, member in members.items():
+            try:
+                sure = member.others(None).ceiling is None
+                member.tell(at(10), waits=True)
+            except UsageError:  # noqa: PERF203 - each may be refused
+                refused.add(name)
+            else:
+                # Nobody goes on with one that will be refused.
+                assert not sure or refused == {"b", "c"} or name in ("a", "clock")
+        time.sleep(0.02)
+    assert refused == {"b", "c"}
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_when_the_stores_clock_is_set_nobody_seems_to_be_gone(
+    make: Make, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    set_by = [0.0]
+    opened = store_module._for_many_processes
+
+    def with_a_clock_to_set(connection: sqlite3.Connection) -> None:
+        opened(connection)
+        connection.create_function("julianday", 1, lambda _: time.time() / 86_400 + 2_440_587.5 + set_by[0])
+
+    monkeypatch.setattr(store_module, "_for_many_processes", with_a_clock_to_set)
+    a, b = make("a"), make("b")
+    told(a, at(10))
+    told(b, at(50))
+    until(lambda: b.others(None).ceiling is None)
+    set_by[0] = hours / 24
+    end = time.monotonic() + 2.5
+    while time.monotonic() < end:
+        b.tell(at(50), waits=True)
+        known = b.others(Millis(20))
+        assert known.minimum == 10 or known.ceiling == 20
+        time.sleep(0.01)
+    assert b.others(Millis(20)).ceiling is None
+    # And one that is gone now is missed after its time, not after an hour.
+    assert b.others(Millis(20)).members == 1
+
+
+@pytest.mark.service
+def test_after_the_server_was_frozen_nobody_seems_to_be_gone() -> None:
+    """What was asked before is answered after it: there was no time without an answer, but for that one."""
+    with postgres_service(where=Where.LOCAL) as server:
+        assert isinstance(server, LocalPostgres)
+        members = [
+            Meeting(GroupStore(store_url(url_of(server))), Identity("g", f"{name}-id", name, 1_000, 3_000))
+            for name in "ab"
+        ]
+        a, b = members
+        told(a, at(10))
+        told(b, at(50))
+        until(lambda: b.others(None).ceiling is None)
+        server.pause()
+        until(lambda: b.trouble is not None)
+        assert b.others(Millis(20)).ceiling == 20
+        time.sleep(2)
+        server.resume()
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            b.tell(at(50), waits=True)
+            known = b.others(Millis(20))
+            assert known.minimum == 10 or known.ceiling == 20
+            time.sleep(0.01)
+        assert b.others(Millis(20)).ceiling is None
+        for member in members:
+            member.close()

@@ -12,10 +12,10 @@ def test_the_sources_of_a_driver_meet_in_a_private_folder_among_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path / 'blockmgr-1'},{tmp_path / 'blockmgr-2'}")
-    url = place_of_driver()
-    assert url.database == str(tmp_path / "blockmgr-1" / "watermark-source" / "alignment.sqlite")
-    assert (tmp_path / "blockmgr-1" / "watermark-source").stat().st_mode & 0o777 == 0o700
-    assert place_of_driver() == url
+    folder = place_of_driver()
+    assert folder == tmp_path / "blockmgr-1" / "watermark-source"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert place_of_driver() == folder
 
 
 def test_without_such_a_folder_it_is_one_of_this_user_and_driver(
@@ -23,7 +23,7 @@ def test_without_such_a_folder_it_is_one_of_this_user_and_driver(
 ) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert str(place_of_driver().database).startswith(f"{tmp_path}/watermark-source-")
+    assert str(place_of_driver()).startswith(f"{tmp_path}/watermark-source-")
 
 
 def test_a_folder_that_others_can_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,106 +1,163 @@
-"""The store on a real SQLite file: what one member tells, the others learn."""
+"""The store in a file and on real servers: what one member tells, the others learn."""
 
 from __future__ import annotations
 
-import sqlite3
+import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, func, select, update
 
+from services.postgres import postgres_service, url_of
+from services.postgres_local import LocalPostgres
+from services.where import Where
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import OptionError, UnreachableError, UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.group_store.store import Answer, GroupStore, Identity, store_url
+from watermark_source.group_store import time_limit
+from watermark_source.group_store.store import GroupStore, Identity, store_url
 from watermark_source.group_store.table import MEMBERS
 
 ACTIVE = MemberStatus.ACTIVE
 
 
-def who(name: str, *, group: str = "g", drift: int | None = 1_000, time_to_live: int = 30_000) -> Identity:
-    return Identity(group, f"{name}-id", name, drift, time_to_live)
+def who(
+    name: str, *, group: str = "g", drift: int | None = 1_000, time_to_live: int = 30_000, writer: str = "one"
+) -> Identity:
+    return Identity(group, f"{name}-id", name, drift, time_to_live, writer)
 
 
 def at(watermark: int) -> GroupMember:
     return GroupMember(ACTIVE, Millis(watermark))
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "alignment.sqlite"
-
-
-@pytest.fixture
-def store(file: Path) -> GroupStore:
-    return GroupStore(store_url(f"sqlite:///{file}"))
+def told(store: GroupStore, member: Identity, report: GroupMember) -> tuple[int | None, str | None, int]:
+    """Let a member tell, and return minimum, slowest and number of the others."""
+    answer = store.exchange(member, report)
+    assert answer is not None
+    return answer[:3]
 
 
 def test_a_member_learns_who_of_the_others_is_slowest(store: GroupStore) -> None:
-    assert store.exchange(who("a"), at(30)) == Answer(None, None, 0)
-    assert store.exchange(who("b"), at(10)) == Answer(Millis(30), "a", 1)
-    assert store.exchange(who("c"), at(20)) == Answer(Millis(10), "b", 2)
-    assert store.exchange(who("b"), at(40)) == Answer(Millis(20), "c", 2)
+    assert told(store, who("a"), at(30)) == (None, None, 0)
+    assert told(store, who("b"), at(10)) == (Millis(30), "a", 1)
+    assert told(store, who("c"), at(20)) == (Millis(10), "b", 2)
+    assert told(store, who("b"), at(40)) == (Millis(20), "c", 2)
 
 
 @pytest.mark.parametrize("status", [MemberStatus.IDLE, MemberStatus.FINISHED, MemberStatus.WAITING, MemberStatus.CLOCK])
 def test_nobody_waits_for_a_member_that_is_not_active(store: GroupStore, status: MemberStatus) -> None:
-    store.exchange(who("a"), GroupMember(status, Millis(10)))
-    assert store.exchange(who("b"), at(50)) == Answer(None, None, 1)
+    told(store, who("a"), GroupMember(status, Millis(10)))
+    assert told(store, who("b"), at(50)) == (None, None, 1)
 
 
 def test_a_snapshot_comes_before_everything_and_a_beginning_before_all_that_have_begun(store: GroupStore) -> None:
-    store.exchange(who("a"), GroupMember(MemberStatus.STARTING))
-    assert store.exchange(who("b"), at(50)) == Answer(Millis(MIN + 1), "a", 1)
-    store.exchange(who("c"), GroupMember(MemberStatus.HOLDING))
-    assert store.exchange(who("b"), at(50)) == Answer(MIN, "c", 2)
+    told(store, who("a"), GroupMember(MemberStatus.STARTING))
+    assert told(store, who("b"), at(50)) == (Millis(MIN + 1), "a", 1)
+    told(store, who("c"), GroupMember(MemberStatus.HOLDING))
+    assert told(store, who("b"), at(50)) == (MIN, "c", 2)
 
 
 def test_groups_do_not_know_of_each_other(store: GroupStore) -> None:
-    store.exchange(who("a"), at(10))
-    assert store.exchange(who("a", group="other"), at(20)) == Answer(None, None, 0)
+    told(store, who("a"), at(10))
+    assert told(store, who("a", group="other"), at(20)) == (None, None, 0)
 
 
 def test_a_member_that_was_silent_for_its_time_to_live_is_out_until_it_speaks_again(store: GroupStore) -> None:
-    store.exchange(who("brief", time_to_live=150), at(10))
-    assert store.exchange(who("b"), at(50)).minimum == 10
+    told(store, who("brief", time_to_live=150), at(10))
+    assert told(store, who("b"), at(50))[0] == 10
     time.sleep(0.3)
-    assert store.exchange(who("b"), at(50)) == Answer(None, None, 0)
-    store.exchange(who("brief", time_to_live=150), at(12))
-    assert store.exchange(who("b"), at(50)).minimum == 12
+    assert told(store, who("b"), at(50)) == (None, None, 0)
+    told(store, who("brief", time_to_live=150), at(12))
+    assert told(store, who("b"), at(50))[0] == 12
 
 
-def test_who_leaves_is_forgotten_and_so_are_those_that_are_long_gone(store: GroupStore, file: Path) -> None:
-    store.exchange(who("gone", time_to_live=1), at(1))
-    store.exchange(who("a"), at(10))
+def test_who_leaves_is_forgotten_and_so_are_those_that_are_long_gone(store: GroupStore, url: str) -> None:
+    told(store, who("gone", time_to_live=1), at(1))
+    told(store, who("a"), at(10))
     time.sleep(0.05)
     store.leave(who("a"))
-    with sqlite3.connect(file) as rows:
-        assert rows.execute(f"SELECT count(*) FROM {MEMBERS.name}").fetchone() == (0,)
+    assert rows_of(url) == 0
+
+
+def rows_of(url: str) -> int:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        found = connection.execute(select(func.count()).select_from(MEMBERS)).scalar_one()
+    engine.dispose()
+    return found
+
+
+def test_what_a_member_told_before_it_was_killed_holds_until_it_has_something_to_tell(store: GroupStore) -> None:
+    told(store, who("a"), at(10))
+    assert store.exchange(who("a", writer="after a restart"), None) is not None
+    assert told(store, who("b"), at(50)) == (Millis(10), "a", 1)
+    told(store, who("a", writer="after a restart"), at(12))
+    assert told(store, who("b"), at(50))[0] == 12
+
+
+def test_of_two_processes_with_one_name_the_first_learns_that_the_row_is_the_seconds(store: GroupStore) -> None:
+    told(store, who("a", writer="first"), at(10))
+    told(store, who("a", writer="second"), at(5))
+    assert store.exchange(who("a", writer="first"), at(20), takes_over=False) is None
+    # Nothing was written, and its leaving takes nothing away.
+    store.leave(who("a", writer="first"))
+    assert told(store, who("b"), at(50)) == (Millis(5), "a", 1)
+    assert store.exchange(who("a", writer="second"), at(6), takes_over=False) is not None
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_when_the_stores_clock_is_set_everybody_is_unheard_of_until_he_speaks(
+    store: GroupStore, url: str, hours: int
+) -> None:
+    told(store, who("a"), at(10))
+    told(store, who("dead"), at(1))
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        # The clock goes on by an hour, or back: seen from it all was heard of so much earlier, or later.
+        connection.execute(update(MEMBERS).values(seen=MEMBERS.c.seen - hours * 3_600_000))
+    engine.dispose()
+    assert told(store, who("b"), at(50)) == (None, None, 0)
+    told(store, who("a"), at(11))
+    assert told(store, who("b"), at(50)) == (Millis(11), "a", 1)
+
+
+def test_of_several_drifts_that_come_at_once_the_first_by_name_is_the_groups(store: GroupStore) -> None:
+    """None of them saw another when it looked."""
+    members = [who("a", drift=1_000), who("b", drift=2_000), who("c", drift=1_000), who("clock", drift=None)]
+    for member in members:
+        told(store, member, at(10))
+    drifts = [answer.drift for member in members if (answer := store.exchange(member, at(10))) is not None]
+    assert drifts == [None, 1_000, 1_000, 1_000]
 
 
 def test_a_group_has_one_drift(store: GroupStore) -> None:
-    store.exchange(who("a", drift=1_000), at(10))
+    told(store, who("a", drift=1_000), at(10))
     store.join(who("b", drift=1_000))
     store.join(who("clock", drift=None))
     with pytest.raises(UsageError, match="member c of alignment group g has a max drift of 2 s; the group has 1 s"):
         store.join(who("c", drift=2_000))
     # The clock has none, so it does not decide for the others.
     store.leave(who("a"))
-    store.exchange(who("clock", drift=None), GroupMember(MemberStatus.CLOCK))
+    told(store, who("clock", drift=None), GroupMember(MemberStatus.CLOCK))
     store.join(who("c", drift=2_000))
 
 
-def test_members_may_all_come_at_once(file: Path) -> None:
+def test_members_may_all_come_at_once(url: str) -> None:
     found: list[Exception] = []
 
     def come(number: int) -> None:
-        own = GroupStore(store_url(f"sqlite:///{file}"))
+        own = GroupStore(store_url(url))
         try:
             for turn in range(20):
                 own.exchange(who(f"m{number}"), at(100 * number + turn))
         except Exception as error:  # noqa: BLE001 - shown below
             found.append(error)
+        finally:
+            own.close()
 
     threads = [threading.Thread(target=come, args=(n,)) for n in range(8)]
     for thread in threads:
@@ -108,8 +165,9 @@ def test_members_may_all_come_at_once(file: Path) -> None:
     for thread in threads:
         thread.join()
     assert found == []
-    store = GroupStore(store_url(f"sqlite:///{file}"))
-    assert store.exchange(who("last"), at(9_999)) == Answer(Millis(19), "m0", 8)
+    store = GroupStore(store_url(url))
+    assert told(store, who("last"), at(9_999)) == (Millis(19), "m0", 8)
+    store.close()
 
 
 def test_a_store_that_is_lost_is_an_error_and_is_found_again(tmp_path: Path) -> None:
@@ -118,7 +176,7 @@ def test_a_store_that_is_lost_is_an_error_and_is_found_again(tmp_path: Path) -> 
     with pytest.raises(UnreachableError, match="does not answer: unable to open database file"):
         store.exchange(who("a"), at(1))
     folder.mkdir()
-    assert store.exchange(who("a"), at(1)) == Answer(None, None, 0)
+    assert told(store, who("a"), at(1)) == (None, None, 0)
 
 
 def test_a_password_is_never_shown() -> None:
@@ -133,7 +191,8 @@ def test_a_password_is_never_shown() -> None:
         ("nothing://user:hidden@host/db", "must be the URL of a database"),
         ("postgresql://user:pass@hidden:word@h:x/db", "and this one is not"),
         ("sqlite://", "a database in memory is nobody else's"),
-        ("postgresql+psycopg://user:hidden@host/db", "needs the package of that database: No module named 'psycopg'"),
+        ("postgresql+pg8000://user:hidden@host/db", "needs the package of that database: No module named 'pg8000'"),
+        ("sqlite+aiosqlite:///hidden", "needs the package of that database: No module named 'aiosqlite'"),
     ],
 )
 def test_what_is_no_store_is_refused_without_showing_it(text: str, said: str) -> None:
@@ -141,3 +200,64 @@ def test_what_is_no_store_is_refused_without_showing_it(text: str, said: str) ->
         store_url(text)
     assert said in str(caught.value)
     assert "hidden" not in str(caught.value)
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of somebody who accepts and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+@pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
+def test_nobody_is_waited_for_who_accepts_and_says_nothing(
+    silent: int, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"connect_timeout": 2, "read_timeout": 2} if "mysql" in driver else {"connect_timeout": 2}
+    monkeypatch.setattr(time_limit, "_BY_DRIVER", {driver.partition("+")[2]: limits})
+    store = GroupStore(store_url(f"{driver}://user:hidden@127.0.0.1:{silent}/db"))
+    begun = time.monotonic()
+    with pytest.raises(UnreachableError, match="does not answer") as caught:
+        store.exchange(who("a"), at(1))
+    assert time.monotonic() - begun < 8
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.service
+def test_a_server_that_is_frozen_or_killed_is_an_error_in_time_and_is_found_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time_limit, "_CUT_AFTER", 1)
+    with postgres_service(where=Where.LOCAL) as server:
+        assert isinstance(server, LocalPostgres)
+        store = GroupStore(store_url(url_of(server)))
+        told(store, who("a"), at(10))
+        server.pause()
+        begun = time.monotonic()
+        with pytest.raises(UnreachableError, match="does not answer"):
+            store.exchange(who("a"), at(11))
+        assert time.monotonic() - begun < 4
+        server.resume()
+        # What was sent meanwhile may have come.
+        assert told(store, who("b"), at(50)) in [(Millis(10), "a", 1), (Millis(11), "a", 1)]
+        server.kill()
+        with pytest.raises(UnreachableError, match="does not answer"):
+            store.exchange(who("b"), at(50))
+        server.start()
+        assert told(store, who("b"), at(50)) in [(Millis(10), "a", 1), (Millis(11), "a", 1)]
+        store.close()
+
+
+@pytest.mark.service
+def test_a_statement_that_waits_for_a_lock_ends_in_time(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"psycopg": {"options": "-c statement_timeout=500"}}
+    monkeypatch.setattr(time_limit, "_BY_DRIVER", limits)
+    store = GroupStore(store_url(postgres_url))
+    told(store, who("a"), at(10))
+    engine = create_engine(postgres_url)
+    with engine.connect() as other, other.begin():
+        other.execute(update(MEMBERS).values(watermark=0))
+        with pytest.raises(UnreachableError, match="statement timeout"):
+            store.exchange(who("a"), at(11))
+    engine.dispose()
+    store.close()

@@ -9,6 +9,7 @@ from tests.unit.planning.example_states import A, B, at, log_of, observation
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.alignment.others import Elsewhere, Others
 from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import plan
 from watermark_source.planning.split import Split
@@ -55,6 +56,16 @@ def test_a_source_that_is_held_before_its_first_row_says_where_it_begins_if_it_c
 
 def test_a_source_whose_first_range_was_not_yet_seen_is_still_starting() -> None:
     assert member({A: at(0)}, log_of([100, 200]), index=False) == GroupMember(MemberStatus.STARTING)
+
+
+def test_rows_that_wait_for_more_count_with_when_they_begin_and_never_wait_where_nobody_can_tell() -> None:
+    patient = PlanPolicy(max_drift=10, minimum_rows=MinimumRows(5, Millis(60_000)))
+    splits, log = {A: at(1, 399), B: at(0)}, log_of([400], [200, 300])
+    assert member(splits, log, patient, since_rows=Millis(0)) == active(199)
+    blind = plan(SourceState(splits=splits), observation(log, since_rows=Millis(0)), patient, None)
+    assert (blind.waits_for_more, blind.has_rows) == (False, True)
+    seen = {A: at(1, 399), B: at(1, 199)}
+    assert plan(SourceState(splits=seen), observation(log, since_rows=Millis(0)), patient, None).waits_for_more
 
 
 def test_without_rows_it_waits_for_its_first_or_has_the_group_wait() -> None:

@@ -1,0 +1,206 @@
+"""The store of a group goes away, its members freeze and die: the others go on by the rules, and nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from pyspark.sql.streaming import StreamingQuery
+
+from services.postgres import Postgres, postgres_service, url_of
+from services.process import ChildProcess
+from tests.integration import group_driver
+from tests.integration.kafka_streams import KafkaStreams
+from tests.integration.kafka_streams import wait_for as wait_for_at_most
+from watermark_source.monitor.status import GroupStatus, parse_progress
+
+pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(600)]
+
+NewTopic = Callable[..., str]
+DRIFT = 50.0
+SLOW, FAST = np.round(np.arange(0, 300, 0.2), 3), np.round(np.arange(0, 300, 0.02), 3)
+TIME_TO_LIVE = 5
+PATIENCE = 200
+"""Seconds for another driver to start, on the slowest machine."""
+
+
+def wait_for(condition: Callable[[], object], query: StreamingQuery) -> None:
+    wait_for_at_most(condition, query, seconds=PATIENCE)
+
+
+def options(store: str, **more: Any) -> dict[str, Any]:
+    return {
+        "alignmentGroup": "faults",
+        "alignmentMaxDrift": "50 seconds",
+        "alignmentStore": store,
+        "alignmentTimeToLive": f"{TIME_TO_LIVE} seconds",
+        "alignmentMembers": 2,
+        **more,
+    }
+
+
+def allowed(slow_reached: float) -> int:
+    """Return how many rows of the fast topic are within the drift of where the slow one ended."""
+    return int(np.searchsorted(FAST, slow_reached + DRIFT + 1e-6))
+
+
+@pytest.fixture
+def often(streams: KafkaStreams) -> Iterator[None]:
+    """Progress is reported while nothing happens, too."""
+    name = "spark.sql.streaming.noDataProgressEventInterval"
+    streams.spark.conf.set(name, "500")
+    yield
+    streams.spark.conf.unset(name)
+
+
+def planned(checkpoint: Path) -> int:
+    """Return how many rows of its only partition a query has planned to read, by the log of its offsets."""
+    logged = [int(file.name) for file in (checkpoint / "offsets").glob("[0-9]*")]
+    if not logged:
+        return 0
+    lines = (checkpoint / "offsets" / str(max(logged))).read_text().splitlines()
+    ((_, numbers),) = json.loads(lines[2])["splits"].items()
+    return int(numbers["0"][0])
+
+
+def group_of(query: StreamingQuery) -> GroupStatus:
+    group = parse_progress(query.lastProgress)[0].group
+    assert group is not None
+    return group
+
+
+@pytest.mark.usefixtures("often")
+def test_while_the_store_is_away_nobody_goes_beyond_the_last_limit_and_then_all_go_on(
+    streams: KafkaStreams, new_topic: NewTopic, request: pytest.FixtureRequest
+) -> None:
+    slow, fast = new_topic(1), new_topic(1)
+    streams.write(slow, {0: SLOW[:500]})
+    streams.write(fast, {0: FAST})
+    with postgres_service() as server:
+        queries = {
+            name: streams.start_file(streams.source(subscribe=topic, sourceName=name, **options(url_of(server))), name)
+            for name, topic in (("slow", slow), ("fast", fast))
+        }
+        before = allowed(SLOW[499])
+        wait_for(lambda: planned(streams.checkpoint("fast")) == before, queries["fast"])
+        server.kill()
+        streams.write(slow, {0: SLOW[500:1_000]})
+        for query in queries.values():
+            wait_for(lambda query=query: group_of(query).trouble is not None, query)
+        away_until = time.monotonic() + request.config.getoption("--store-outage")
+        # What each had allowed itself by the last answer, and nothing more.
+        went = planned(streams.checkpoint("slow"))
+        assert 500 <= went < 1_000
+        while time.monotonic() < away_until:
+            assert (planned(streams.checkpoint("slow")), planned(streams.checkpoint("fast"))) == (went, before)
+            time.sleep(0.5)
+        assert "does not answer" in str(group_of(queries["fast"]).trouble)
+        server.start()
+        wait_for(lambda: planned(streams.checkpoint("fast")) == allowed(SLOW[999]), queries["fast"])
+        assert planned(streams.checkpoint("slow")) == 1_000
+        for query in queries.values():
+            wait_for(lambda query=query: group_of(query).trouble is None, query)
+        queries["slow"].stop()
+        wait_for(lambda: planned(streams.checkpoint("fast")) == len(FAST), queries["fast"])
+        queries["fast"].processAllAvailable()
+        assert [len(streams.data(name, ("partition", "offset"))) for name in queries] == [1_000, len(FAST)]
+
+
+class OtherDriver:
+    """A driver in a process of its own."""
+
+    def __init__(self, folder: Path, given: dict[str, Any]) -> None:
+        self.folder, self.given = folder, given
+        self.process: ChildProcess | None = None
+
+    def start(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        words = [f"{name}={value}" for name, value in self.given.items()]
+        command = [sys.executable, group_driver.__file__, str(self.folder), *words]
+        self.process = ChildProcess(command, folder=self.folder, log=self.folder.with_suffix(".log"), files=self.folder)
+
+    def runner(self) -> psutil.Process:
+        """Return the process of its source."""
+        assert self.process is not None
+        below = psutil.Process(self.process.pid).children(recursive=True)
+        (found,) = [p for p in below if "python_streaming_source_runner" in " ".join(p.cmdline())]
+        return found
+
+    def kill(self) -> None:
+        """Kill -9 all of it at once."""
+        if self.process is None:
+            return
+        below = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            below = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.kill()
+        for each in below:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        psutil.wait_procs(below, timeout=30)
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Callable[..., OtherDriver]]:
+    made: list[OtherDriver] = []
+
+    def make(**given: Any) -> OtherDriver:
+        made.append(OtherDriver(tmp_path / f"driver-{len(made)}", given))
+        return made[-1]
+
+    yield make
+    for driver in made:
+        driver.kill()
+
+
+def test_a_driver_that_is_silent_is_waited_for_for_its_time_and_counts_again_when_it_speaks(
+    streams: KafkaStreams, new_topic: NewTopic, postgres: Postgres, elsewhere: Callable[..., OtherDriver]
+) -> None:
+    slow, fast = new_topic(1), new_topic(1)
+    streams.write(slow, {0: SLOW[:500]})
+    streams.write(fast, {0: FAST[:7_500]})
+    store = url_of(postgres)
+    kafka = {"kafka.bootstrap.servers": streams.bootstrap, "startingOffsets": "earliest"}
+    other = elsewhere(**kafka, subscribe=slow, sourceName="slow", **options(store))
+    other.start()
+    query = streams.start_file(streams.source(subscribe=fast, sourceName="fast", **options(store)), "fast")
+    wait_for(lambda: planned(streams.checkpoint("fast")) == allowed(SLOW[499]), query)
+
+    # Frozen: after its time the other goes on to the end of its log.
+    runner = other.runner()
+    begun = time.monotonic()
+    runner.suspend()
+    wait_for(lambda: planned(streams.checkpoint("fast")) == 7_500, query)
+    assert time.monotonic() - begun > TIME_TO_LIVE / 2
+
+    # It speaks again, and is behind: what the other gets now has to wait for it.
+    runner.resume()
+    wait_for(lambda: group_of(query).others == 1, query)
+    streams.write(fast, {0: FAST[7_500:]})
+    time.sleep(2)
+    assert planned(streams.checkpoint("fast")) == 7_500
+    streams.write(slow, {0: SLOW[500:1_000]})
+    wait_for(lambda: planned(streams.checkpoint("fast")) == allowed(SLOW[999]), query)
+
+    # Killed: the same, and when it is started again it goes on where it was.
+    begun = time.monotonic()
+    other.kill()
+    streams.write(slow, {0: SLOW[1_000:]})
+    wait_for(lambda: planned(streams.checkpoint("fast")) == len(FAST), query)
+    assert time.monotonic() - begun > TIME_TO_LIVE / 2
+    other.start()
+
+    wait_for(lambda: planned(group_driver.checkpoint_of(other.folder)) == len(SLOW), query)
+    sink = str(group_driver.sink_of(other.folder))
+    wait_for(lambda: streams.spark.read.parquet(sink).distinct().count() == len(SLOW), query)
+    assert streams.spark.read.parquet(sink).count() == len(SLOW)
+    query.processAllAvailable()
+    assert len(streams.data("fast", ("partition", "offset"))) == len(FAST)

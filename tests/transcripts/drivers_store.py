@@ -1,0 +1,100 @@
+"""A group whose members are sources of their own, which meet in a store: the same vectors as of one source's splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, update
+
+from tests.transcripts.grammar import NAMES, Driver
+from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with, limit
+from watermark_source.eventtime import Millis
+from watermark_source.group_store.store import Answer, GroupStore, Identity, store_url
+from watermark_source.group_store.table import MEMBERS
+
+TIME_TO_LIVE = 30_000
+
+
+class StoreDriver(Driver):
+    """Each member tells the store what it reports; then all that are there ask, and compute their limit."""
+
+    def __init__(self, groups: dict[str, dict[str, Any]], folder: Path) -> None:
+        super().__init__()
+        self.url = f"sqlite:///{folder / 'alignment.sqlite'}"
+        self.store = GroupStore(store_url(self.url))
+        self.groups = groups
+        self.reports: dict[str, GroupMember] = {}
+        self.gone: set[str] = set()
+
+    def _group(self, member: str) -> str:
+        return next(name for name, spec in self.groups.items() if member.split(".", maxsplit=1)[0] in spec["sources"])
+
+    def _identity(self, member: str, drift: int | None = None) -> Identity:
+        group = self._group(member)
+        return Identity(group, f"{member}-id", member, drift or self.groups[group]["drift"], TIME_TO_LIVE)
+
+    def _asked(self, member: str) -> Answer:
+        found = self.store.exchange(self._identity(member), self.reports[member])
+        assert found is not None
+        return found
+
+    def do_join(self, argument: tuple[str, int]) -> list[str]:
+        member, drift = argument
+        self.store.join(self._identity(member, drift))
+        return []
+
+    def do_report(self, argument: tuple[str, Millis | str]) -> list[str]:
+        member, value = argument
+        before = self.reports.get(member, GroupMember())
+        if isinstance(value, str):
+            self.reports[member] = GroupMember(MemberStatus(value), before.watermark)
+        else:
+            self.reports[member] = GroupMember(MemberStatus.ACTIVE, value)
+        if self.reports[member].status is MemberStatus.FAILED:
+            self._silence(member)
+        else:
+            self._asked(member)
+        return self.do_announce(self._group(member))
+
+    def do_no_more_splits(self, member: str) -> list[str]:
+        assert member in self.reports
+        return []
+
+    def do_gone(self, member: str) -> list[str]:
+        self.store.leave(self._identity(member))
+        self.gone.add(member)
+        return []
+
+    def do_announce(self, name: str) -> list[str]:
+        there = sorted(member for member in self.reports.keys() - self.gone if self._group(member) == name)
+        return [f"{member} {NAMES.get(highest := self._limit(member), highest)}" for member in there]
+
+    def _limit(self, member: str) -> Millis:
+        report = self.reports[member]
+        if report.status is MemberStatus.FAILED:
+            # It does not ask; what it would be told when it does.
+            watermarks = [self._limit(m) for m, r in self.reports.items() if r.status is not MemberStatus.FAILED]
+            return watermarks[0]
+        found = [w for w in (counts_with(report), self._asked(member).minimum) if w is not None]
+        return limit(min(found, default=None), self.groups[self._group(member)]["drift"])
+
+    def _silence(self, member: str) -> None:
+        """Nothing was heard of it for longer than its time to live."""
+        engine = create_engine(self.url)
+        with engine.begin() as connection:
+            row = MEMBERS.c.source == member
+            connection.execute(update(MEMBERS).where(row).values(seen=MEMBERS.c.seen - 2 * TIME_TO_LIVE))
+        engine.dispose()
+
+    def see_slowest(self) -> dict[str, str | None]:
+        def slowest(group: str) -> str | None:
+            looking = Identity(group, "nobody", "nobody", None, TIME_TO_LIVE)
+            found = self.store.exchange(looking, GroupMember(MemberStatus.CLOCK))
+            assert found is not None
+            return found.slowest
+
+        return {name: slowest(name) for name in self.groups}
+
+    def see_held_back(self) -> list[str]:
+        return sorted(m for m, r in self.reports.items() if (at := counts_with(r)) is not None and at > self._limit(m))
