@@ -17,6 +17,10 @@ FILES = (
     "tests/integration/test_mysql_example.py",
     "tests/integration/test_join_kills.py",
     "tests/integration/test_clickstream_example.py",
+    "tests/integration/test_group_faults.py",
+    "tests/integration/test_group_of_sources.py",
+    "tests/integration/test_operator_examples.py",
+    "tests/integration/test_event_time_ordering.py",
 )
 """The longest first; any that takes a minute or more."""
 

@@ -14,8 +14,6 @@ from pyspark_mysql_cdc_wm.records.rows import UPDATE_AFTER
 from services.mysql import MySql
 from tests.integration.mysql_binlog import new_database
 
-pytestmark = pytest.mark.needs_mysql("logs updates of JSON whole, always")
-
 PARTIAL = "SET SESSION binlog_row_value_options = PARTIAL_JSON"
 _NAMES = ("a", "b", "bb", "ab", "", "last", "a b", "ключ", 'q"q', "back\\slash", "tab\t", "bell\u0007", "1", "日本")
 _SCALARS: tuple[Any, ...] = (
@@ -73,6 +71,7 @@ def _change(chosen: random.Random, document: Any) -> str:
     return made
 
 
+@pytest.mark.needs_mysql("logs updates of JSON whole, always")
 def test_changed_documents_are_as_the_server_shows_them(mysql: MySql, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = random.Random(3)
     patched = []
@@ -106,6 +105,7 @@ def test_changed_documents_are_as_the_server_shows_them(mysql: MySql, monkeypatc
     assert sum(patched) > 400
 
 
+@pytest.mark.needs_mysql("logs updates of JSON whole, always")
 def test_of_many_documents_in_a_row_each_has_its_own_bit(mysql: MySql) -> None:
     names = [f"j{i}" for i in range(19)]
     with new_database(mysql) as database:

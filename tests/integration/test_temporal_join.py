@@ -133,8 +133,8 @@ def change(streams: MySqlStreams, user: int, name: str, second: float) -> None:
     since = moment(second)
     streams.run_sql(
         # REPLACE would log a deletion, of the time at which the deleted row began.
-        f"INSERT INTO users VALUES ({user}, '{name}', {since}) AS new ON DUPLICATE KEY UPDATE "
-        "name = new.name, since = new.since",
+        f"INSERT INTO users VALUES ({user}, '{name}', {since}) ON DUPLICATE KEY UPDATE "
+        "name = VALUES(name), since = VALUES(since)",
         f"REPLACE INTO history VALUES ({user}, '{name}', {since})",
     )
 
