@@ -141,7 +141,7 @@ class LocalPostgres:
         refusals = []
         for get in programs():
             try:
-                program = get()
+                program = get(self._root)
                 program.own(self._root)
                 self._initialise(program, settings)
             except ServiceError as refused:  # noqa: PERF203 - two ways

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.cache import cached
 from services.debian import DebianRoot, debian_root
 from services.errors import ServiceError
 
 _DEBIAN = "debian-postgresql"
-_DEBIAN_STARTERS = "debian-postgresql-starters"
 _USUAL = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin")
 """Debian, Red Hat, and the project's own build keep the server out of PATH."""
 _NOBODY = "nobody"
@@ -46,8 +44,11 @@ class Program:
             shutil.chown(folder, self.user)
 
 
-def programs() -> Iterator[Callable[[], Program]]:
-    """Yield the ways to get the programs, the cheapest first. Each raises ``ServiceError`` if it leads nowhere."""
+def programs() -> Iterator[Callable[[Path], Program]]:
+    """Yield the ways to get the programs, the cheapest first: each takes a folder of the server's own.
+
+    And raises ``ServiceError`` if it leads nowhere.
+    """
     yield _on_path
     yield _of_debian
 
@@ -60,7 +61,7 @@ def _user() -> str | None:
     return _NOBODY
 
 
-def _on_path() -> Program:
+def _on_path(_: Path) -> Program:
     usual = [str(folder) for pattern in _USUAL for folder in sorted(Path("/").glob(pattern[1:]), reverse=True)]
     found = shutil.which("postgres", path=os.pathsep.join((os.environ.get("PATH", ""), *usual)))
     if found is None:
@@ -71,19 +72,22 @@ def _on_path() -> Program:
     return Program(folder, _user())
 
 
-def _of_debian() -> Program:
+def _of_debian(folder: Path) -> Program:
     root = debian_root(_DEBIAN, ["postgresql"], size="about 60 MB")
     found = sorted(root.path.glob("usr/lib/postgresql/*/bin"))
     if not found:
         raise ServiceError(f"{root.path} lacks postgres; remove that folder and try again")
-    starters = cached(_DEBIAN_STARTERS, lambda folder: _make_starters(root, found[-1], folder))
-    return Program(starters / found[-1].relative_to(root.path), _user())
+    return Program(_make_starters(root, found[-1], folder / "starters"), _user())
 
 
-def _make_starters(root: DebianRoot, programs: Path, folder: Path) -> None:
+def _make_starters(root: DebianRoot, programs: Path, folder: Path) -> Path:
     """Write scripts in place of the programs, which start one another by name and need the packages' own libraries.
 
-    They lie in a tree like the packages', for the server looks for its files beside the place it was started from.
+    They lie in a tree like the packages', for the server looks for its files beside the place it was started from. And
+    not in the cache: the programs ask whether they may run each other, and there only root may.
+
+    Returns:
+        The folder that they are in.
     """
     relative = programs.relative_to(root.path)
     made = folder / relative
@@ -97,3 +101,4 @@ def _make_starters(root: DebianRoot, programs: Path, folder: Path) -> None:
     library = programs.parent / "lib"
     (made.parent / "lib").symlink_to(library)
     (folder / "usr" / "share").symlink_to(root.path / "usr" / "share")
+    return made
