@@ -17,8 +17,8 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from watermark_source.errors import UsageError
 from watermark_source.operators.join_layout import JoinLayout
+from watermark_source.operators.join_packs import of_bytes, to_bytes
 from watermark_source.operators.join_processor import TemporalJoinProcessor
-from watermark_source.operators.packing import of_bytes, to_bytes
 
 BUCKET = 5
 COLUMNS = pa.schema([pa.field("user", pa.int64()), pa.field("at", pa.timestamp("us", tz="UTC"))])

@@ -14,8 +14,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from watermark_source.operators.join_layout import BUILD_FIRST, PROBE_FIRST, JoinLayout
+from watermark_source.operators.join_packs import ROWS, of_bytes, to_bytes
 from watermark_source.operators.key_values import KeyValues
-from watermark_source.operators.packing import ROWS, of_bytes, to_bytes
 from watermark_source.operators.version_rows import to_columns, to_rows
 from watermark_source.operators.versions import Version, merged, needed_after, valid_at
 

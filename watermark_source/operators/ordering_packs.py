@@ -9,19 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructField, StructType
 
-from watermark_source.operators.ordering_rows import RowLayout, as_one, from_bytes, taken, to_bytes
+from watermark_source.operators.dealing import binary_column, dealt, gathered
+from watermark_source.operators.ordering_rows import RowLayout, from_bytes, to_bytes
 from watermark_source.spark.arrow import repeated
 
-PACK_ROWS = 65_536
-"""So many rows of a task are packed together ..."""
-PACK_BYTES = 16 * 1_024 * 1_024
-"""... or so many bytes."""
 BUCKET = "__bucket"
 
 PACKED = StructType(
@@ -47,23 +42,16 @@ class Packing:
         """Yield the packs of a task."""
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        for number, rows in enumerate(_gathered(batches)):
+        for number, rows in enumerate(gathered(batches)):
             yield self._packs(rows, task, number)
 
     def _packs(self, rows: pa.RecordBatch, task: int, number: int) -> pa.RecordBatch:
-        buckets = rows.column(0).to_numpy()
-        places = np.argsort(buckets, kind="stable")
-        buckets = buckets[places]
-        ordered = taken(self._in_layout(rows), places)
-        starts = np.flatnonzero(np.diff(buckets, prepend=-1))
-        ends = np.append(starts[1:], len(buckets))
-        packs = [to_bytes(ordered.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)]
-        count = len(packs)
+        buckets, parts = dealt(rows.column(0), self._in_layout(rows))
         columns = [
-            _integers(buckets[starts], pa.int32()),
-            repeated(task, pa.int32(), count),
-            repeated(number, pa.int64(), count),
-            _binaries(packs),
+            buckets,
+            repeated(task, pa.int32(), len(parts)),
+            repeated(number, pa.int64(), len(parts)),
+            binary_column([to_bytes(part) for part in parts]),
         ]
         return pa.RecordBatch.from_arrays(columns, names=PACKED.names)
 
@@ -86,7 +74,7 @@ class Unpacking:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the order in which they left."""
-        yield from _gathered(self._rows(batches))
+        yield from gathered(self._rows(batches))
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = self.layout.columns.append(pa.field(self.late, pa.bool_(), nullable=False))
@@ -96,31 +84,3 @@ class Unpacking:
                 rows = from_bytes(pack.as_buffer(), self.layout.columns)
                 flag = repeated(bool(is_late), pa.bool_(), rows.num_rows)
                 yield pa.RecordBatch.from_arrays([*rows.columns, flag], schema=schema)
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches put together."""
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        held.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= PACK_ROWS or size >= PACK_BYTES:
-            yield as_one(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield as_one(held)
-
-
-def _integers(values: npt.NDArray[np.int32], kind: pa.DataType) -> pa.Array:
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
-
-
-def _binaries(values: list[bytes]) -> pa.Array:
-    offsets = np.zeros(len(values) + 1, dtype=np.int32)
-    np.cumsum([len(value) for value in values], out=offsets[1:])
-    data = [pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
-    return pa.Array.from_buffers(pa.binary(), len(values), [None, *data])

@@ -10,10 +10,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError
+from watermark_source.operators.dealing import gathered
 from watermark_source.operators.ordering_buffer import Buffer
 from watermark_source.operators.ordering_index import Waiting
-from watermark_source.operators.ordering_packs import PACK_BYTES
-from watermark_source.operators.ordering_rows import RowLayout, as_one, from_bytes, to_bytes
+from watermark_source.operators.ordering_rows import RowLayout, from_bytes, to_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,7 @@ class OrderingProcessor(StatefulProcessor):
         watermark = millis * 1_000 if millis > 0 else None
         buffer = self._open()
         alarm = buffer.waiting.alarm
-        for arrived in self._gathered(data for _, _, data in packs):
+        for arrived in gathered(from_bytes(data, self._layout.columns) for _, _, data in packs):
             late = buffer.take_in(arrived, watermark)
             if late.num_rows:
                 yield _left(late, is_late=True)
@@ -120,19 +120,6 @@ class OrderingProcessor(StatefulProcessor):
 
     def _keep(self, waiting: Waiting) -> None:
         self._index.update((self._described, waiting.encode()))
-
-    def _gathered(self, packs: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of packs, several packs together."""
-        held: list[pa.RecordBatch] = []
-        size = 0
-        for pack in packs:
-            held.append(from_bytes(pack, self._layout.columns))
-            size += len(pack)
-            if size >= PACK_BYTES:
-                yield as_one(held)
-                held, size = [], 0
-        if held:
-            yield as_one(held)
 
 
 def _left(rows: pa.RecordBatch, *, is_late: bool) -> pd.DataFrame:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from watermark_source.operators.dealing import as_one, numbers_column, taken
 from watermark_source.operators.ordering_index import Span
 
 ARRIVAL = "__arrival"
@@ -41,11 +42,6 @@ class RowLayout:
         return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
-def taken(rows: pa.RecordBatch, places: npt.NDArray[np.intp]) -> pa.RecordBatch:
-    """Return the rows at some places, in that order."""
-    return rows.take(_numbers(places.astype(np.int64)))
-
-
 def cut(rows: pa.RecordBatch, is_first: npt.NDArray[np.bool_]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """Return the rows for which it is true, and the others."""
     if not is_first.any():
@@ -57,7 +53,7 @@ def cut(rows: pa.RecordBatch, is_first: npt.NDArray[np.bool_]) -> tuple[pa.Recor
 
 def arriving(rows: pa.RecordBatch, layout: RowLayout, first: int) -> pa.RecordBatch:
     """Return rows that have come in this order, as rows that wait: the first is the ``first``-th of all."""
-    arrival = _numbers(np.arange(first, first + rows.num_rows))
+    arrival = numbers_column(np.arange(first, first + rows.num_rows))
     return pa.RecordBatch.from_arrays([*rows.columns, arrival], schema=layout.waiting)
 
 
@@ -66,14 +62,6 @@ def in_order(parts: Sequence[pa.RecordBatch], layout: RowLayout) -> pa.RecordBat
     rows = as_one(parts)
     arrival = rows.column(rows.num_columns - 1).to_numpy()
     return taken(rows, np.lexsort((arrival, layout.times(rows))))
-
-
-def as_one(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return batches, at least one, one after the other as one."""
-    if len(parts) == 1:
-        return parts[0]
-    found = pa.Table.from_batches(parts).combine_chunks().to_batches()
-    return found[0] if found else parts[0]
 
 
 def runs(rows: pa.RecordBatch, layout: RowLayout, size: int) -> Iterator[tuple[Span, bytes]]:
@@ -94,8 +82,3 @@ def to_bytes(rows: pa.RecordBatch) -> bytes:
 def from_bytes(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """Return the rows that ``to_bytes`` made bytes of."""
     return pa.ipc.read_record_batch(pa.py_buffer(data), schema)
-
-
-def _numbers(values: Int64s) -> pa.Array:
-    """Return a column of numbers; pyarrow's own ``array`` imports pandas."""
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])

@@ -20,8 +20,8 @@ from watermark_source.operators.join_columns import (
     refuse_equal_names,
 )
 from watermark_source.operators.join_layout import JoinLayout
+from watermark_source.operators.join_packs import BUCKET, PACKED, UNPACKED, Packer, unpacker
 from watermark_source.operators.join_processor import TemporalJoinProcessor
-from watermark_source.operators.packing import BUCKET, PACKED, UNPACKED, Packer, unpacker
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.follow import DELAY_KEY
 from watermark_source.spark.named_column import quoted

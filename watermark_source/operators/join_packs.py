@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, StructField, StructType
+
+from watermark_source.operators.dealing import binary_column, dealt, gathered
+from watermark_source.spark.arrow import repeated
 
 BUCKET, IS_PROBE, ROWS = "bucket", "is_probe", "rows"
 PACKED = StructType(
@@ -23,8 +25,6 @@ PACKED = StructType(
     ]
 )
 UNPACKED = StructType([StructField(ROWS, BinaryType())])
-_MOST_ROWS, _MOST_BYTES = 100_000, 16 << 20
-"""Of rows that are held to be dealt at once: more make larger packs, and take more memory."""
 _ARROW = pa.schema(
     [
         pa.field(BUCKET, pa.int32(), nullable=False),
@@ -71,35 +71,11 @@ class Packer:
 
 
 def _packs(batches: Batches, columns: pa.Schema, is_probe: bool) -> Iterator[pa.RecordBatch]:
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _MOST_ROWS or size >= _MOST_BYTES:
-            yield _dealt(pa.Table.from_batches(held).cast(columns), is_probe)
-            held, rows, size = [], 0, 0
-    if held:
-        yield _dealt(pa.Table.from_batches(held).cast(columns), is_probe)
-
-
-def _dealt(table: pa.Table, is_probe: bool) -> pa.RecordBatch:
-    """Return one row for each bucket that occurs."""
-    buckets = table.column(0).to_numpy()
-    order = np.argsort(buckets, kind="stable")
-    sorted_buckets = buckets[order]
-    rows = table.drop_columns(table.column_names[0]).take(pa.array(order)).combine_chunks()
-    starts = np.flatnonzero(np.diff(sorted_buckets, prepend=sorted_buckets[0] - 1))
-    ends = np.append(starts[1:], len(order))
-    packs = [to_bytes(rows.slice(start, end - start)) for start, end in zip(starts, ends, strict=True)]
-    columns = [
-        pa.array(sorted_buckets[starts], pa.int32()),
-        pa.array(np.full(len(starts), is_probe)),
-        pa.array(packs, pa.binary()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+    for batch in gathered(batches):
+        rows = batch.cast(columns)
+        buckets, parts = dealt(rows.column(0), rows.remove_column(0))
+        packs = binary_column([to_bytes(part) for part in parts])
+        yield pa.RecordBatch.from_arrays([buckets, repeated(is_probe, pa.bool_(), len(parts)), packs], schema=_ARROW)
 
 
 def unpacker(schema: pa.Schema, name: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
