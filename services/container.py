@@ -2,86 +2,46 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from services.broker import KAFKA_VERSION, START_SECONDS, STOP_SECONDS, broker_properties
-from services.deadline import wait_until
+from services.container_server import ContainerServer
 from services.errors import ServiceError
 from services.ports import free_ports
 from services.wire import BrokerConnection
 
 if TYPE_CHECKING:
-    from docker.models.containers import Container
+    from testcontainers.core.container import DockerContainer
 
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 
 
-class ContainerKafka:
-    """One broker in a container with a host port chosen beforehand, so that restarts keep it."""
+class ContainerKafka(ContainerServer):
+    """``ContainerServer`` that is a broker."""
+
+    _start_seconds, _stop_seconds = START_SECONDS, STOP_SECONDS
+    _kind = "Kafka"
 
     def __init__(self, *, config: Mapping[str, str] | None = None) -> None:
-        """Pull the image if need be and create the container.
-
-        Raises:
-            ServiceError: no engine, no image, or the engine refused.
-        """
-        try:
-            from docker.errors import DockerException
-            from testcontainers.core.container import DockerContainer
-        except ImportError as missing:
-            raise ServiceError(f"{missing}; run: pip install 'testcontainers>=4.10'") from missing
-        (self._port,) = free_ports(1)
-        properties = _properties(self._port) | {
-            name: value.replace("{node}", "1").replace("{port}", str(self._port))
-            for name, value in (config or {}).items()
+        """Pull the image if need be and create the container; raises as ``ContainerServer``."""
+        (port,) = free_ports(1)
+        properties = _properties(port) | {
+            name: value.replace("{node}", "1").replace("{port}", str(port)) for name, value in (config or {}).items()
         }
-        sys.stderr.write(f"starting {IMAGE} in a container (the first time its image is pulled)\n")
-        try:
-            self._handle = DockerContainer(IMAGE).with_bind_ports(self._port, self._port)
+
+        def arranged(container: DockerContainer) -> DockerContainer:
+            container = container.with_bind_ports(port, port)
             for name, value in properties.items():
-                self._handle.with_env(_variable(name), value)
-            self._handle.start()
-        except (DockerException, OSError) as failure:
-            raise ServiceError(f"the container engine answers, but {IMAGE} does not start: {failure}") from failure
+                container.with_env(_variable(name), value)
+            return container
+
+        super().__init__(IMAGE, port, arranged)
 
     @property
     def bootstrap(self) -> str:
         """``bootstrap.servers``; the same after every restart."""
-        return f"127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        """Start the container unless it runs, and return when the broker answers."""
-        container = self._container()
-        container.reload()
-        if container.status != "running":
-            container.start()
-        try:
-            wait_until(self._answers, START_SECONDS, f"Kafka in container {container.short_id} at {self.bootstrap}")
-        except ServiceError as late:
-            log = container.logs(tail=30).decode(errors="replace")
-            raise ServiceError(f"{late}. The end of its log:\n{log}") from late
-
-    def stop(self) -> None:
-        """Stop the broker in an orderly way; its data stays in the container."""
-        self._container().stop(timeout=int(STOP_SECONDS))
-
-    def kill(self) -> None:
-        """End the broker with kill -9; what was written stays in the container."""
-        self._container().kill()
-
-    def restart(self) -> None:
-        """``stop``, then ``start``: same port, same data."""
-        self.stop()
-        self.start()
-
-    def close(self) -> None:
-        """Remove the container and its data."""
-        self._handle.stop()
-
-    def _container(self) -> Container:
-        return self._handle.get_wrapped_container()
+        return f"{self.host}:{self._port}"
 
     def _answers(self) -> bool:
         try:

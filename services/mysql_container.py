@@ -2,100 +2,52 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from services.deadline import wait_until
-from services.errors import ServiceError
+from services.container_server import ContainerServer
 from services.mysql_client import answers
 from services.mysql_program import Flavour
 from services.mysqld import START_SECONDS, STOP_SECONDS, normalised, server_settings
 from services.ports import free_ports
 
 if TYPE_CHECKING:
-    from docker.models.containers import Container
+    from testcontainers.core.container import DockerContainer
 
 _IMAGES = {Flavour.MYSQL: "mysql:9.7", Flavour.MARIADB: "mariadb:11.8"}
 _PORT = 3306
 
 
-class ContainerMySql:
-    """One server in a container with a host port chosen beforehand, so that restarts keep it; root has no password."""
+class ContainerMySql(ContainerServer):
+    """``ContainerServer`` that is MySQL or MariaDB; root has no password."""
+
+    _start_seconds, _stop_seconds = START_SECONDS, STOP_SECONDS
 
     def __init__(self, *, config: Mapping[str, str] | None = None, flavour: Flavour | None = None) -> None:
-        """Pull the image if need be and create the container.
-
-        Raises:
-            ServiceError: no engine, no image, or the engine refused.
-        """
-        try:
-            from docker.errors import DockerException
-            from testcontainers.core.container import DockerContainer
-        except ImportError as missing:
-            raise ServiceError(f"{missing}; run: pip install 'testcontainers>=4.10'") from missing
-        (self._port,) = free_ports(1)
+        """Pull the image if need be and create the container; raises as ``ContainerServer``."""
+        (port,) = free_ports(1)
         self._flavour = flavour or Flavour.MYSQL
-        image = _IMAGES[self._flavour]
         settings = server_settings(self._flavour) | normalised(config)
-        sys.stderr.write(f"starting {image} in a container (the first time its image is pulled)\n")
-        try:
-            self._handle = (
-                DockerContainer(image)
-                .with_bind_ports(_PORT, self._port)
+
+        def arranged(container: DockerContainer) -> DockerContainer:
+            return (
+                container.with_bind_ports(_PORT, port)
                 .with_env("MYSQL_ALLOW_EMPTY_PASSWORD", "yes")
                 .with_env("MARIADB_ALLOW_EMPTY_ROOT_PASSWORD", "yes")
                 .with_command([f"--{name}={value}" for name, value in settings.items()])
             )
-            self._handle.start()
-        except (DockerException, OSError) as failure:
-            raise ServiceError(f"the container engine answers, but {image} does not start: {failure}") from failure
 
-    @property
-    def host(self) -> str:
-        """Always loopback."""
-        return "127.0.0.1"
-
-    @property
-    def port(self) -> int:
-        """The same after every restart."""
-        return self._port
+        super().__init__(_IMAGES[self._flavour], port, arranged)
 
     @property
     def flavour(self) -> Flavour:
         """Which server it is."""
         return self._flavour
 
-    def start(self) -> None:
-        """Start the container unless it runs, and return when the server answers."""
-        container = self._container()
-        container.reload()
-        if container.status != "running":
-            container.start()
-        what = f"{self._flavour.value} in container {container.short_id} at {self.host}:{self._port}"
-        try:
-            # Over TCP: the server that only makes the data folder listens on its socket alone.
-            wait_until(lambda: answers(self.host, self._port), START_SECONDS, what)
-        except ServiceError as late:
-            log = container.logs(tail=30).decode(errors="replace")
-            raise ServiceError(f"{late}. The end of its log:\n{log}") from late
+    @property
+    def _kind(self) -> str:
+        return self._flavour.value
 
-    def stop(self) -> None:
-        """Stop the server in an orderly way; its data stays in the container."""
-        self._container().stop(timeout=int(STOP_SECONDS))
-
-    def kill(self) -> None:
-        """End the server with kill -9; what was written stays in the container."""
-        self._container().kill()
-
-    def restart(self) -> None:
-        """``stop``, then ``start``: same port, same data."""
-        self.stop()
-        self.start()
-
-    def close(self) -> None:
-        """Remove the container and its data."""
-        self._handle.stop()
-
-    def _container(self) -> Container:
-        return self._handle.get_wrapped_container()
+    def _answers(self) -> bool:
+        # Over TCP: the server that only makes the data folder listens on its socket alone.
+        return answers(self.host, self._port)

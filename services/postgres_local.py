@@ -5,19 +5,16 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
-import tempfile
-import time
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import psutil
 
 from services.deadline import wait_until
 from services.errors import ServiceError
-from services.ports import free_ports
+from services.local_database import LocalDatabase
 from services.postgres_client import USER, answers
 from services.postgres_program import Program, programs
-from services.process import ChildProcess, run_to_end
+from services.process import run_to_end
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -30,12 +27,11 @@ def server_settings(config: Mapping[str, str] | None) -> dict[str, str]:
     return {"fsync": "off", "jit": "off", "max_connections": "200", "shared_buffers": "32MB", **(config or {})}
 
 
-class LocalPostgres:
-    """One server on a loopback port; user ``postgres`` has no password.
+class LocalPostgres(LocalDatabase):
+    """``LocalDatabase`` that is PostgreSQL; user ``postgres`` has no password."""
 
-    Data outlives ``stop`` and ``kill``; ``close`` removes it. If this process dies first, however it dies, the server
-    dies with it and its folder goes.
-    """
+    _start_seconds, _stop_seconds = START_SECONDS, STOP_SECONDS
+    _kind = "PostgreSQL"
 
     def __init__(self, *, config: Mapping[str, str] | None = None) -> None:
         """Find or fetch the programs and make the data folder.
@@ -43,46 +39,13 @@ class LocalPostgres:
         Raises:
             ServiceError: no program can be had, or none that makes a data folder; the message tells each way tried.
         """
-        (self._port,) = free_ports(1)
-        self._root = Path(tempfile.mkdtemp(prefix="postgres-"))
+        super().__init__(prefix="postgres-")
         self._data = self._root / "data"
-        self._process: ChildProcess | None = None
         try:
             self._program = self._first_that_works(server_settings(config))
         except BaseException:  # also an interrupt: no folder stays behind
             self.close()
             raise
-
-    @property
-    def host(self) -> str:
-        """Always loopback."""
-        return "127.0.0.1"
-
-    @property
-    def port(self) -> int:
-        """The same after every restart."""
-        return self._port
-
-    @property
-    def pid(self) -> int:
-        """Process id of the running server."""
-        if self._process is None or self._process.exit_code is not None:
-            raise ServiceError(f"the server at port {self._port} does not run")
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start it unless it runs, and return when it answers.
-
-        Raises:
-            ServiceError: it ended or did not answer in time; the message holds the end of its log.
-        """
-        if self._process is None or self._process.exit_code is not None:
-            self._process = ChildProcess(
-                [*self._program.command("postgres"), "-D", str(self._data)],
-                folder=self._root,
-                log=self._root / "server.log",
-            )
-        self._wait_until_it_answers(self._process)
 
     def stop(self) -> None:
         """Stop it in an orderly way, whoever is connected. Its data stays."""
@@ -103,11 +66,6 @@ class LocalPostgres:
             self._process.kill()
             psutil.wait_procs(below, timeout=_GONE_SECONDS)
 
-    def restart(self) -> None:
-        """``stop``, then ``start``: same port, same data."""
-        self.stop()
-        self.start()
-
     def pause(self) -> None:
         """Freeze it (SIGSTOP), with the processes that serve connections: sockets stay open and nothing answers."""
         if self._process is not None:
@@ -124,11 +82,11 @@ class LocalPostgres:
                     process.resume()
             self._process.signal(signal.SIGCONT)
 
-    def close(self) -> None:
-        """Stop it at once and remove its data. Idempotent."""
-        with contextlib.suppress(OSError):
-            self.kill()
-        shutil.rmtree(self._root, ignore_errors=True)
+    def _command(self) -> Sequence[str]:
+        return [*self._program.command("postgres"), "-D", str(self._data)]
+
+    def _answers(self) -> bool:
+        return answers(self.host, self._port)
 
     def _below(self) -> list[psutil.Process]:
         """Return the server's own processes: each is the first of its own group."""
@@ -169,18 +127,3 @@ class LocalPostgres:
         }
         with (self._data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in every.items())
-
-    def _wait_until_it_answers(self, process: ChildProcess) -> None:
-        end = time.monotonic() + START_SECONDS
-        while not answers(self.host, self._port):
-            if process.exit_code is not None:
-                raise ServiceError(
-                    f"PostgreSQL ended with exit code {process.exit_code} while it started. "
-                    f"The end of its log:\n{process.last_lines()}"
-                )
-            if time.monotonic() >= end:
-                raise ServiceError(
-                    f"PostgreSQL at {self.host}:{self._port} did not answer within {START_SECONDS:g} s. "
-                    f"The end of its log:\n{process.last_lines()}"
-                )
-            time.sleep(0.05)
