@@ -15,17 +15,14 @@ from benchmarks.topics import BATCH_RECORDS, PARTITIONS, START, VALUE_SIZE
 from services.bulk import bulk_produce
 from services.topics import create_topic
 from watermark_source import follow_watermark, order_by_event_time
+from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
 ORDERING_RECORDS = 2_000_000
 KEYS = 1_000
 BATCH = 400_000
 DISORDER = 20_000
 """Milliseconds; a batch spans two hundred seconds."""
-_SETTINGS = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    )
-}
+_SETTINGS = {STATE_STORE: ROCKSDB}
 
 
 def disordered_topic(bootstrap: str, name: str) -> None:

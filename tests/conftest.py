@@ -23,6 +23,7 @@ from services.postgres import Postgres, postgres_service
 from services.spark_jars import spark_kafka_jars
 from services.topics import create_topic
 from tests.longest_first import in_order
+from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -183,6 +184,14 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def built_in_kafka(spark: SparkSession) -> str:
     """The format name of Spark's own Kafka source, which ``spark`` has loaded for this fixture's sake."""
     return "kafka"
+
+
+@pytest.fixture
+def rocksdb(spark: SparkSession) -> Iterator[None]:
+    """Spark's state in RocksDB, which transformWithState needs; the others' queries are faster without."""
+    spark.conf.set(STATE_STORE, ROCKSDB)
+    yield
+    spark.conf.unset(STATE_STORE)
 
 
 @pytest.fixture

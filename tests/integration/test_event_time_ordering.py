@@ -13,10 +13,8 @@ from tests.integration.kafka_streams import KafkaStreams, wait_for
 from tests.integration.mysql_streams import MySqlStreams
 from tests.spark.left_rows import Left
 from tests.spark.queries import START
-from tests.spark.rocksdb import rocksdb
 from watermark_source import follow_watermark, order_by_event_time
 
-__all__ = ["rocksdb"]
 pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
 
 NewTopic = Callable[..., str]

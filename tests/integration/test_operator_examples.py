@@ -11,9 +11,7 @@ from rich.console import Console
 from examples import sensor_ordering, two_topics_join
 from services.kafka import Kafka
 from services.topics import create_topic
-from tests.spark.rocksdb import rocksdb
 
-__all__ = ["rocksdb"]
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
 

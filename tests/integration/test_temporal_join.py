@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from services.bulk import PartitionRecords, bulk_produce_partitions
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.mysql_streams import MySqlStreams
 from tests.spark.queries import START, Running
 from watermark_source import follow_watermark, temporal_join
-from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
-pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("rocksdb"),
+]  # fmt: skip
 
 NewTopic = Callable[..., str]
 TOGETHER = {"alignmentGroup": "clicks and users", "alignmentStore": "driver", "alignmentMembers": 2}
 ON_CLOCK = {"watermarkStrategy": "none", **TOGETHER}
-
-
-@pytest.fixture(autouse=True)
-def _state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(STATE_STORE, ROCKSDB)
-    yield
-    spark.conf.unset(STATE_STORE)
 
 
 def click(streams: KafkaStreams, topic: str, users: list[int], seconds: list[float] | None = None) -> None:

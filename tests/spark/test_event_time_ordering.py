@@ -12,11 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from tests.spark.left_rows import Left
 from tests.spark.queries import Streams, at
-from tests.spark.rocksdb import rocksdb
 from watermark_source import follow_watermark, order_by_event_time
 from watermark_source.errors import UsageError
 
-__all__ = ["rocksdb"]
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
 
 DISORDER = {"maxOutOfOrderness": "10 seconds"}

@@ -132,30 +132,24 @@ class CountUntilTimer(StatefulProcessor):
         pass
 
 
+@pytest.mark.usefixtures("rocksdb")
 def test_event_timers_fire_by_the_source_watermark(streams: Streams) -> None:
-    streams.spark.conf.set(
-        "spark.sql.streaming.stateStore.providerClass",
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    )
-    try:
-        streams.write({0: [], 1: []})
-        frame = streams.load()
-        out = StructType([StructField("split", LongType()), StructField("n", LongType())])
+    streams.write({0: [], 1: []})
+    frame = streams.load()
+    out = StructType([StructField("split", LongType()), StructField("n", LongType())])
 
-        def counted(rows: DataFrame) -> DataFrame:
-            return rows.groupBy("split").transformWithState(CountUntilTimer(), out, "append", "eventTime")
+    def counted(rows: DataFrame) -> DataFrame:
+        return rows.groupBy("split").transformWithState(CountUntilTimer(), out, "append", "eventTime")
 
-        ours = streams.start(counted(follow_watermark(frame)))
-        plain = streams.start(counted(data_rows(frame).withWatermark("event_time", "0 seconds")))
-        seen: list[list[tuple[Any, ...]]] = []
-        for rows in (FIRST, {1: [(45, 5)]}, {1: [(61, 6)]}, THIRD):
-            streams.write(rows)
-            ours.settle()
-            plain.settle()
-            seen.append(ours.rows())
-        assert ours.dropped == 0
-        # The split's timer at 60 s fires when its own watermark passes that, and counts all four rows.
-        assert seen == [[], [], [(1, 4)], [(0, 3), (1, 4)]]
-        assert plain.dropped > 0
-    finally:
-        streams.spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
+    ours = streams.start(counted(follow_watermark(frame)))
+    plain = streams.start(counted(data_rows(frame).withWatermark("event_time", "0 seconds")))
+    seen: list[list[tuple[Any, ...]]] = []
+    for rows in (FIRST, {1: [(45, 5)]}, {1: [(61, 6)]}, THIRD):
+        streams.write(rows)
+        ours.settle()
+        plain.settle()
+        seen.append(ours.rows())
+    assert ours.dropped == 0
+    # The split's timer at 60 s fires when its own watermark passes that, and counts all four rows.
+    assert seen == [[], [], [(1, 4)], [(0, 3), (1, 4)]]
+    assert plain.dropped > 0

@@ -13,21 +13,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from tests.spark.queries import START, Rows, Streams, at
 from watermark_source import follow_watermark, temporal_join
-from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("rocksdb")]
 
 KEYS = 7
 DELETED = 100_000
 """Values from here on are deletions."""
 ON_CLOCK = {"watermarkStrategy": "none"}
-
-
-@pytest.fixture(autouse=True)
-def _state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(STATE_STORE, ROCKSDB)
-    yield
-    spark.conf.unset(STATE_STORE)
 
 
 def clicks(rows: DataFrame) -> DataFrame:

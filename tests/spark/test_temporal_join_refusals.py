@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from tests.spark.queries import Streams
 from watermark_source import data_rows, follow_watermark, temporal_join
 from watermark_source.errors import UsageError
-from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
+from watermark_source.operators.followed_time import STATE_STORE
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
 
 ON_CLOCK = {"watermarkStrategy": "none"}
 COLLATED = "CAST(value AS STRING) COLLATE UTF8_LCASE"
 GROUP = {"alignmentGroup": "together"}
-
-
-@pytest.fixture(autouse=True)
-def _state_in_rocksdb(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(STATE_STORE, ROCKSDB)
-    yield
-    spark.conf.unset(STATE_STORE)
 
 
 def renamed(rows: DataFrame) -> DataFrame:

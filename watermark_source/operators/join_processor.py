@@ -13,6 +13,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from watermark_source.operators.first_watermark import FIRST_WATERMARK, watermark_past
 from watermark_source.operators.join_layout import BUILD_FIRST, PROBE_FIRST, JoinLayout
 from watermark_source.operators.join_packs import ROWS, of_bytes, to_bytes
 from watermark_source.operators.key_values import KeyValues
@@ -25,8 +26,6 @@ _BUCKET_STATE = StructType(
 _BINARY = StructType([StructField("value", BinaryType())])
 _Times = tuple[int | None, int | None]
 _FIRST_MOMENT = -(2**63)
-_ANY_WATERMARK = 1
-"""Milliseconds: Spark's watermark is 0 while there is none."""
 
 
 class TemporalJoinProcessor(StatefulProcessor):
@@ -114,7 +113,7 @@ class TemporalJoinProcessor(StatefulProcessor):
     def _by_time(self, rows: pa.Table, watermark: int) -> tuple[pa.Table, pa.Table]:
         """Return the rows that can be joined now, and those that cannot yet."""
         if self._layout.processing_time:
-            there = watermark >= _ANY_WATERMARK
+            there = watermark >= FIRST_WATERMARK
             return (rows, rows.slice(0, 0)) if there else (rows.slice(0, 0), rows)
         # Without a time: no watermark will ever say more about it.
         now = pc.fill_null(pc.less_equal(rows.column(1), watermark * 1_000), fill_value=True)
@@ -123,7 +122,7 @@ class TemporalJoinProcessor(StatefulProcessor):
     def _wait(self, rows: pa.Table) -> int:
         """Keep rows for later, and return when that is."""
         self._waiting.appendValue((to_bytes(rows),))
-        return _ANY_WATERMARK if self._layout.processing_time else _up(pc.min(rows.column(1)).as_py())
+        return FIRST_WATERMARK if self._layout.processing_time else watermark_past(pc.min(rows.column(1)).as_py())
 
     def _joined(self, rows: pa.Table) -> Iterator[Row]:
         keys = rows.column(0).combine_chunks().dictionary_encode()
@@ -193,7 +192,7 @@ class TemporalJoinProcessor(StatefulProcessor):
         if not stale:
             return prune
         self._stale.appendValue((pickle.dumps(list(stale)),))
-        return _up(max(stale.values())) if prune is None else prune
+        return watermark_past(max(stale.values())) if prune is None else prune
 
     def _keep(self, versions: dict[str, list[Version]], bound: int) -> dict[str, int]:
         """Write the versions that are needed, and return the keys with some that will not be, and the newest's time."""
@@ -214,7 +213,7 @@ class TemporalJoinProcessor(StatefulProcessor):
         if not stale:
             return None
         self._stale.appendValue((pickle.dumps(list(stale)),))
-        return _up(max(stale.values()))
+        return watermark_past(max(stale.values()))
 
 
 def _as_of(values: Sequence[Any], codes: np.ndarray, asked: pa.ChunkedArray) -> tuple[list[Any], np.ndarray]:
@@ -229,11 +228,6 @@ def _as_of(values: Sequence[Any], codes: np.ndarray, asked: pa.ChunkedArray) -> 
 def _bound(watermark: int, due: int | None) -> int:
     """Return the time, in microseconds, before which nobody asks: of the watermark, or of a row that still waits."""
     return (watermark if due is None else min(watermark, due - 1)) * 1_000
-
-
-def _up(micros: int) -> int:
-    """Return the first millisecond at or after a time: a watermark of it has passed the time."""
-    return max(_ANY_WATERMARK, -(-micros // 1_000))
 
 
 def _earlier(one: int | None, other: int) -> int:

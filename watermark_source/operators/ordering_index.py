@@ -11,6 +11,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from watermark_source.operators.first_watermark import watermark_past
+
 _HEAD = struct.Struct("<2q")
 _PIECE = struct.Struct("<4q")
 
@@ -68,8 +70,8 @@ class Waiting:
 
     @property
     def alarm(self) -> int | None:
-        """The first watermark that lets a row go, in milliseconds; greater than 0, which Spark tells for none."""
-        return None if self.earliest is None else max(1, -(-self.earliest // 1_000))
+        """The first watermark that lets a row go, in milliseconds."""
+        return None if self.earliest is None else watermark_past(self.earliest)
 
     def small(self, sizes: Sizes) -> tuple[Piece, ...]:
         """Return the pieces that ought to become one run, none while they are few."""

@@ -244,6 +244,6 @@ def _of_piece(
         if first:
             decoder.pass_over(block.memory, block.events[:first], block.file, block.places[:first] + shift)
         if first < last:
-            yield block._replace(events=block.events[first:last], places=block.places[first:last])
+            yield block.between(first, last)
         if last < len(block.places):
             return

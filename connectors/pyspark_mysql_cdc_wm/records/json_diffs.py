@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, lenenc_at
 from pyspark_mysql_cdc_wm.records.json_paths import NOWHERE, child, last_leg, name_of, seek
+from pyspark_mysql_cdc_wm.records.json_scalars import put_byte
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.memory import Values, validity
 from watermark_source.errors import CorruptDataError
@@ -65,12 +66,6 @@ def _copied(source: Word, begin: Word, stop: Word, out: Word, end: Word) -> Word
 
 
 @inlined
-def _put(out: Word, end: Word, byte: Word) -> Word:
-    out[end] = byte
-    return end + 1
-
-
-@inlined
 def _done(  # noqa: PLR0911, PLR0917 - arrays in, arrays out; compiled code has no exceptions
     text: Word, size: Word, array: Word, operation: Word, values: Word, begin: Word, stop: Word, out: Word
 ) -> Word:
@@ -106,14 +101,14 @@ def _done(  # noqa: PLR0911, PLR0917 - arrays in, arrays out; compiled code has 
     end = _copied(text, np.int64(0), place, out, np.int64(0))
     is_last = place == last - 1
     if is_last and place > first + 1:
-        end = _put(out, _put(out, end, ord(",")), ord(" "))
+        end = put_byte(out, put_byte(out, end, ord(",")), ord(" "))
     if array[leg] == ord("."):
         name, name_stop = name_of(array, leg, path_stop)
-        end = _copied(array, name, name_stop, out, _put(out, end, ord('"')))
-        end = _put(out, _put(out, _put(out, end, ord('"')), ord(":")), ord(" "))
+        end = _copied(array, name, name_stop, out, put_byte(out, end, ord('"')))
+        end = put_byte(out, put_byte(out, put_byte(out, end, ord('"')), ord(":")), ord(" "))
     end = _copied(values, begin, stop, out, end)
     if not is_last:
-        end = _put(out, _put(out, end, ord(",")), ord(" "))
+        end = put_byte(out, put_byte(out, end, ord(",")), ord(" "))
     return _copied(text, place, size, out, end)
 
 
