@@ -121,6 +121,7 @@ def test_without_an_answer_the_last_limit_holds_until_there_is_one(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.2)
+    monkeypatch.setattr(module, "_LATE_SETTLING", 0.4)
     lost = make("a", folder="not there")
     assert lost.others(Millis(77)) == Others(ceiling=Millis(77))
     assert lost.others(None) == Others(ceiling=MIN)
@@ -130,6 +131,26 @@ def test_without_an_answer_the_last_limit_holds_until_there_is_one(
     (tmp_path / "not there").mkdir()
     until(lambda: lost.others(Millis(77)) == Others())
     assert [("does not answer" in text, "answers again" in text) for text in said()] == [(True, False), (False, True)]
+
+
+def test_those_that_start_while_the_store_is_away_hear_of_each_other_before_either_goes_on(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a database begins last of all: it answers one of them before it answers the other."""
+    monkeypatch.setattr(module, "_FIRST", 0.1)
+    monkeypatch.setattr(module, "_LATE_SETTLING", 2)
+    a, b = make("a", folder="not there"), make("b", folder="not there")
+    for member, watermark in ((a, 10), (b, 50)):
+        told(member, at(watermark))
+    until(lambda: a.trouble is not None and b.trouble is not None)
+    time.sleep(0.6)
+    (tmp_path / "not there").mkdir()
+    ends = time.monotonic() + 10
+    while b.others(Millis(20)).ceiling is not None:
+        assert b.others(Millis(20)).ceiling in (20, None)
+        assert time.monotonic() < ends
+        time.sleep(0.002)
+    assert b.others(Millis(20)).minimum == 10
 
 
 def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
@@ -160,6 +181,7 @@ def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
 
 def test_whatever_a_driver_raises_the_thread_goes_on(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.2)
+    monkeypatch.setattr(module, "_LATE_SETTLING", 0.4)
     exchange = GroupStore.exchange
     monkeypatch.setattr(GroupStore, "exchange", lambda *_, **__: {}["nothing"])
     member = make("a")
@@ -167,6 +189,9 @@ def test_whatever_a_driver_raises_the_thread_goes_on(make: Make, monkeypatch: py
     member.tell(at(1), waits=False)
     monkeypatch.setattr(GroupStore, "exchange", exchange)
     until(lambda: member.others(None) == Others())
+    # And when it leaves.
+    monkeypatch.setattr(GroupStore, "leave", lambda *_: {}["nothing"])
+    member.close()
 
 
 def test_at_rest_a_member_asks_once_a_second_and_ten_times_while_it_waits(
@@ -276,6 +301,34 @@ def test_when_the_stores_clock_is_set_nobody_seems_to_be_gone(
     assert b.others(Millis(20)).ceiling is None
     # And one that is gone now is missed after its time, not after an hour.
     assert b.others(Millis(20)).members == 1
+
+
+def test_nobody_is_missed_that_has_left_because_the_store_takes_now_less_now_more_time(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clock was read at some moment between question and answer: that is no clock that was set."""
+    monkeypatch.setattr(module, "_SILENT", 30)
+    monkeypatch.setattr(module, "_JUMP", 0.3)
+    exchange, slow = GroupStore.exchange, itertools.cycle([0.0, 0.6])
+
+    def sometimes_slow(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
+        found = exchange(store, who, report, **how)
+        if who.source == "b":
+            time.sleep(next(slow))
+        return found
+
+    monkeypatch.setattr(GroupStore, "exchange", sometimes_slow)
+    a, b = make("a"), make("b")
+    told(a, at(10))
+    told(b, at(50))
+    until(lambda: b.others(None).ceiling is None and b.others(None).minimum == 10)
+    a.close()
+    until(lambda: b.others(None).members == 0)
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        b.tell(at(50), waits=True)
+        assert b.others(Millis(20)).ceiling is None
+        time.sleep(0.01)
 
 
 @pytest.mark.service
