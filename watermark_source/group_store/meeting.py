@@ -187,9 +187,11 @@ class Meeting:
     def _doubt(self, before: _Heard, heard: _Heard) -> None:
         """See whether others may seem to be gone that are not: they are given their time to speak again.
 
-        After a time without answers nobody could speak; after a jump of the store's clock everybody seems silent.
+        After a time without answers nobody could speak; after a jump of the store's clock everybody seems silent; and
+        what answers after an error may be another server, or have been emptied.
         """
-        if heard.answered_at - before.answered_at > _SILENT or heard.is_odd_after(before):
+        was_away = self._trouble is not None or heard.answered_at - before.answered_at > _SILENT
+        if was_away or heard.is_odd_after(before):
             in_doubt = self._were_there if heard.answered_at < self._doubtful_until else 0
             self._were_there = max(in_doubt, before.others.members)
             self._doubtful_until = heard.answered_at + self._who.time_to_live / 1_000

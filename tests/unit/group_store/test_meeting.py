@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sqlite3
 import time
@@ -282,6 +283,26 @@ def test_of_two_drifts_that_come_at_once_one_is_refused_before_either_goes_on(
                 assert not sure or refused == {"b", "c"} or name in ("a", "clock")
         time.sleep(0.02)
     assert refused == {"b", "c"}
+
+
+def test_nobody_is_gone_because_the_store_was_emptied(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when another server takes over, without what was told to the first."""
+    monkeypatch.setattr(module, "_SILENT", 30)
+    away = stay_away(monkeypatch)
+    a, b = make("a"), make("b")
+    told(a, at(10))
+    told(b, at(50))
+    until(lambda: b.others(None).ceiling is None)
+    away.add("a-id")
+    with contextlib.closing(sqlite3.connect(tmp_path / "alignment.sqlite")) as beside:
+        beside.execute("DROP TABLE watermark_source_members")
+    until(lambda: b.others(Millis(20)).members == 0)
+    assert b.others(Millis(20)).ceiling == 20
+    away.discard("a-id")
+    until(lambda: b.others(Millis(20)).ceiling is None)
+    assert b.others(Millis(20)).minimum == 10
 
 
 @pytest.mark.parametrize("hours", [1, -1])
