@@ -41,6 +41,13 @@ def test_group_and_drift_go_together(given: dict[str, str], missing: str) -> Non
     assert error.example is not None
 
 
+@pytest.mark.parametrize(("name", "said"), [("g" * 191, "has 191 characters"), ("g\0", "has a NUL")])
+def test_a_groups_name_is_one_that_every_database_takes(name: str, said: str) -> None:
+    error = refusal(alignmentGroup=name, alignmentMaxDrift="1 minute")
+    assert error.option == "alignmentGroup"
+    assert f"must be a name of at most 190 characters ({said})" in str(error)
+
+
 @pytest.mark.parametrize("strategy", ["monotonous", "none"])
 def test_out_of_orderness_belongs_to_the_bounded_strategy(strategy: str) -> None:
     error = refusal(watermarkStrategy=strategy, MAXOUTOFORDERNESS="5 seconds")

@@ -14,6 +14,9 @@ from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_ad
 
 K = TypeVar("K", bound=Hashable)
 
+LONGEST_NAME = 190
+"""Characters of a group's name: two such make a key in every database."""
+
 
 def limit(minimum: Millis | None, drift: int) -> Millis:
     """Return the highest watermark a member may have: ``minimum + drift``, saturating.
@@ -74,7 +77,8 @@ class MemberStatus(Enum):
     """Its event time is the system's clock (FLIP-326): ahead of nobody, and nobody waits for it."""
 
 
-_FIRST = Millis(MIN + 1)
+FIRST = Millis(MIN + 1)
+"""What one counts with that starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,5 +191,5 @@ def counts_with(member: GroupMember) -> Millis | None:
     if member.status is MemberStatus.HOLDING:
         return MIN
     if member.status is MemberStatus.STARTING:
-        return _FIRST
+        return FIRST
     return member.watermark if member.status is MemberStatus.ACTIVE else None

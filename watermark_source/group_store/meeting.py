@@ -6,11 +6,12 @@ import logging
 import secrets
 import threading
 import time
+from typing import NamedTuple
 
 from watermark_source.alignment.group import GroupMember, other_drift
 from watermark_source.alignment.others import Elsewhere, Others, unanswered
 from watermark_source.clock import Clock
-from watermark_source.errors import UsageError, WatermarkSourceError
+from watermark_source.errors import UsageError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store.store import GroupStore, Identity
 
@@ -24,11 +25,30 @@ _FIRST = 10.0
 """Seconds the first plan of a process waits for the first answer."""
 _SETTLING = 0.4
 """Seconds from the first word until what is known is sure: those that start together hear of each other by then."""
+_LATE_SETTLING = 7.0
+"""The same when the store was away at first: who cannot reach it either tries again within a second, and a try takes
+six at most."""
 _COMING = 10.0
 """Seconds those that start together wait for one that has come, and has not planned yet."""
 _LEAVING = 1.0
-_JUMP = 1_000
-"""Milliseconds by which the store's clock has to have passed more, or less, than ours for it to have been set."""
+_JUMP = 1.0
+"""Seconds by which the store's clock has to have passed more, or less, than ours for it to have been set."""
+
+
+class _Heard(NamedTuple):
+    """The store's last answer: one object, for it is replaced while others look at it."""
+
+    others: Others
+    coming: int
+    store_time: Millis
+    asked_at: float
+    answered_at: float
+
+    def is_odd_after(self, before: _Heard) -> bool:
+        """Return whether the store's clock was set between two answers; each was read between question and answer."""
+        passed = (self.store_time - before.store_time) / 1_000
+        at_least, at_most = self.asked_at - before.answered_at, self.answered_at - before.asked_at
+        return not at_least - _JUMP <= passed <= at_most + _JUMP
 
 
 class Meeting:
@@ -39,9 +59,7 @@ class Meeting:
         self._clock = Clock()
         self._report: GroupMember | None = None
         """``None`` until there is one: before, what another process of this member has told holds."""
-        self._known = Others()
-        self._answered_at: float | None = None
-        self._store_time: Millis | None = None
+        self._heard: _Heard | None = None
         self._trouble: Exception | None = None
         self._wrong: UsageError | None = None
         self._answered, self._news = threading.Event(), threading.Event()
@@ -49,8 +67,10 @@ class Meeting:
         self._is_ours = False
         """Whether this process has written the row."""
         self._told_at: float | None = None
-        self._asked_at = 0.0
-        self._coming, self._has_begun = 0, False
+        self._settled_at: float | None = None
+        """From when on those that start together have spoken; ``None`` until the store answers."""
+        self.has_begun = False
+        """Whether what is known was sure once."""
         self._doubtful_until, self._were_there = 0.0, 0
         self._thread = threading.Thread(target=self._run, name=f"alignment group {who.group}", daemon=True)
 
@@ -73,23 +93,33 @@ class Meeting:
             self._answered.wait(_FIRST)
         if self._wrong is not None:
             raise self._wrong
-        if self.trouble is not None:
-            return unanswered(self._known, last_limit)
-        return self._known if self._is_sure() else unanswered(self._known, last_limit, awaited=True)
+        heard = self._heard
+        known = Others() if heard is None else heard.others
+        if heard is None or _is_old(heard):
+            return unanswered(known, last_limit)
+        return known if self._is_sure(heard) else unanswered(known, last_limit, awaited=True)
 
-    def _is_sure(self) -> bool:
+    def _is_sure(self, heard: _Heard) -> bool:
         """Return whether who is there had the time to say so: at first, and after the store was away."""
-        if self._told_at is None or self._asked_at < self._told_at + _SETTLING:
+        if self._told_at is None or self._settled_at is None:
             return False
-        if self._coming and not self._has_begun and time.monotonic() < self._told_at + _COMING:
+        if heard.asked_at < max(self._told_at + _SETTLING, self._settled_at):
             return False
-        self._has_begun = True
-        return self._known.members >= self._were_there or time.monotonic() >= self._doubtful_until
+        come_by = max(self._told_at, self._settled_at) + _COMING
+        if heard.coming and not self.has_begun and time.monotonic() < come_by:
+            return False
+        self.has_begun = True
+        return heard.others.members >= self._were_there or time.monotonic() >= self._doubtful_until
+
+    @property
+    def place(self) -> str:
+        """Where the members meet, without what is secret."""
+        return self._store.shown
 
     @property
     def trouble(self) -> str | None:
         """Return why what is known of the others may be old, ``None`` if it is not."""
-        if self._answered_at is not None and time.monotonic() - self._answered_at < _SILENT:
+        if self._heard is not None and not _is_old(self._heard):
             return None
         return f"the store {self._store.shown} does not answer" if self._trouble is None else str(self._trouble)
 
@@ -136,32 +166,35 @@ class Meeting:
         if answer.drift is not None and self._who.max_drift not in (None, answer.drift):
             # They came at once, and neither saw the other when it looked.
             raise other_drift(self._who.source, self._who.max_drift or 0, self._who.group, answer.drift)
-        self._doubt(answer.now, time.monotonic())
+        before, slowest = self._heard, None
+        if answer.slowest is not None:
+            was = None if before is None else before.others.slowest
+            since = was.since if was is not None and was.name == answer.slowest else self._clock.now()
+            slowest = Elsewhere(answer.slowest, since)
+        others = Others(answer.minimum, slowest, answer.members)
+        heard = _Heard(others, answer.coming, answer.now, asked_at, time.monotonic())
+        if before is None:
+            # Those that came while it was away have told nobody.
+            self._settled_at = heard.answered_at + (_LATE_SETTLING if self._trouble is not None else 0)
+        else:
+            self._doubt(before, heard)
         if self._trouble is not None:
             _log.warning("the store of the alignment group %s answers again", self._who.group)
-        slowest = None
-        if answer.slowest is not None:
-            before = self._known.slowest
-            since = before.since if before is not None and before.name == answer.slowest else self._clock.now()
-            slowest = Elsewhere(answer.slowest, since)
-        self._coming = answer.coming
-        self._known = Others(answer.minimum, slowest, answer.members)
-        self._trouble, self._asked_at, self._answered_at = None, asked_at, time.monotonic()
-        self._store_time = answer.now
+        self._trouble = None
+        self._heard = heard
         self._answered.set()
 
-    def _doubt(self, store_time: Millis, now: float) -> None:
+    def _doubt(self, before: _Heard, heard: _Heard) -> None:
         """See whether others may seem to be gone that are not: they are given their time to speak again.
 
-        After a time without answers nobody could speak; after a jump of the store's clock everybody seems silent.
+        After a time without answers nobody could speak; after a jump of the store's clock everybody seems silent; and
+        what answers after an error may be another server, or have been emptied.
         """
-        if self._answered_at is None or self._store_time is None:
-            return
-        passed = now - self._answered_at
-        if passed > _SILENT or abs(store_time - self._store_time - passed * 1_000) > _JUMP:
-            in_doubt = self._were_there if now < self._doubtful_until else 0
-            self._were_there = max(in_doubt, self._known.members)
-            self._doubtful_until = now + self._who.time_to_live / 1_000
+        was_away = self._trouble is not None or heard.answered_at - before.answered_at > _SILENT
+        if was_away or heard.is_odd_after(before):
+            in_doubt = self._were_there if heard.answered_at < self._doubtful_until else 0
+            self._were_there = max(in_doubt, before.others.members)
+            self._doubtful_until = heard.answered_at + self._who.time_to_live / 1_000
 
     def _take_another_name(self) -> None:
         """Leave the row to the process that has taken it: both go by the checkpoint that one has copied."""
@@ -185,8 +218,12 @@ class Meeting:
     def _leave(self) -> None:
         try:
             self._store.leave(self._who)
-        except WatermarkSourceError as trouble:
+        except Exception as trouble:  # noqa: BLE001 - as while it was there, and nobody is left to be told
             _log.debug("left the alignment group without a word: %s", trouble)
         finally:
             self._store.close()
             self._left = True
+
+
+def _is_old(heard: _Heard) -> bool:
+    return time.monotonic() - heard.answered_at >= _SILENT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tempfile
@@ -25,11 +26,14 @@ def place_of_driver() -> Path:
     local = os.environ.get(_SPARK, "").split(",")[0]
     own = Path(tempfile.gettempdir()) / f"{_FOLDER}-{os.getuid()}-{os.getppid()}"
     folder = Path(local) / _FOLDER if local else own
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.stat()
-    if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700, parents=True)
+    # Of a link to elsewhere not what it leads to, which may well be a private folder of this user's.
+    found = folder.lstat()
+    is_own_folder = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    if not is_own_folder or stat.S_IMODE(found.st_mode) & 0o077:
         raise UsageError(
-            f"the folder {folder}, in which the sources of an alignment group meet, is not private: it must be this "
-            "user's own, with mode 0700. Remove it, or name a store: alignmentStore"
+            f"the folder {folder}, in which the sources of an alignment group meet, is not private: it must be a "
+            "folder of this user's own, with mode 0700. Remove it, or name a store: alignmentStore"
         )
     return folder

@@ -28,6 +28,14 @@ class Presence:
         fcntl.flock(self._file, fcntl.LOCK_EX)
         hidden.rename(self._path)
 
+    @property
+    def is_seen(self) -> bool:
+        """Whether the file is still where others look for it."""
+        try:
+            return self._file is not None and os.path.samestat(self._path.stat(), os.fstat(self._file))
+        except OSError:
+            return False
+
     def others(self) -> int:
         """Return how many other processes are there; what dead ones have left goes."""
         names = [name for name in os.listdir(self._folder) if not name.startswith((".", self._prefix))]

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, ProgrammingError, SQLAlchemyError
 
-from watermark_source.alignment.group import GroupMember, counts_with
+from watermark_source.alignment.group import LONGEST_NAME, GroupMember, counts_with
 from watermark_source.alignment.group import other_drift as another_drift
 from watermark_source.errors import OptionError, RefusedError, UnreachableError
 from watermark_source.eventtime.watermark import Millis
@@ -90,7 +90,8 @@ class GroupStore:
             "group_name": who.group,
             "member": who.member,
             "writer": who.writer,
-            "source": who.source,
+            # For people to read.
+            "source": who.source[:LONGEST_NAME],
             "max_drift": who.max_drift,
             "status": COMING if report is None else told.status.value,
             "watermark": told.watermark,
@@ -135,6 +136,10 @@ class GroupStore:
                 yield connection
         except SQLAlchemyError as error:
             raise self._lost(error) from None
+        except Exception:
+            # A driver that fails in a way of its own may have left its connection in any state.
+            self.close()
+            raise
 
     @property
     def _is_file(self) -> bool:

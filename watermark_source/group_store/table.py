@@ -8,11 +8,12 @@ from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement
 
+from watermark_source.alignment.group import LONGEST_NAME
+
 COMING = "coming"
 """Status of one that has not told anything yet: it is about to, and is not there before."""
 METADATA = MetaData()
-_NAME = String(190)
-"""Short enough for a key of two names in every database."""
+_NAME = String(LONGEST_NAME)
 MEMBERS = Table(
     "watermark_source_members",
     METADATA,
@@ -59,7 +60,8 @@ def _postgresql(*_: Any, **__: Any) -> str:
 
 @compiles(StoreClock, "mysql", "mariadb")
 def _mysql(*_: Any, **__: Any) -> str:
-    return "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
+    # Not of NOW(), of which a time zone may have an hour twice.
+    return "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
 
 
 @compiles(StoreClock, "mssql")

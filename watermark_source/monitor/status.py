@@ -100,6 +100,8 @@ class GroupStatus:
     """Since when it is that one, milliseconds since 1970-01-01 UTC."""
     trouble: str | None = None
     """Why what is known of them may be old."""
+    store: str | None = None
+    """Where they meet: ``driver``, ``none``, or kind, host and name of a database; ``None`` in reports of before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +319,7 @@ def _group_to_json(group: GroupStatus) -> dict[str, Any]:
         slowest=group.slowest,
         since=group.since,
         trouble=group.trouble,
+        store=group.store,
     )
 
 
@@ -331,6 +334,7 @@ def _group_from_json(fields: Fields) -> GroupStatus:
         slowest=fields.optional_text("slowest"),
         since=fields.optional_integer("since"),
         trouble=fields.optional_text("trouble"),
+        store=fields.optional_text("store"),
     )
 
 

@@ -185,7 +185,8 @@ def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
     others = f" and {count_text(group.others)} other source{'' if group.others == 1 else 's'}" if group.others else ""
     drift = "" if group.max_drift is None else f", max drift {format_duration(group.max_drift)}"
     allowed = "nothing is read yet" if group.hold else limit
-    yield f"group {_printable(group.name)}: {allowed}{drift}, {members}{others}"
+    store = "" if group.store is None else f", store {_printable(group.store)}"
+    yield f"group {_printable(group.name)}: {allowed}{drift}, {members}{others}{store}"
     if group.slowest is not None:
         since = "" if group.since is None else f" for {format_duration(max(0, now - group.since))}"
         yield f"slowest elsewhere: {_printable(group.slowest)}{since}"

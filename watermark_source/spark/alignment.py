@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from watermark_source.alignment.others import NOBODY, Others, unanswered
-from watermark_source.eventtime.watermark import MAX
+from watermark_source.eventtime.watermark import MAX, MIN
 from watermark_source.group_store.place import FILE, place_of_driver
 from watermark_source.group_store.presence import Presence
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import SourceState, SplitStatus
-from watermark_source.spark.options import DRIVER, EngineOptions
+from watermark_source.spark.options import DRIVER, NO_STORE, EngineOptions
 
 if TYPE_CHECKING:
     from watermark_source.group_store.meeting import Meeting
@@ -34,16 +34,23 @@ class Membership:
         """Planned alone: it has to be told when somebody comes."""
         self._complete = False
         """Whether as many as wanted have been there in this process."""
-        self._began = time.monotonic()
+        self._began = 0.0
+        """Since when others can come."""
 
     def come(self) -> None:
         """Let the other sources of this driver see that this one is there.
 
         Spark asks every source of a query for its read limit before it asks the first for an offset: those that are
-        there by then know of each other before any of them plans.
+        there by then know of each other before any of them plans. One whose file somebody has removed, as what cleans
+        temporary folders does with old ones, comes again.
         """
         group = self._options.alignment_group
-        if group is not None and self._options.alignment_store == DRIVER and self._presence is None:
+        if group is None or self._options.alignment_store != DRIVER:
+            return
+        if self._presence is not None and not self._presence.is_seen:
+            self._presence.close()
+            self._presence = None
+        if self._presence is None:
             self._presence = Presence(place_of_driver(), group)
 
     def others(self, state: SourceState) -> Others:
@@ -64,6 +71,13 @@ class Membership:
         # A limit there was, once they had met: that there is none in the offset says that nobody counted.
         last_limit = MAX if met_before and state.limit is None else state.limit
         found = self._meeting.others(last_limit)
+        if self._meeting.trouble is not None:
+            # Nobody can come meanwhile.
+            self._began = time.monotonic()
+        elif last_limit == MAX and not self._meeting.has_begun:
+            # That was before this process: it is not known who counts now.
+            last_limit = MIN
+            found = unanswered(found, last_limit, awaited=True)
         if not self._complete:
             # Who was there before is given its time to come again; who was not, all the time there is.
             late = time.monotonic() >= self._began + self._options.alignment_time_to_live / 1_000
@@ -86,6 +100,13 @@ class Membership:
         if not self._complete or self._meeting is None or state.member == self._meeting.member:
             return state
         return replace(state, member=self._meeting.member)
+
+    @property
+    def place(self) -> str | None:
+        """Where the sources of the group meet, without what is secret; ``None`` while that is a secret."""
+        if self._options.alignment_store in (None, DRIVER):
+            return self._options.alignment_store or NO_STORE
+        return None if self._meeting is None else self._meeting.place
 
     @property
     def trouble(self) -> str | None:
@@ -121,5 +142,6 @@ class Membership:
             options.alignment_time_to_live,
         )
         self._meeting = Meeting(GroupStore(url), identity)
+        self._began = time.monotonic()
         if self._last is not None:
             self.tell(self._last)

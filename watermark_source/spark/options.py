@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from watermark_source import durations
+from watermark_source.alignment.group import LONGEST_NAME
 from watermark_source.errors import OptionError
 from watermark_source.options import Option, boolean, duration, host_name, non_empty, ports, positive_integer, word
 
@@ -27,6 +28,13 @@ def _store(text: str) -> str:
 
     store_url(text)
     return text
+
+
+def _group_name(text: str) -> str:
+    name = non_empty(text)
+    if len(name) > LONGEST_NAME or "\0" in name:
+        raise ValueError(f"has {len(name)} characters" if len(name) > LONGEST_NAME else "has a NUL")
+    return name
 
 
 ENGINE_OPTIONS: tuple[Option, ...] = (
@@ -62,9 +70,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="alignmentGroup",
-        parse=non_empty,
+        parse=_group_name,
         default_text="off",
-        accepted="must be a name that is not empty",
+        accepted=f"must be a name of at most {LONGEST_NAME} characters",
         example="checkout",
         doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`, but "
         "with `watermarkStrategy` `none`, with which a source only waits for those that hold the group. Sources "
@@ -88,8 +96,10 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="driver",
         doc="Where the sources of the group meet. `driver`: in a private file, those of all queries of one driver. The "
         "URL of a database that all of them reach: those of several drivers; it gets a table "
-        "`watermark_source_members`. `none`: nowhere, the group holds the splits of this source. Needs "
-        "`alignmentGroup`.",
+        "`watermark_source_members`. `none`: nowhere, the group holds the splits of this source. A password in the URL "
+        "appears in no log, error, status or checkpoint; Spark itself prints options in `explain(True)`: leave it to "
+        "the database's own means (`PGPASSWORD`, `~/.pgpass`), or set `spark.sql.redaction.options.regex` to "
+        "`(?i)url|alignmentstore`. Needs `alignmentGroup`.",
         secret=True,
     ),
     Option(

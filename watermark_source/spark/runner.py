@@ -189,8 +189,8 @@ class SourceRunner:
         uncounted = not self._connector.positions_are_rows
         self._is_behind = bool(splits_behind(planned.state, observation.ends))
         copied = self._copied.progress(planned.state, observation.now)
-        trouble = self._membership.trouble
-        self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted, copied, trouble)
+        trouble, store = self._membership.trouble, self._membership.place
+        self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted, copied, trouble, store)
         held = planned.state.held > state.held
         self._pace = self._pace.after(is_batch=planned.is_batch and not held, cpu=time.thread_time() - cpu)
         if not planned.is_batch:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.alignment.group import FIRST
+from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.monitor.snapshot import SnapshotProgress
 from watermark_source.monitor.status import GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.why import Facts, Held, why
@@ -32,6 +33,8 @@ class Seen:
     snapshots: tuple[SnapshotProgress, ...] = ()
     trouble: str | None = None
     """Why what is known of the alignment group's other sources may be old."""
+    store: str | None = None
+    """Where they meet."""
 
 
 def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Millis) -> SourceStatus:
@@ -41,16 +44,18 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     if options.alignment_group is not None:
         others = seen.observation.others
         elsewhere = others.slowest
+        hold = _lets_nobody_begin(state.limit, options.alignment_max_drift)
         group = GroupStatus(
             options.alignment_group,
             options.alignment_max_drift,
-            limit=None if state.limit == MIN else state.limit,
+            limit=None if state.limit == MAX or hold else state.limit,
             members=len(state.splits),
-            hold=state.limit == MIN,
+            hold=hold,
             others=others.members,
             slowest=None if elsewhere is None else elsewhere.name,
             since=None if elsewhere is None else elsewhere.since,
             trouble=seen.trouble,
+            store=seen.store,
         )
     counting = [_order(t) for t in state.splits.values() if t.status is not SplitStatus.IDLE]
     lowest, highest = min(counting, default=MIN), max(counting, default=MIN)
@@ -134,11 +139,16 @@ def _status(state: SplitState, end: int | None, *, final: bool) -> Status:
     return _STATUS[state.status]
 
 
+def _lets_nobody_begin(limit: Millis | None, drift: int | None) -> bool:
+    """Return whether a limit is no time: nothing is read, but what shows when the first rows are from."""
+    return limit is not None and limit <= saturating_add(FIRST, drift or 0)
+
+
 def _held(split: Split, state: SplitState, limit: Limit | None, options: EngineOptions) -> Held | None:
     drift = options.alignment_max_drift
     if state.status is not SplitStatus.PAUSED or limit is None or limit.holder == split:
         return None
-    if drift is None or limit.watermark == MIN:
+    if drift is None or _lets_nobody_begin(limit.watermark, drift):
         return Held(by=str(limit.holder), max_drift=None)
     ahead = None if state.watermark is None else state.watermark - (limit.watermark - drift)
     return Held(by=str(limit.holder), max_drift=drift, ahead=ahead)

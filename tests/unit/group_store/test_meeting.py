@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sqlite3
 import time
@@ -45,7 +46,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -55,6 +56,19 @@ def told(member: Meeting, report: GroupMember) -> None:
     """Let a member come, and tell its first."""
     member.others(None)
     member.tell(report, waits=False)
+
+
+def stay_away(monkeypatch: pytest.MonkeyPatch, *members: str) -> set[str]:
+    """Let some members not reach the store, as long as they are in what is returned."""
+    exchange, away = GroupStore.exchange, set(members)
+
+    def unless_away(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
+        if who.member in away:
+            raise UnreachableError("away")
+        return exchange(store, who, report, **how)
+
+    monkeypatch.setattr(GroupStore, "exchange", unless_away)
+    return away
 
 
 def test_what_one_tells_the_other_knows_soon(make: Make) -> None:
@@ -121,6 +135,7 @@ def test_without_an_answer_the_last_limit_holds_until_there_is_one(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.2)
+    monkeypatch.setattr(module, "_LATE_SETTLING", 0.4)
     lost = make("a", folder="not there")
     assert lost.others(Millis(77)) == Others(ceiling=Millis(77))
     assert lost.others(None) == Others(ceiling=MIN)
@@ -132,6 +147,29 @@ def test_without_an_answer_the_last_limit_holds_until_there_is_one(
     assert [("does not answer" in text, "answers again" in text) for text in said()] == [(True, False), (False, True)]
 
 
+def test_those_that_start_while_the_store_is_away_hear_of_each_other_before_either_goes_on(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a database begins last of all: it answers one of them before it answers the other."""
+    monkeypatch.setattr(module, "_FIRST", 0.1)
+    away = stay_away(monkeypatch, "a-id", "b-id")
+    a, b = make("a"), make("b")
+    told(a, at(10))
+    told(b, at(50))
+    until(lambda: a.trouble is not None and b.trouble is not None)
+    time.sleep(0.5)
+    away.discard("b-id")
+    until(lambda: b.trouble is None)
+    end = time.monotonic() + 1
+    while time.monotonic() < end:
+        b.tell(at(50), waits=True)
+        assert b.others(Millis(20)).ceiling == 20
+        time.sleep(0.01)
+    away.discard("a-id")
+    until(lambda: b.others(Millis(20)).ceiling is None)
+    assert b.others(Millis(20)).minimum == 10
+
+
 def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,14 +179,7 @@ def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
     told(b, at(50))
     until(lambda: b.others(None).minimum == 10)
     # Nobody reaches it for longer than the time to live, and b is the first that does again.
-    exchange, away = GroupStore.exchange, {"a-id", "b-id"}
-
-    def unless_away(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
-        if who.member in away:
-            raise UnreachableError("away")
-        return exchange(store, who, report, **how)
-
-    monkeypatch.setattr(GroupStore, "exchange", unless_away)
+    away = stay_away(monkeypatch, "a-id", "b-id")
     until(lambda: a.trouble is not None and b.trouble is not None)
     time.sleep(1.2)
     away.discard("b-id")
@@ -160,6 +191,7 @@ def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
 
 def test_whatever_a_driver_raises_the_thread_goes_on(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.2)
+    monkeypatch.setattr(module, "_LATE_SETTLING", 0.4)
     exchange = GroupStore.exchange
     monkeypatch.setattr(GroupStore, "exchange", lambda *_, **__: {}["nothing"])
     member = make("a")
@@ -167,6 +199,9 @@ def test_whatever_a_driver_raises_the_thread_goes_on(make: Make, monkeypatch: py
     member.tell(at(1), waits=False)
     monkeypatch.setattr(GroupStore, "exchange", exchange)
     until(lambda: member.others(None) == Others())
+    # And when it leaves.
+    monkeypatch.setattr(GroupStore, "leave", lambda *_: {}["nothing"])
+    member.close()
 
 
 def test_at_rest_a_member_asks_once_a_second_and_ten_times_while_it_waits(
@@ -250,6 +285,26 @@ def test_of_two_drifts_that_come_at_once_one_is_refused_before_either_goes_on(
     assert refused == {"b", "c"}
 
 
+def test_nobody_is_gone_because_the_store_was_emptied(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when another server takes over, without what was told to the first."""
+    monkeypatch.setattr(module, "_SILENT", 30)
+    away = stay_away(monkeypatch)
+    a, b = make("a"), make("b")
+    told(a, at(10))
+    told(b, at(50))
+    until(lambda: b.others(None).ceiling is None)
+    away.add("a-id")
+    with contextlib.closing(sqlite3.connect(tmp_path / "alignment.sqlite")) as beside:
+        beside.execute("DROP TABLE watermark_source_members")
+    until(lambda: b.others(Millis(20)).members == 0)
+    assert b.others(Millis(20)).ceiling == 20
+    away.discard("a-id")
+    until(lambda: b.others(Millis(20)).ceiling is None)
+    assert b.others(Millis(20)).minimum == 10
+
+
 @pytest.mark.parametrize("hours", [1, -1])
 def test_when_the_stores_clock_is_set_nobody_seems_to_be_gone(
     make: Make, monkeypatch: pytest.MonkeyPatch, hours: int
@@ -276,6 +331,34 @@ def test_when_the_stores_clock_is_set_nobody_seems_to_be_gone(
     assert b.others(Millis(20)).ceiling is None
     # And one that is gone now is missed after its time, not after an hour.
     assert b.others(Millis(20)).members == 1
+
+
+def test_nobody_is_missed_that_has_left_because_the_store_takes_now_less_now_more_time(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its clock was read at some moment between question and answer: that is no clock that was set."""
+    monkeypatch.setattr(module, "_SILENT", 30)
+    monkeypatch.setattr(module, "_JUMP", 0.3)
+    exchange, slow = GroupStore.exchange, itertools.cycle([0.0, 0.6])
+
+    def sometimes_slow(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
+        found = exchange(store, who, report, **how)
+        if who.source == "b":
+            time.sleep(next(slow))
+        return found
+
+    monkeypatch.setattr(GroupStore, "exchange", sometimes_slow)
+    a, b = make("a"), make("b")
+    told(a, at(10))
+    told(b, at(50))
+    until(lambda: b.others(None).ceiling is None and b.others(None).minimum == 10)
+    a.close()
+    until(lambda: b.others(None).members == 0)
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        b.tell(at(50), waits=True)
+        assert b.others(Millis(20)).ceiling is None
+        time.sleep(0.01)
 
 
 @pytest.mark.service

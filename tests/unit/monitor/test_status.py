@@ -47,6 +47,7 @@ _GROUPS = st.builds(
     slowest=st.none() | st.text(max_size=5),
     since=st.none() | _INT64,
     trouble=st.none() | st.text(max_size=5),
+    store=st.none() | st.text(max_size=5),
 )
 
 

@@ -150,9 +150,11 @@ def test_the_headline_has_a_sentence_where_there_is_no_value() -> None:
 
 
 def test_the_headline_tells_of_the_groups_other_sources() -> None:
-    group = GroupStatus("g", 1_000, NOON, 2, others=3, slowest="users", since=NOON - 60_000, trouble="no answer")
+    group = GroupStatus(
+        "g", 1_000, NOON, 2, others=3, slowest="users", since=NOON - 60_000, trouble="no answer", store="postgresql h/d"
+    )
     assert headline(source_status(group=group), now=NOON)[3:6] == (
-        "group g: limit 12:00:00.000, max drift 1 s, 2 members and 3 other sources",
+        "group g: limit 12:00:00.000, max drift 1 s, 2 members and 3 other sources, store postgresql h/d",
         "slowest elsewhere: users for 1 min",
         "no answer",
     )
