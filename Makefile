@@ -17,6 +17,7 @@ HISTORIES ?= 30
 SNAPSHOT_REPLAYS ?= 200
 JOIN_KILLS ?= 20
 JOIN_USERS ?= 200000
+ORDERING_KILLS ?= 20
 FUZZ_MINUTES ?= 10
 
 # Spark starts its Python workers with this interpreter.
@@ -60,6 +61,7 @@ soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	    $(RUN) -m pytest tests/property tests/integration tests/soak -x --hypothesis-profile=soak \
 	        --kills=30 --mysql-kills=30 --kills-seed=$$(date +%s) --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) \
+	        --ordering-kills=$(ORDERING_KILLS) \
 	        --snapshot-replays=$(SNAPSHOT_REPLAYS) --snapshot-seed=$$(date +%s) --day-records=20000 --day-seed=$$(date +%s) \
 	        --store-outage=60 --histories=$(HISTORIES) --histories-seed=$$(date +%s) $(PYTEST_ARGS) || exit 1; \
 	done

@@ -21,10 +21,11 @@ from watermark_source.operators.join_packs import of_bytes, to_bytes
 from watermark_source.operators.join_processor import TemporalJoinProcessor
 
 BUCKET = 5
+ASKED = pa.schema([pa.field("key", pa.binary()), pa.field("time", pa.int64()), pa.field("number", pa.int64())])
 COLUMNS = pa.schema([pa.field("user", pa.int64()), pa.field("at", pa.timestamp("us", tz="UTC"))])
 HALF = 500
 """Microseconds: times fall between milliseconds too."""
-KEYS = st.sampled_from(["a", "b", "c"])
+KEYS = st.sampled_from([b"a", b"b", b"c"])
 AHEAD = st.integers(1, 12)
 STEPS = st.lists(
     st.tuples(
@@ -51,18 +52,17 @@ def batch(join: TwsTester, watermark: int, rows: list[Row]) -> list[tuple[int, i
 
 
 def layout(*, processing_time: bool = False, inner: bool = False, described: str = "a join") -> JoinLayout:
-    return JoinLayout(processing_time, inner, 1, COLUMNS, described)
+    return JoinLayout(processing_time, inner, 1, ASKED, COLUMNS, described)
 
 
-def probe_pack(rows: list[tuple[str | None, int, int]]) -> Row:
+def probe_pack(rows: list[tuple[bytes | None, int | None, int]]) -> Row:
     """Of rows: key, time, number."""
-    names = {"key": pa.string(), "time": pa.int64(), "number": pa.int64()}
-    return pack(rows, names, is_probe=True)
+    return pack(rows, dict(zip(ASKED.names, ASKED.types, strict=True)), is_probe=True)
 
 
-def build_pack(rows: list[tuple[str, int, bool, int, int]]) -> Row:
+def build_pack(rows: list[tuple[bytes, int, bool, int, int]]) -> Row:
     """Of rows: key, time, gone, sequence, user."""
-    names = {"key": pa.string(), "time": pa.int64(), "gone": pa.bool_(), "sequence": pa.int64(), "user": pa.int64()}
+    names = {"key": pa.binary(), "time": pa.int64(), "gone": pa.bool_(), "sequence": pa.int64(), "user": pa.int64()}
     table = [(*row, 1_000 * row[4]) for row in rows]
     return pack(table, {**names, "at": pa.timestamp("us", tz="UTC")}, is_probe=False)
 
@@ -76,7 +76,7 @@ def answers(rows: list[Row]) -> list[tuple[int, int | None]]:
     """Return number and user of what came out."""
     found = []
     for row in rows:
-        table = of_bytes([row.rows])
+        table = pa.Table.from_batches(of_bytes([row.rows]))
         assert table.column_names == ["number", "user", "at"]
         micros = table.column("at").cast(pa.int64()).to_pylist()
         users = table.column("user").to_pylist()
@@ -85,17 +85,19 @@ def answers(rows: list[Row]) -> list[tuple[int, int | None]]:
     return found
 
 
-@given(STEPS, st.booleans())
+@given(STEPS, st.booleans(), st.sampled_from([0, 1]), st.booleans())
 def test_on_event_time_each_row_gets_the_version_of_its_time_and_the_past_is_forgotten(
-    steps: list[Any], inner: bool
+    steps: list[Any], inner: bool, watermark: int, waited: bool
 ) -> None:
+    """Also before there is a watermark, and where probe rows have waited for it in another operator."""
     join = driven(layout(inner=inner))
-    watermark, number, came = 1, 0, []
-    questions: list[tuple[int, str | None, int]] = []
-    versions: list[tuple[str, int, int, int | None]] = []
+    number, came, before = 0, [], 0
+    questions: list[tuple[int, bytes | None, int]] = []
+    versions: list[tuple[bytes, int, int, int | None]] = []
     for changes, asked, step in steps:
         rows = []
-        now = watermark * 1_000
+        # While there is no watermark times are of 1970, and before.
+        now = watermark * 1_000 if watermark else -6 * HALF
         if changes:
             told = [
                 (key, now + ahead * HALF, gone, number + n, number + n) for n, (key, ahead, gone) in enumerate(changes)
@@ -105,14 +107,16 @@ def test_on_event_time_each_row_gets_the_version_of_its_time_and_the_past_is_for
             versions += [(key, time, n, None if gone else user) for key, time, gone, n, user in told]
             number += len(changes)
         if asked:
-            ask = [(key, now + ahead * HALF, number + n) for n, (key, ahead) in enumerate(asked)]
+            first, span = (before, now - before) if waited and watermark else (now, 12 * HALF)
+            ask = [(key, first + 1 + (ahead * HALF - 1) % span, number + n) for n, (key, ahead) in enumerate(asked)]
             rows.insert(0, probe_pack(ask))
             questions += [(n, key, time) for key, time, n in ask]
             number += len(asked)
         came += batch(join, watermark, rows)
+        before = watermark * 1_000
         watermark += step
     watermark -= step
-    due = {n for n, _, time in questions if time <= watermark * 1_000}
+    due = {n for n, _, time in questions if watermark and time <= watermark * 1_000}
     expected = []
     for n, key, time in questions:
         of_key = [version[1:] for version in versions if version[0] == key and version[1] <= time]
@@ -123,15 +127,16 @@ def test_on_event_time_each_row_gets_the_version_of_its_time_and_the_past_is_for
     assert sorted(came) == kept
     left = [pickle.loads(value[0]) for value in join.peekMapState("versions", BUCKET).values()]
     assert all(len(history) == 1 and history[0][1] is not None for history in left)
-    assert list(join.peekListState("waiting", BUCKET)) == list(join.peekListState("stale", BUCKET)) == []
+    assert list(join.peekListState("stale", BUCKET)) == []
+    assert join.peekMapState("waiting", BUCKET) == {}
 
 
 @given(STEPS, st.integers(0, 8))
 def test_on_processing_time_each_row_gets_the_latest_row_once_there_is_a_watermark(steps: list[Any], flip: int) -> None:
     join = driven(layout(processing_time=True))
     number, came, expected = 0, [], []
-    latest: dict[str, int] = {}
-    early: list[tuple[int, str | None]] = []
+    latest: dict[bytes, int] = {}
+    early: list[tuple[int, bytes | None]] = []
     for turn, (changes, asked, _) in enumerate(steps):
         rows = []
         if changes:
@@ -156,7 +161,36 @@ def test_on_processing_time_each_row_gets_the_latest_row_once_there_is_a_waterma
 
 def test_state_of_another_join_is_refused() -> None:
     join = driven(layout())
-    join.test(BUCKET, [build_pack([("a", 1, False, 1, 1)])])
+    join.test(BUCKET, [build_pack([(b"a", 1, False, 1, 1)])])
     join.processor._layout = layout(described="another join")
     with pytest.raises(UsageError, match=r"Seen: a join\. Now: another join\. .* new checkpointLocation"):
-        join.test(BUCKET, [probe_pack([("a", 1, 1)])])
+        join.test(BUCKET, [probe_pack([(b"a", 1, 1)])])
+
+
+def test_a_version_of_a_far_time_holds_up_no_other() -> None:
+    join = driven(layout())
+    far = 10**15
+    batch(join, 1, [build_pack([(b"a", 1_000, False, 0, 1), (b"a", far, False, 1, 2)])])
+    for now in range(2, 50):
+        batch(join, now, [build_pack([(b"b", now * 1_000 + 1, False, now, now)])])
+    kept = {key: pickle.loads(value[0]) for (key,), value in join.peekMapState("versions", BUCKET).items()}
+    assert [len(kept[b"a"]), len(kept[b"b"])] == [2, 2]
+
+
+def test_a_row_without_a_time_finds_nothing() -> None:
+    join = driven(layout())
+    batch(join, 1, [build_pack([(b"a", None, False, 0, 1)])])
+    assert batch(join, 2, [probe_pack([(b"a", None, 1), (b"a", 5, 2)])]) == [(1, None), (2, 1)]
+
+
+def test_a_watermark_touches_only_the_rows_that_it_has_reached() -> None:
+    """However long others wait."""
+    join = driven(layout())
+    rows = 200_000
+    batch(join, 1, [probe_pack([(b"a", 1_000 * (n + 2), n) for n in range(rows)])])
+    pieces = join.peekMapState("waiting", BUCKET)
+    assert len(pieces) > 10
+    came = batch(join, 100, [])
+    assert [n for n, _ in came] == list(range(99))
+    left = join.peekMapState("waiting", BUCKET)
+    assert len(pieces.items() & left.items()) == len(pieces) - 1

@@ -98,6 +98,10 @@ MISUSES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
     ),
     "a name that is taken": (lambda df: order_by_event_time(df, "value", late="VALUE"), 'late="is_late"'),
     "one name twice": (lambda df: order_by_event_time(df.selectExpr("*", "1 AS Value"), "split"), "a name of its own"),
+    "rows that waited": (
+        lambda df: order_by_event_time(order_by_event_time(df, "value").drop("late"), "value"),
+        "rows leave order_by_event_time once the watermark has passed 'event_time', so that here all of them would be",
+    ),
     "no buckets": (lambda df: order_by_event_time(df, "value", buckets=0), "buckets = 0: must be .*for example 64"),
 }
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from tests.spark.queries import START, Rows, Streams, at
 from watermark_source import follow_watermark, temporal_join
+from watermark_source.operators.temporal_join import _spread
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("rocksdb")]
 
@@ -107,6 +108,43 @@ def test_on_event_time_the_result_is_that_of_a_query_over_the_full_history(strea
         streams.run(other, "joined")
 
 
+def test_a_join_above_a_join_and_rows_of_1970_find_the_versions_of_their_time(streams: Streams) -> None:
+    chance = random.Random(7)
+    first = -START / 1_000
+    parts = {}
+    for name in ("clicks", "users", "accounts"):
+        numbers = iter(range(7 * KEYS, 10_000))
+        (parts[name],) = random_parts(chance, 1, 30, numbers)
+        # As a snapshot has them, too many for the first batch; the click asks for one that it has not.
+        told = [(first, KEYS - 1)] if name == "clicks" else [(first, key) for key in range(KEYS)]
+        parts[name] = {0: [*told, *parts[name][0], (10_000, 1)], 1: [*parts[name][1], (10_001, 2)]}
+        streams.write(parts[name], name=name)
+
+    def load(name: str) -> DataFrame:
+        return follow_watermark(streams.load(name=name, maxRowsPerTrigger=12))
+
+    times = {"on": "key", "probe_time": "at", "build_time": "since", "buckets": 2}
+    once = temporal_join(clicks(load("clicks")), users(load("users")), **times)
+    twice = temporal_join(once, users(load("accounts")).withColumnRenamed("user", "account"), **times)
+    streams.run(twice, "joined")
+    logs = {name: of_log(streams.spark, [part]) for name, part in parts.items()}
+    expected = {}
+    for build in ("users", "accounts"):
+        for _, click, at_time, found in history((clicks(logs["clicks"]), users(logs[build]))):
+            expected.setdefault((click, at_time), []).append(found)
+    rows = {(row.click, row["at"]): [row.user, row.account] for row in streams.result("joined").collect()}
+    ends = {key for key in expected if key[1] >= at(10_000)}
+    assert rows == {key: found for key, found in expected.items() if key not in ends}
+    assert len(rows) == 61
+    assert len(streams.committed("joined")) > 5
+
+
+def test_rows_without_a_key_are_in_all_buckets(spark: SparkSession) -> None:
+    rows = spark.range(200).selectExpr("CAST(NULL AS STRING) AS key", "id", "MAP(id, id) AS map")
+    hashes = {row[0] % 64 for row in rows.select(_spread(rows, F.col("key"))).collect()}
+    assert len(hashes) > 32
+
+
 def test_rows_that_waited_are_on_time_for_the_windows_behind_the_join(streams: Streams) -> None:
     for name in ("clicks", "users"):
         streams.write({0: []}, name=name)
@@ -137,17 +175,20 @@ def test_on_processing_time_all_types_come_out_as_they_went_in(streams: Streams)
         DATE'9999-12-31' AS c, INTERVAL '1 02:03:04.000005' DAY TO SECOND AS d,
         CAST(12345678901234567890.12 AS DECIMAL(38, 2)) AS e, X'00FF' AS f, ARRAY(1, NULL) AS g,
         NAMED_STRUCT('x', NULL, 'y', TIMESTAMP'2024-02-03 04:05:06.789012') AS h, MAP('k', 1.5D) AS i,
-        CAST('NaN' AS DOUBLE) AS j, TRUE AS k, CAST(NULL AS BIGINT) AS l, 9007199254740993 AS m
+        CAST('NaN' AS DOUBLE) AS j, TRUE AS k, CAST(NULL AS BIGINT) AS l, 9007199254740993 AS m,
+        CAST(X'61FF' AS STRING) AS n, ARRAY(CAST(X'FF62' AS STRING)) AS o, MAP('k', DATE'2024-02-03') AS p
     """
+    # A text that is none: of a topic's values anything can come.
+    name = "CAST(concat(X'FF', CAST(CAST(value AS STRING) AS BINARY)) AS STRING) AS name"
     probe = follow_watermark(streams.load(name="clicks", **ON_CLOCK)).selectExpr(
-        "value", "event_time", f"STRUCT({values}) AS _values"
+        "value", "event_time", name, f"STRUCT({values}) AS _values"
     )
-    probe = probe.select("value", "event_time", "_values.*")
+    probe = probe.select("value", "event_time", "name", "_values.*")
     frame = follow_watermark(streams.load(name="users", **ON_CLOCK))
-    build = frame.selectExpr("value", "event_time AS since", f"STRUCT({values}) AS _values")
-    build = build.select("value", "since", *(F.col(f"_values.{c}").alias(f"{c}{c}") for c in "abcdefghijklm"))
-    joined = temporal_join(probe, build, on="value", build_time="since", buffer=True)
-    query = streams.start(joined.drop("event_time"))
+    build = frame.selectExpr("value", "event_time AS since", name, f"STRUCT({values}) AS _values")
+    build = build.select("value", "since", "name", *(F.col(f"_values.{c}").alias(c * 2) for c in "abcdefghijklmnop"))
+    joined = temporal_join(probe, build, on=["value", "name"], build_time="since", buffer=True)
+    query = streams.start(joined.drop("event_time", "name"))
     query.settle()
     one = streams.spark.sql(f"SELECT {values}").first()
     assert one is not None

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from tests.spark.queries import Streams
 from watermark_source import data_rows, follow_watermark, temporal_join
@@ -93,7 +94,9 @@ CASES = {
         ("'months' is interval year, which Spark does not give to Python", "drop or cast it"),
         probe=lambda rows: follow_watermark(rows).selectExpr("value", "event_time", "INTERVAL '1' YEAR AS months"),
     ),
-    "no such order": Case(("no column 'offset'",), arguments={"sequence": ["offset"]}),
+    "no such order": Case(("no column 'offset'",), arguments={"sequence": "offset"}),
+    "no order": Case(("column 'split' is array<bigint>, which has no order",), arguments={"sequence": "split"},
+        build=lambda rows: renamed(follow_watermark(rows).withColumn("split", F.array("split")))),
 }  # fmt: skip
 
 

@@ -47,11 +47,11 @@ def dealt(buckets: pa.Array, rows: pa.RecordBatch) -> tuple[pa.Array, list[pa.Re
 
 
 def as_one(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return batches, at least one, one after the other as one."""
+    """Return batches, at least one, one after the other as one; raises ``ArrowInvalid`` if a text column has 2 GiB."""
     if len(parts) == 1:
         return parts[0]
-    found = pa.Table.from_batches(parts).combine_chunks().to_batches()
-    return found[0] if found else parts[0]
+    columns = [pa.concat_arrays([part.column(n) for part in parts]) for n in range(parts[0].num_columns)]
+    return pa.RecordBatch.from_arrays(columns, schema=parts[0].schema)
 
 
 def taken(rows: pa.RecordBatch, places: npt.NDArray[np.intp]) -> pa.RecordBatch:

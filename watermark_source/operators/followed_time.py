@@ -10,6 +10,8 @@ from watermark_source.spark.follow import DELAY_KEY
 from watermark_source.spark.named_column import spelling
 from watermark_source.spark.source_time import SourceTime
 
+WAITED = "watermark_source.waited"
+"""In the metadata of an event-time column: the operator that its rows left once the watermark had passed them."""
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 

@@ -44,14 +44,25 @@ class BuildColumns:
     """What the join adds to the probe's columns."""
 
 
+def as_list(names: str | Sequence[str]) -> list[str]:
+    """Return one name or several as several: the letters of one are none."""
+    return [names] if isinstance(names, str) else list(names)
+
+
 def columns_of_build(
-    df: DataFrame, on: Sequence[str], time: str, change_type: str | None, sequence: Sequence[str] | None
+    df: DataFrame, on: Sequence[str], time: str, change_type: str | None, sequence: str | Sequence[str] | None
 ) -> BuildColumns:
     """Return what the columns of the build side are for."""
     kind = CHANGE_TYPE if change_type is None and CHANGE_TYPE in df.columns else change_type
-    ordered = [name for name in SEQUENCE if name in df.columns] if sequence is None else list(sequence)
+    ordered = [name for name in SEQUENCE if name in df.columns] if sequence is None else as_list(sequence)
     kind = None if kind is None else spelling(df, kind, CALLER)
     ordered = [spelling(df, name, CALLER) for name in ordered]
+    for name in ordered:
+        if not isinstance(df.schema[name].dataType, AtomicType):
+            raise UsageError(
+                f"{CALLER}: column {name!r} is {df.schema[name].dataType.simpleString()}, which has no order for "
+                "changes; name columns of numbers, texts or times in sequence"
+            )
     used = {*on, time, kind, *ordered}
     return BuildColumns(time, kind, tuple(ordered), tuple(name for name in df.columns if name not in used))
 
@@ -74,7 +85,7 @@ def names_of_key(probe: DataFrame, build: DataFrame, on: str | Sequence[str]) ->
     Raises:
         UsageError: a column is not on both sides, or of types that differ or have no exact equality.
     """
-    wanted = [on] if isinstance(on, str) else list(on)
+    wanted = as_list(on)
     if not wanted:
         raise UsageError(f'{CALLER}: on names no column; name those that are equal on both sides, as in on="user_id"')
     ours = [spelling(probe, name, f"{CALLER}, probe") for name in wanted]
@@ -95,12 +106,16 @@ def names_of_key(probe: DataFrame, build: DataFrame, on: str | Sequence[str]) ->
     return ours, theirs
 
 
-def key_text(df: DataFrame, names: Sequence[str]) -> Column:
-    """Return the compared columns as one text, equal where all of them are; null if one of them is null."""
+def key_bytes(df: DataFrame, names: Sequence[str]) -> Column:
+    """Return the compared columns as bytes, equal where all of them are; null if one of them is null.
+
+    Texts as bytes, for a column that was cast from bytes need not be UTF-8.
+    """
     texts = [_text(df, name) for name in names]
-    if len(texts) == 1:
-        return texts[0]
-    return F.concat(*(part for text in texts for part in (F.length(text).cast("string"), F.lit(":"), text)))
+    if len(texts) > 1:
+        parts = [part for text in texts for part in (F.octet_length(text).cast("string"), F.lit(":"), text)]
+        texts = [F.concat(*parts)]
+    return texts[0].cast("binary")
 
 
 def _text(df: DataFrame, name: str) -> Column:

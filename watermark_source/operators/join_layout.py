@@ -22,6 +22,8 @@ class JoinLayout:
     inner: bool
     sequence: int
     """How many columns order changes of equal time."""
+    probe: pa.Schema
+    """Of probe packs: ``PROBE_FIRST``, then the probe's own columns."""
     build: pa.Schema
     """The columns that the join adds to the probe's."""
     described: str

@@ -45,9 +45,10 @@ def to_bytes(rows: pa.Table | pa.RecordBatch) -> bytes:
     return packed
 
 
-def of_bytes(packs: Iterable[bytes]) -> pa.Table:
-    """Return the rows of one or more packs that have the same columns."""
-    return pa.concat_tables([pa.ipc.open_stream(pack).read_all() for pack in packs])
+def of_bytes(packs: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of packs."""
+    for pack in packs:
+        yield from pa.ipc.open_stream(pack)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,39 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from watermark_source.operators.dealing import gathered
 from watermark_source.operators.first_watermark import FIRST_WATERMARK, watermark_past
 from watermark_source.operators.join_layout import BUILD_FIRST, PROBE_FIRST, JoinLayout
 from watermark_source.operators.join_packs import ROWS, of_bytes, to_bytes
 from watermark_source.operators.key_values import KeyValues
+from watermark_source.operators.map_pieces import MapPieces
+from watermark_source.operators.ordering_buffer import Buffer
+from watermark_source.operators.ordering_index import Waiting
+from watermark_source.operators.ordering_rows import RowLayout
 from watermark_source.operators.version_rows import to_columns, to_rows
 from watermark_source.operators.versions import Version, merged, needed_after, valid_at
 
 _BUCKET_STATE = StructType(
-    [StructField("layout", StringType()), StructField("due", LongType()), StructField("prune", LongType())]
+    [StructField("layout", StringType()), StructField("waiting", BinaryType()), StructField("prune", LongType())]
 )
+_NUMBER = StructType([StructField("number", LongType())])
 _BINARY = StructType([StructField("value", BinaryType())])
-_Times = tuple[int | None, int | None]
-_FIRST_MOMENT = -(2**63)
+_FIRST_MOMENT, _NEVER = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """What a bucket knows beside its versions."""
+
+    waiting: Waiting = field(default_factory=Waiting)
+    """Which rows wait, as pieces."""
+    prune: int | None = None
+    """The watermark, in milliseconds, at which some versions are not needed any more."""
+
+    @property
+    def moments(self) -> set[int | None]:
+        """When to look at it again."""
+        return {self.waiting.alarm, self.prune}
 
 
 class TemporalJoinProcessor(StatefulProcessor):
@@ -37,13 +58,14 @@ class TemporalJoinProcessor(StatefulProcessor):
 
     def __init__(self, layout: JoinLayout) -> None:
         self._layout = layout
+        self._rows = RowLayout(layout.probe, PROBE_FIRST.index("time"))
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
         self._handle = handle
         self._bucket = handle.getValueState("bucket", _BUCKET_STATE)
         self._versions = KeyValues(handle, "versions")
-        self._waiting = handle.getListState("waiting", _BINARY)
+        self._pieces = MapPieces(handle.getMapState("waiting", _NUMBER, _BINARY))
         self._stale = handle.getListState("stale", _BINARY)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
@@ -52,80 +74,66 @@ class TemporalJoinProcessor(StatefulProcessor):
         build: list[bytes] = []
         for row in rows:
             (probe if row.is_probe else build).append(row.rows)
-        watermark = timerValues.getCurrentWatermarkInMs()
-        before = self._times()
-        due, prune = before or (None, None)
+        before = self._known()
+        after = before or _Bucket()
         if build:
-            changes = of_bytes(build)
+            changes = pa.Table.from_batches(of_bytes(build))
             if self._layout.processing_time:
                 self._take_latest(changes)
             else:
-                prune = self._take_versions(changes, _bound(watermark, due), prune)
+                after = replace(after, prune=self._take_versions(changes, after.prune))
         if probe:
-            asked = of_bytes(probe)
-            ready, later = self._by_time(asked, watermark)
-            if ready.num_rows:
-                yield from self._joined(ready)
-            if later.num_rows:
-                due = _earlier(due, self._wait(later))
-        self._remember(before, (due, prune))
+            watermark = timerValues.getCurrentWatermarkInMs()
+            buffer = Buffer(self._rows, self._pieces, after.waiting)
+            for asked in gathered(of_bytes(probe)):
+                # Without a watermark Spark tells 0, and rows of 1970 wait like all others.
+                ready = buffer.take_in(asked, watermark * 1_000 if watermark >= FIRST_WATERMARK else None)
+                if ready.num_rows:
+                    yield from self._joined(ready)
+            buffer.merge_small()
+            after = replace(after, waiting=buffer.waiting)
+        self._remember(before, after)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         """Join the probe rows that waited for this watermark, then drop versions that no row can ask for any more."""
         watermark = timerValues.getCurrentWatermarkInMs()
-        before = self._times()
-        due, prune = before or (None, None)
-        if due is not None and due <= watermark:
-            waiting = of_bytes([value[0] for value in self._waiting.get()])
-            self._waiting.clear()
-            ready, later = self._by_time(waiting, watermark)
+        before = self._known()
+        after = before or _Bucket()
+        buffer = Buffer(self._rows, self._pieces, after.waiting)
+        for ready in buffer.release(watermark * 1_000):
             yield from self._joined(ready)
-            due = self._wait(later) if later.num_rows else None
-        if prune is not None and prune <= watermark:
-            prune = self._prune(_bound(watermark, due))
-        self._remember(before, (due, prune))
+        after = replace(after, waiting=buffer.waiting)
+        if after.prune is not None and after.prune <= watermark:
+            after = replace(after, prune=self._prune(watermark * 1_000))
+        self._remember(before, after)
 
     def close(self) -> None:
         """Nothing is held open."""
 
     # When to look at the bucket again -------------------------------------------------------------------------------
 
-    def _times(self) -> _Times | None:
-        """Return when to look again, for rows that wait and for versions; ``None`` of a bucket without state."""
+    def _known(self) -> _Bucket | None:
+        """Return what the bucket knows; ``None`` of one without state."""
         known = self._bucket.get()
         if known is None:
             return None
-        layout, *times = known
+        layout, waiting, prune = known
         self._layout.confirm(layout)
-        return (times[0], times[1])
+        return _Bucket(Waiting.decode(bytes(waiting)), prune)
 
-    def _remember(self, before: _Times | None, after: _Times) -> None:
-        """Note when to look again. A timer that is earlier than needed finds nothing to do."""
+    def _remember(self, before: _Bucket | None, after: _Bucket) -> None:
+        """Note what the bucket knows. A timer that is earlier than needed finds nothing to do."""
         if after == before:
             return
-        for moment in {*after} - {*(before or ())}:
+        for moment in after.moments - (before or _Bucket()).moments:
             if moment is not None:
                 self._handle.registerTimer(moment)
-        self._bucket.update((self._layout.described, *after))
+        self._bucket.update((self._layout.described, after.waiting.encode(), after.prune))
 
     # Probe rows -----------------------------------------------------------------------------------------------------
 
-    def _by_time(self, rows: pa.Table, watermark: int) -> tuple[pa.Table, pa.Table]:
-        """Return the rows that can be joined now, and those that cannot yet."""
-        if self._layout.processing_time:
-            there = watermark >= FIRST_WATERMARK
-            return (rows, rows.slice(0, 0)) if there else (rows.slice(0, 0), rows)
-        # Without a time: no watermark will ever say more about it.
-        now = pc.fill_null(pc.less_equal(rows.column(1), watermark * 1_000), fill_value=True)
-        return rows.filter(now), rows.filter(pc.invert(now))
-
-    def _wait(self, rows: pa.Table) -> int:
-        """Keep rows for later, and return when that is."""
-        self._waiting.appendValue((to_bytes(rows),))
-        return FIRST_WATERMARK if self._layout.processing_time else watermark_past(pc.min(rows.column(1)).as_py())
-
-    def _joined(self, rows: pa.Table) -> Iterator[Row]:
-        keys = rows.column(0).combine_chunks().dictionary_encode()
+    def _joined(self, rows: pa.RecordBatch) -> Iterator[Row]:
+        keys = rows.column(0).dictionary_encode()
         codes = pc.fill_null(keys.indices, -1).to_numpy(zero_copy_only=False)
         values = self._versions.read(keys.dictionary.to_pylist())
         if self._layout.processing_time:
@@ -135,20 +143,20 @@ class TemporalJoinProcessor(StatefulProcessor):
         there = np.array([value is not None for value in candidates], dtype=np.bool_)
         if len(there):
             found = np.where((found >= 0) & there[found], found, -1)
-        own = rows.select(range(len(PROBE_FIRST), rows.num_columns))
+        own = rows.select(list(range(len(PROBE_FIRST), rows.num_columns)))
         if self._layout.inner:
             matched = found >= 0
             own, found = own.filter(pa.array(matched)), found[matched]
         if not own.num_rows:
             return
         places = pa.array(found, mask=found < 0)
-        for field, column in zip(self._layout.build, to_columns(candidates, self._layout.build.types), strict=True):
-            own = own.append_column(field, column.take(places))
+        for added, column in zip(self._layout.build, to_columns(candidates, self._layout.build.types), strict=True):
+            own = own.append_column(added, column.take(places))
         yield Row(**{ROWS: to_bytes(own)})
 
     # Versions -------------------------------------------------------------------------------------------------------
 
-    def _sorted(self, changes: pa.Table) -> tuple[list[str], pa.Table]:
+    def _sorted(self, changes: pa.Table) -> tuple[list[bytes], pa.Table]:
         """Return the changes in order of key, time, and what else orders them; deletions first where nothing does."""
         first = len(BUILD_FIRST)
         columns = dict(zip(BUILD_FIRST, changes.columns, strict=False))
@@ -162,7 +170,7 @@ class TemporalJoinProcessor(StatefulProcessor):
         changes = changes.take(order)
         return changes.column(0).to_pylist(), changes
 
-    def _rows(self, changes: pa.Table) -> list[Any]:
+    def _contents(self, changes: pa.Table) -> list[Any]:
         first = len(BUILD_FIRST) + self._layout.sequence
         rows = to_rows(changes.columns[first:], changes.num_rows)
         gone = changes.column(2).to_pylist()
@@ -171,30 +179,34 @@ class TemporalJoinProcessor(StatefulProcessor):
     def _take_latest(self, changes: pa.Table) -> None:
         keys, changes = self._sorted(changes)
         last = [at for at, (key, after) in enumerate(zip(keys, [*keys[1:], None], strict=True)) if key != after]
-        rows = self._rows(changes.take(pa.array(last)))
+        rows = self._contents(changes.take(pa.array(last)))
         latest = dict(zip((keys[at] for at in last), rows, strict=True))
         self._versions.write({key: row for key, row in latest.items() if row is not None})
         self._versions.remove(key for key, row in latest.items() if row is None)
 
-    def _take_versions(self, changes: pa.Table, bound: int, prune: int | None) -> int | None:
-        """Add versions, and return when to look for those that are not needed any more."""
+    def _take_versions(self, changes: pa.Table, prune: int | None) -> int | None:
+        """Add versions, and return when to look for those that are not needed any more.
+
+        None is dropped here: rows of the same batch ask for versions that the watermark has passed, where the probe
+        side comes from an operator that waited for it.
+        """
         keys, changes = self._sorted(changes)
         times = pc.fill_null(changes.column(1), _FIRST_MOMENT).to_pylist()
-        new: dict[str, list[Version]] = {}
-        for key, time, row in zip(keys, times, self._rows(changes), strict=True):
+        new: dict[bytes, list[Version]] = {}
+        for key, time, row in zip(keys, times, self._contents(changes), strict=True):
             new.setdefault(key, []).append(Version(time, row))
         known = self._versions.read(list(new))
         after = {
             key: merged([Version(*each) for each in before or ()], added)
             for (key, added), before in zip(new.items(), known, strict=True)
         }
-        stale = self._keep(after, bound)
+        stale = self._keep(after, _FIRST_MOMENT)
         if not stale:
             return prune
         self._stale.appendValue((pickle.dumps(list(stale)),))
-        return watermark_past(max(stale.values())) if prune is None else prune
+        return min(_worth_a_look(stale), prune or _NEVER)
 
-    def _keep(self, versions: dict[str, list[Version]], bound: int) -> dict[str, int]:
+    def _keep(self, versions: dict[bytes, list[Version]], bound: int) -> dict[bytes, int]:
         """Write the versions that are needed, and return the keys with some that will not be, and the newest's time."""
         needed = {key: needed_after(each, bound) for key, each in versions.items()}
         self._versions.write({key: [tuple(each) for each in kept] for key, kept in needed.items() if kept})
@@ -213,22 +225,23 @@ class TemporalJoinProcessor(StatefulProcessor):
         if not stale:
             return None
         self._stale.appendValue((pickle.dumps(list(stale)),))
-        return watermark_past(max(stale.values()))
+        return _worth_a_look(stale)
 
 
-def _as_of(values: Sequence[Any], codes: np.ndarray, asked: pa.ChunkedArray) -> tuple[list[Any], np.ndarray]:
+def _worth_a_look(stale: dict[bytes, int]) -> int:
+    """Return the watermark at which half of some keys have versions that are not needed any more.
+
+    So a key costs no more than two looks on average, and no version of a far time holds up the others.
+    """
+    return watermark_past(sorted(stale.values())[(len(stale) - 1) // 2])
+
+
+def _as_of(values: Sequence[Any], codes: np.ndarray, asked: pa.Array) -> tuple[list[Any], np.ndarray]:
     """Return all rows of some keys' versions, and for each question the place of its row among them, or -1."""
     versions = [(code, *version) for code, found in enumerate(values) for version in found or ()]
     keys = np.array([version[0] for version in versions], dtype=np.int64)
     times = np.array([version[1] for version in versions], dtype=np.int64)
-    moments = pc.fill_null(asked, _FIRST_MOMENT).to_numpy()
+    # Without a time it is no question.
+    codes = np.where(asked.is_valid().to_numpy(zero_copy_only=False), codes, -1)
+    moments = pc.fill_null(asked, _FIRST_MOMENT).to_numpy(zero_copy_only=False)
     return [version[2] for version in versions], valid_at(keys, times, codes.astype(np.int64), moments)
-
-
-def _bound(watermark: int, due: int | None) -> int:
-    """Return the time, in microseconds, before which nobody asks: of the watermark, or of a row that still waits."""
-    return (watermark if due is None else min(watermark, due - 1)) * 1_000
-
-
-def _earlier(one: int | None, other: int) -> int:
-    return other if one is None else min(one, other)

@@ -1,4 +1,4 @@
-"""The state of many keys of one bucket: Python values by the keys' texts, read and written together."""
+"""The state of many keys of one bucket: Python values by the keys' bytes, read and written together."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from watermark_source.operators.state_questions import MapQuestions, OneByOne
 
-_KEY = StructType([StructField("key", StringType())])
+_KEY = StructType([StructField("key", BinaryType())])
 _VALUE = StructType([StructField("value", BinaryType())])
 
 
@@ -26,15 +26,15 @@ class KeyValues:
         except (AttributeError, ImportError):  # another Spark's client
             self._state = OneByOne(state)
 
-    def read(self, keys: Iterable[str]) -> list[Any]:
+    def read(self, keys: Iterable[bytes]) -> list[Any]:
         """Return the value of each key, ``None`` where there is none."""
         found = self._state.read((key,) for key in keys)
         return [None if value is None else pickle.loads(value[0]) for value in found]  # noqa: S301 - written below
 
-    def write(self, values: Mapping[str, Any]) -> None:
+    def write(self, values: Mapping[bytes, Any]) -> None:
         """Set values of keys."""
         self._state.write(((key,), (pickle.dumps(value, pickle.HIGHEST_PROTOCOL),)) for key, value in values.items())
 
-    def remove(self, keys: Iterable[str]) -> None:
+    def remove(self, keys: Iterable[bytes]) -> None:
         """Remove keys, whether they are there or not."""
         self._state.remove((key,) for key in keys)

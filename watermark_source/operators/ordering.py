@@ -16,10 +16,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import MapType, StructField, StructType
 
 from watermark_source.errors import UsageError, listed
-from watermark_source.operators.followed_time import followed_time, need_rocksdb
+from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
 from watermark_source.operators.ordering_packs import BUCKET, LEFT, PACKED, Packing, Unpacking
 from watermark_source.operators.ordering_processor import OrderingProcessor
-from watermark_source.operators.ordering_rows import ARRIVAL, RowLayout
+from watermark_source.operators.ordering_rows import RowLayout
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.named_column import quoted, spelling
 
@@ -63,6 +63,7 @@ def order_by_event_time(
             f"orderBy({', '.join(map(repr, [*keys, time]))})"
         )
     time, _ = followed_time(df, time, _CALLER)
+    _refuse_rows_that_waited(df, time)
     need_rocksdb(df, _CALLER)
     _check(df, keys, late, buckets)
     place = df.columns.index(time)
@@ -76,8 +77,17 @@ def order_by_event_time(
     )
     fields = [StructField(field.name, field.dataType, field.nullable) for field in df.schema]
     rows = left.mapInArrow(Unpacking(layout, late), StructType(fields).add(late, "boolean", nullable=False))
-    about_time = df.schema[time].metadata
+    about_time = {**df.schema[time].metadata, WAITED: _CALLER}
     return rows.select([quoted(c).alias(c, metadata=about_time) if c == time else quoted(c) for c in rows.columns])
+
+
+def _refuse_rows_that_waited(df: DataFrame, time: str) -> None:
+    """Refuse rows that come when the watermark of their batch has passed them: all would be late."""
+    if waited := df.schema[time].metadata.get(WAITED):
+        raise UsageError(
+            f"{_CALLER}: rows leave {waited} once the watermark has passed {time!r}, so that here all of them would be "
+            f"late. Call {_CALLER} below it or in a query of its own, which reads what this one writes"
+        )
 
 
 def _check(df: DataFrame, keys: Sequence[str], late: str, buckets: int) -> None:
@@ -88,7 +98,7 @@ def _check(df: DataFrame, keys: Sequence[str], late: str, buckets: int) -> None:
         raise UsageError(f"{_CALLER}: key {listed(maps)} is a map, which has no hash; use one of its values")
     if len(set(lowered)) < len(lowered):
         raise UsageError(f"{_CALLER}: each column needs a name of its own; the columns are {df.columns}")
-    if late.lower() in lowered or late.lower() == ARRIVAL:
+    if late.lower() in lowered:
         raise UsageError(f'{_CALLER}: there is a column {late!r} already; name another one, as in late="is_late"')
     if buckets < 1:
         raise UsageError(f"{_CALLER}: buckets = {buckets}: must be a whole number of at least 1, for example 64")

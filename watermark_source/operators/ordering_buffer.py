@@ -19,6 +19,7 @@ from watermark_source.operators.ordering_rows import (
     cut,
     from_bytes,
     in_order,
+    rows_before,
     runs,
 )
 
@@ -71,11 +72,11 @@ class Buffer:
         gone: list[Piece] = []
         for wave in self.waiting.waves(watermark, self.sizes):
             ordered = in_order([*stays, *self._read(wave.pieces)], self.layout)
-            leaving = int(np.searchsorted(self.layout.times(ordered), wave.until, side="right"))
+            leaving = rows_before(wave.until, ordered, self.layout)
             gone.extend(wave.pieces)
             stays = [ordered.slice(leaving)]
             if leaving:
-                yield ordered.slice(0, leaving).select(self.layout.columns.names)
+                yield ordered.slice(0, leaving).select(list(range(len(self.layout.columns))))
         if gone:
             self._exchange(gone, stays[0])
 

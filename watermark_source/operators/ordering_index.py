@@ -1,8 +1,8 @@
 """Which pieces of rows wait for the watermark, which of them are due, and which are too small: arithmetic alone.
 
-A *bucket* holds the waiting rows of some keys as pieces. A piece is a run of rows in event-time order; pieces may
-overlap in time. The index says of each where it begins and ends, so that a watermark touches only the pieces that it
-has reached. Times are microseconds since 1970-01-01 UTC.
+A *bucket* holds the waiting rows of some keys as pieces. A piece is a run of rows in event-time order, and of one time
+in that of arrival; pieces may overlap. The index says of each where it begins, so that a watermark touches only the
+pieces that it has reached. Times are microseconds since 1970-01-01 UTC.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from watermark_source.operators.first_watermark import watermark_past
 
@@ -29,12 +30,18 @@ class Sizes:
     """Due pieces are taken into memory until they are so many bytes, and let go as far as no other piece begins."""
 
 
+class Place(NamedTuple):
+    """Where a row stands among all that wait."""
+
+    time: int
+    arrival: int
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A run of rows: its first and last event time, and its size in bytes."""
+    """A run of rows: its first row's place, and its size in bytes."""
 
-    first: int
-    last: int
+    first: Place
     size: int
 
 
@@ -48,10 +55,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Pieces that are read together, after which everything up to ``until`` can leave."""
+    """Pieces that are read together, after which everything before a place can leave."""
 
     pieces: tuple[Piece, ...]
-    until: int
+    until: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class Waiting:
     @property
     def earliest(self) -> int | None:
         """The first event time that waits; ``None``: nothing does."""
-        return min((piece.span.first for piece in self.pieces), default=None)
+        return min((piece.span.first.time for piece in self.pieces), default=None)
 
     @property
     def alarm(self) -> int | None:
@@ -81,21 +88,21 @@ class Waiting:
     def waves(self, watermark: int, sizes: Sizes) -> Iterator[Wave]:
         """Yield the pieces that the watermark has reached, in the order in which they begin.
 
-        A row leaves with the first wave whose ``until`` is not before it; the last one's is the watermark.
+        A row leaves with the first wave whose ``until`` is behind it; the last one's is behind the watermark.
         """
         due = sorted(
-            (piece for piece in self.pieces if piece.span.first <= watermark),
-            key=lambda piece: (piece.span.first, piece.number),
+            (piece for piece in self.pieces if piece.span.first.time <= watermark), key=lambda piece: piece.span.first
         )
         taken: list[Piece] = []
+        size = 0
         for piece in due:
-            # Rows of the time at which a piece begins wait for it: their order is told by arrival.
-            if sum(other.span.size for other in taken) >= sizes.wave and piece.span.first > taken[0].span.first:
-                yield Wave(tuple(taken), piece.span.first - 1)
-                taken = []
+            if size >= sizes.wave:
+                yield Wave(tuple(taken), piece.span.first)
+                taken, size = [], 0
             taken.append(piece)
+            size += piece.span.size
         if taken:
-            yield Wave(tuple(taken), watermark)
+            yield Wave(tuple(taken), Place(watermark + 1, 0))
 
     def with_rows(self, count: int) -> Waiting:
         """Return the index after so many rows have come."""
@@ -110,12 +117,13 @@ class Waiting:
 
     def encode(self) -> bytes:
         """Return it as bytes."""
-        pieces = (_PIECE.pack(p.number, p.span.first, p.span.last, p.span.size) for p in self.pieces)
+        pieces = (_PIECE.pack(p.number, *p.span.first, p.span.size) for p in self.pieces)
         return _HEAD.pack(self.next_number, self.arrived) + b"".join(pieces)
 
     @classmethod
     def decode(cls, data: bytes) -> Waiting:
         """Return what ``encode`` made bytes of."""
         next_number, arrived = _HEAD.unpack_from(data)
-        pieces = (Piece(number, Span(*span)) for number, *span in _PIECE.iter_unpack(data[_HEAD.size :]))
+        found = _PIECE.iter_unpack(data[_HEAD.size :])
+        pieces = (Piece(number, Span(Place(time, arrival), size)) for number, time, arrival, size in found)
         return cls(tuple(pieces), next_number, arrived)

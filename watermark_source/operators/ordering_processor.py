@@ -11,33 +11,18 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from watermark_source.errors import UsageError
 from watermark_source.operators.dealing import gathered
+from watermark_source.operators.map_pieces import MapPieces
 from watermark_source.operators.ordering_buffer import Buffer
 from watermark_source.operators.ordering_index import Waiting
 from watermark_source.operators.ordering_rows import RowLayout, from_bytes, to_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
-    from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, MapState, TimerValues, ValueState
+    from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues, ValueState
 
 _INDEX = StructType([StructField("columns", StringType()), StructField("pieces", BinaryType())])
 _NUMBER = StructType([StructField("number", LongType())])
 _ROWS = StructType([StructField("rows", BinaryType())])
-
-
-class _Pieces:
-    """The pieces of the bucket that Spark is at, in its state store."""
-
-    def __init__(self, state: MapState) -> None:
-        self._state = state
-
-    def read(self, number: int) -> bytes:
-        return bytes(self._state.getValue((number,))[0])  # type: ignore[index]
-
-    def write(self, number: int, data: bytes) -> None:
-        self._state.updateValue((number,), (data,))
-
-    def remove(self, number: int) -> None:
-        self._state.removeKey((number,))
 
 
 class OrderingProcessor(StatefulProcessor):
@@ -56,7 +41,7 @@ class OrderingProcessor(StatefulProcessor):
         """Name the state."""
         self._handle = handle
         self._index: ValueState = handle.getValueState("index", _INDEX)
-        self._pieces = _Pieces(handle.getMapState("pieces", _NUMBER, _ROWS))
+        self._pieces = MapPieces(handle.getMapState("pieces", _NUMBER, _ROWS))
 
     def handleInputRows(
         self,

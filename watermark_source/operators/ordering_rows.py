@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from watermark_source.operators.dealing import as_one, numbers_column, taken
-from watermark_source.operators.ordering_index import Span
+from watermark_source.operators.ordering_index import Place, Span
 
 ARRIVAL = "__arrival"
 """The column that tells rows of one event time apart, in what waits."""
@@ -60,18 +60,28 @@ def arriving(rows: pa.RecordBatch, layout: RowLayout, first: int) -> pa.RecordBa
 def in_order(parts: Sequence[pa.RecordBatch], layout: RowLayout) -> pa.RecordBatch:
     """Return waiting rows in event-time order, and those of one time as they came."""
     rows = as_one(parts)
-    arrival = rows.column(rows.num_columns - 1).to_numpy()
-    return taken(rows, np.lexsort((arrival, layout.times(rows))))
+    return taken(rows, np.lexsort((_arrivals(rows), layout.times(rows))))
+
+
+def rows_before(place: Place, rows: pa.RecordBatch, layout: RowLayout) -> int:
+    """Return how many of some rows that are in order stand before a place."""
+    times = layout.times(rows)
+    first, end = np.searchsorted(times, place.time), np.searchsorted(times, place.time, side="right")
+    return int(first + np.searchsorted(_arrivals(rows)[first:end], place.arrival))
+
+
+def _arrivals(rows: pa.RecordBatch) -> Int64s:
+    return rows.column(rows.num_columns - 1).to_numpy()  # type: ignore[no-any-return]
 
 
 def runs(rows: pa.RecordBatch, layout: RowLayout, size: int) -> Iterator[tuple[Span, bytes]]:
     """Cut rows that are in order into runs of about so many bytes, as bytes."""
-    times = layout.times(rows)
+    times, arrivals = layout.times(rows), _arrivals(rows)
     length = max(1, size * rows.num_rows // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, length):
         part = rows.slice(start, length)
         data = to_bytes(part)
-        yield Span(int(times[start]), int(times[start + part.num_rows - 1]), len(data)), data
+        yield Span(Place(int(times[start]), int(arrivals[start])), len(data)), data
 
 
 def to_bytes(rows: pa.RecordBatch) -> bytes:

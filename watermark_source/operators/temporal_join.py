@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import NumericType, StringType, StructField, StructType, TimestampType
 
 from watermark_source.errors import UsageError
-from watermark_source.operators.followed_time import followed_time, need_rocksdb
+from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
 from watermark_source.operators.join_columns import (
     CALLER,
     arrow_columns,
+    as_list,
     columns_of_build,
-    key_text,
+    key_bytes,
     loosened,
     names_of_key,
     refuse_equal_names,
@@ -42,9 +43,9 @@ def temporal_join(
     how: str = "left",
     buffer: bool = False,
     change_type: str | None = None,
-    deletes: Sequence[str] = DELETES,
-    ignored: Sequence[str] = IGNORED,
-    sequence: Sequence[str] | None = None,
+    deletes: str | Sequence[str] = DELETES,
+    ignored: str | Sequence[str] = IGNORED,
+    sequence: str | Sequence[str] | None = None,
     buckets: int = 64,
 ) -> DataFrame:
     """Join each row of ``probe`` with the row of ``build`` that was valid at its time (``FOR SYSTEM_TIME AS OF``).
@@ -92,22 +93,26 @@ def temporal_join(
     refuse_equal_names(probe, columns.added)
 
     added = [StructField(name, build.schema[name].dataType) for name in columns.added]
+    # On the clock no row's own time matters; all wait for the first watermark.
+    asked_at = F.lit(0).cast("long") if probe_source.processing_time else F.unix_micros(quoted(probe_time))
+    asked = {"key": key_bytes(probe, probe_key), "time": asked_at}
+    questions = _in_buckets(probe, _spread(probe, asked["key"]), buckets, asked, probe.columns)
     layout = JoinLayout(
         processing_time=probe_source.processing_time,
         inner=how == "inner",
         sequence=len(columns.sequence),
+        probe=arrow_columns(questions.schema.fields[1:]),
         build=arrow_columns(added),
         described=_described(probe, added, probe_key, buckets, on_clock=probe_source.processing_time),
     )
-    told_key = key_text(build, build_key)
+    told_key = key_bytes(build, build_key)
     counts, gone = told_key.isNotNull(), F.lit(False)
     if columns.change_type is not None:
         kind = F.coalesce(quoted(columns.change_type), F.lit(""))
-        counts, gone = counts & ~kind.isin(*ignored), kind.isin(*deletes)
-    asked = {"key": key_text(probe, probe_key), "time": F.unix_micros(quoted(probe_time))}
+        counts, gone = counts & ~kind.isin(*as_list(ignored)), kind.isin(*as_list(deletes))
     told = {"key": told_key, "time": F.unix_micros(quoted(build_time)), "gone": gone}
-    questions = _in_buckets(probe, buckets, asked, probe.columns)
-    versions = _in_buckets(build.where(counts), buckets, told, (*columns.sequence, *columns.added))
+    names = (*columns.sequence, *columns.added)
+    versions = _in_buckets(build.where(counts), F.xxhash64(told_key), buckets, told, names)
     packs = _packed(questions, layout, is_probe=True).union(_packed(versions, layout, is_probe=False))
     # Packs have no event time: nothing of the build side is ever late. Spark wants a column all the same.
     timed = packs.withColumn(f"{_OWN}time", F.lit(None).cast("timestamp"))
@@ -115,14 +120,26 @@ def temporal_join(
     joined = timed.groupBy(BUCKET).transformWithState(TemporalJoinProcessor(layout), UNPACKED, "append", "eventTime")
     result = StructType(loosened([*probe.schema.fields, *added]))
     rows = joined.mapInArrow(unpacker(arrow_columns(result.fields), layout.name), result)
-    followed = probe.schema[probe_time].metadata
+    followed = dict(probe.schema[probe_time].metadata)
+    if not layout.processing_time:
+        followed[WAITED] = CALLER
     return rows.select([quoted(c).alias(c, metadata=followed) if c == probe_time else quoted(c) for c in rows.columns])
 
 
-def _in_buckets(df: DataFrame, buckets: int, own: Mapping[str, Column], names: Sequence[str]) -> DataFrame:
+def _spread(probe: DataFrame, key: Column) -> Column:
+    """Return a hash of the key, and of rows without one, who find nothing anywhere, of all that can be hashed.
+
+    All of them in one bucket could be more than all others.
+    """
+    hashed = [f.name for f in probe.schema if isinstance(f.dataType, NumericType | StringType | TimestampType)]
+    return F.when(key.isNotNull(), F.xxhash64(key)).otherwise(F.xxhash64(*map(quoted, hashed)))
+
+
+def _in_buckets(
+    df: DataFrame, spread: Column, buckets: int, own: Mapping[str, Column], names: Sequence[str]
+) -> DataFrame:
     """Return the rows of one side: bucket, what the join goes by, then columns of the side's own."""
-    bucket = F.pmod(F.xxhash64(own["key"]), F.lit(buckets)).cast("int")
-    first = {BUCKET: bucket, **own}
+    first = {BUCKET: F.pmod(spread, F.lit(buckets)).cast("int"), **own}
     return df.select(*(column.alias(f"{_OWN}{name}") for name, column in first.items()), *map(quoted, names))
 
 

@@ -1,0 +1,62 @@
+"""A driver program that is killed again and again, and started again until all that is due has come out."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable
+
+from services.process import ChildProcess
+from tests.integration.killed_driver import KilledJob
+
+_PATIENCE_SECONDS = 240
+
+
+def batches(job: KilledJob, log: str) -> int:
+    """Return how many batches of a job's only query are in its log of ``offsets`` or of ``commits``."""
+    (query,) = job.names
+    folder = job.checkpoint(query) / log
+    return sum(file.name.isdigit() for file in folder.iterdir()) if folder.exists() else 0
+
+
+def run_with_kills(
+    job: KilledJob,
+    kills: int,
+    chance: random.Random,
+    is_done: Callable[[], bool],
+    killed: Callable[[], None] = lambda: None,
+    most_batches: int = 1,
+) -> None:
+    """Kill the driver so many times, whatever it is at, and let the last one run until all is done.
+
+    Each driver but the last is killed in or after one of its first ``most_batches``, and there must be as many for all
+    of them. ``killed`` is called after each kill.
+    """
+    for number in range(kills + 1):
+        command = [sys.executable, job.program, *job.arguments]
+        driver = ChildProcess(command, folder=job.folder, log=job.folder / "log")
+        try:
+            more = chance.randrange(most_batches)
+            planned, done = batches(job, "offsets") + more, batches(job, "commits") + more
+            if number == kills:
+                _wait(is_done, driver, "the last row")
+                continue
+            # Half of the kills come right after a batch was planned, the others after one was done.
+            if chance.random() < 0.5:
+                _wait(lambda planned=planned: batches(job, "offsets") > planned, driver, "a batch")
+                time.sleep(chance.uniform(0, 1))
+            else:
+                _wait(lambda done=done: batches(job, "commits") > done, driver, "the end of a batch")
+                time.sleep(chance.uniform(0, 0.1))
+        finally:
+            driver.kill()
+        killed()
+
+
+def _wait(condition: Callable[[], object], driver: ChildProcess, what: str) -> None:
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while not condition():
+        assert driver.exit_code is None, driver.last_lines(60)
+        assert time.monotonic() < end, f"{what}: not within {_PATIENCE_SECONDS} s\n{driver.last_lines(60)}"
+        time.sleep(0.1)
