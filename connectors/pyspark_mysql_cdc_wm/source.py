@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.advice import gaps
 from pyspark_mysql_cdc_wm.lookup.binlog_pieces import BinlogPieces
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
@@ -31,10 +33,12 @@ from pyspark_mysql_cdc_wm.options.start import StartAfter, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize
-from watermark_source.checks import require
+from watermark_source.checks import Verdict, examine, require
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Connector, RangeReader
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,9 @@ class MySqlSource:
         parsed = options.parse(given)
         with closing(CheckedServer(parsed)) as server:
             require(checks_of(parsed), server)
+            for gap in examine(gaps(parsed), server):
+                if gap.verdict is Verdict.DOUBT:
+                    _log.warning("%s: %s", server.where, gap.text)
             known = frozenset() if parsed.as_json else frozenset(server.tables)
             return cls(parsed, server.selection, server.layout, known, server.tables)
 

@@ -1,19 +1,22 @@
-"""What a server makes of each byte in its character sets of one byte a character.
+"""What a server makes of the characters of its character sets, but for those whose bytes are Unicode.
 
-``python -m tests.integration.mysql_charsets`` writes the connector's table of them anew.
+``python -m tests.integration.mysql_charsets`` writes the connector's tables of them anew.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
-import pyspark_mysql_cdc_wm
+from pyspark_mysql_cdc_wm.records import multi_byte
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 
-_TABLE = Path(pyspark_mysql_cdc_wm.__file__).with_name("single_byte.json")
+_FOLDER = Path(multi_byte.__file__).parent
 _NOT_TRANSLATED = ("ascii", "binary", "utf8", "utf8mb3")
+_A_QUESTION = 2_000
 
 
 def single_byte_charsets(server: MySql) -> dict[str, str]:
@@ -32,6 +35,34 @@ def single_byte_charsets(server: MySql) -> dict[str, str]:
     return found
 
 
+def multi_byte_charsets(server: MySql) -> Iterator[tuple[str, dict[bytes, str | None]]]:
+    """Yield the name of each that is read by tables, and by its bytes what the server shows for each character.
+
+    ``None`` for bytes that are none.
+    """
+    names = run(server.host, server.port, "SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS")
+    for name in sorted(multi_byte.FORMS.keys() & {str(each) for (each,) in names}):
+        found: dict[bytes, str | None] = {}
+        codes = iter(multi_byte.codes(name))
+        while some := list(islice(codes, _A_QUESTION)):
+            asked = (f"HEX(CONVERT(CONVERT(x'{code.hex()}' USING {name}) USING utf8mb4))" for code in some)
+            (shown,) = run(server.host, server.port, f"SELECT {', '.join(asked)}")
+            for code, each in zip(some, shown, strict=True):
+                found[code] = None if each is None else bytes.fromhex(str(each)).decode()
+        yield name, found
+
+
+def _differences(shown: Mapping[bytes, str | None], charset: str) -> Iterator[tuple[str, str | None]]:
+    tables = multi_byte.codec_tables(charset)
+    for code, character in shown.items():
+        point = multi_byte.NO_CHARACTER if character is None else ord(character)
+        if multi_byte.point_of(tables, code) != point:
+            yield code.hex(), character
+
+
 if __name__ == "__main__":
     with mysql_service() as server:
-        _TABLE.write_text(json.dumps(single_byte_charsets(server), indent=0) + "\n", encoding="utf-8")
+        singles = single_byte_charsets(server)
+        differences = {name: dict(_differences(shown, name)) for name, shown in multi_byte_charsets(server)}
+    for name, content in (("single_byte", singles), ("multi_byte", differences)):
+        (_FOLDER / f"{name}.json").write_text(json.dumps(content, indent=0) + "\n", encoding="utf-8")

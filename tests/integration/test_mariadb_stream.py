@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from pyspark_mysql_cdc_wm.records.changes import Changes
 from services.mysql import mysql_service
 from services.mysql_program import Flavour
 from services.where import Where
-from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_binlog import Database, end_of_binlog, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
 from watermark_source.errors import OffsetError, RefusedError, UnsupportedFormatError
 
 pytestmark = pytest.mark.service
+
+
+_ANEW = "CREATE OR REPLACE TABLE {} (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +60,62 @@ def test_who_may_not_have_the_binlog_is_refused_at_load(mariadb: Database) -> No
         Life(mariadb, username="poor")
 
 
-def test_a_binlog_of_compressed_events_is_refused_at_load(mariadb: Database) -> None:
-    mariadb.run("SET GLOBAL log_bin_compress = ON")
+def test_a_type_that_is_not_read_can_be_left_out(mariadb: Database) -> None:
+    mariadb.run("CREATE TABLE odd (id INT PRIMARY KEY, name UUID)")
+    with pytest.raises(UnsupportedFormatError, match="column name: the type uuid is not read; leave it out by"):
+        Life(mariadb, tables=f"{mariadb.name}.odd")
+    life = Life(mariadb, tables=f"{mariadb.name}.odd", excludeColumns="name", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    mariadb.run("INSERT INTO odd VALUES (7, UUID())")
+    assert [row["id"] for row in life.rows(start, life.reader.latestOffset(start, ALL))] == [7]
+    life.reader.stop()
+
+
+def test_events_that_are_compressed_one_by_one_hold_the_same_changes(mariadb: Database) -> None:
+    name = "CONCAT(REPEAT('n', 30), id)"
+    history = (
+        "CREATE TABLE {} (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)",
+        "INSERT INTO {} SELECT seq, REPEAT('a', 40), 7 FROM seq_1_to_2000",
+        "UPDATE {} SET name = " + name + " WHERE id % 3 = 0",
+        "DELETE FROM {} WHERE id > 1900",
+        "INSERT INTO {} VALUES (9999, 'short', 0)",
+        "ALTER TABLE {} ADD COLUMN more INT COMMENT '" + 300 * "x" + "'",
+        "INSERT INTO {} SELECT id + 10000, name, amount, 5 FROM {} WHERE id < 1000",
+    )
+    mariadb.run(*(each.replace("{}", "plain") for each in history))
+    since = end_of_binlog(mariadb.server)
+    mariadb.run("SET GLOBAL log_bin_compress = ON", "SET GLOBAL log_bin_compress_min_len = 10")
     try:
-        with pytest.raises(
-            UnsupportedFormatError, match=r"log_bin_compress is ON, and must be OFF.*log_bin_compress = O"
-        ):
-            Life(mariadb)
+        # Sessions take it up when they begin.
+        mariadb.run(*(each.replace("{}", "packed") for each in history))
+        end = end_of_binlog(mariadb.server)
+        life = Life(mariadb, tables=f"{mariadb.name}.packed", startingOffsets="latest")
+        start = life.reader.initialOffset()
+        mariadb.run("UPDATE packed SET amount = 8 WHERE id < 1000", "FLUSH BINARY LOGS", "DELETE FROM packed")
+        found = life.changes(start, life.reader.latestOffset(start, ALL))
+        life.reader.stop()
     finally:
-        mariadb.run("SET GLOBAL log_bin_compress = OFF")
+        mariadb.run("SET GLOBAL log_bin_compress = OFF", "SET GLOBAL log_bin_compress_min_len = 256")
+    plain, packed = ([row for each in mariadb.changes(table) for row in images(each)] for table in ("plain", "packed"))
+    assert plain == packed[: len(plain)]
+    assert len(found) == 2 * 999 + 2900
+    assert end.position - since.position < 60_000
+    end = end_of_binlog(mariadb.server)
+    mariadb.run("SET GLOBAL log_bin_compress = ON", "SET GLOBAL log_bin_compress_min_len = 10")
+    try:
+        mariadb.run(f"/* {300 * 'y'} */ TRUNCATE TABLE packed /* {300 * 'z'} */")
+    finally:
+        mariadb.run("SET GLOBAL log_bin_compress = OFF", "SET GLOBAL log_bin_compress_min_len = 256")
+    place = json.dumps({"file": end.file, "position": end.position})
+    life = Life(mariadb, tables=f"{mariadb.name}.packed", startingOffsets=place)
+    start = life.reader.initialOffset()
+    with pytest.raises(UnsupportedFormatError, match=r"it changed .*packed as a whole"):
+        life.rows(start, life.reader.latestOffset(start, ALL))
+
+
+def images(changes: Changes) -> list[tuple[Any, ...]]:
+    """Return the row images, each with what it is."""
+    return list(zip(changes.images.kinds.tolist(), *(column.to_pylist() for column in changes.columns), strict=True))
 
 
 def test_a_table_that_is_replaced_is_one_that_was_dropped(mariadb: Database, caplog: pytest.LogCaptureFixture) -> None:
@@ -79,6 +132,28 @@ def test_a_table_that_is_replaced_is_one_that_was_dropped(mariadb: Database, cap
         ("update_preimage", 2, "two", 2), ("update_postimage", 2, "two", 3), ("insert", 2, "new", 4),
     ]  # fmt: skip
     assert ".u was dropped; of the rows that were delivered of it no deletion comes" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("SET STATEMENT lock_wait_timeout = 9, sql_mode = '' FOR TRUNCATE TABLE v",),
+        (
+            _ANEW.format("p") + " PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS THAN (200))",
+            "ALTER TABLE p CONVERT TABLE v TO PARTITION p2 VALUES LESS THAN (300)",
+        ),
+    ],
+)
+def test_what_empties_a_table_in_words_that_mariadb_alone_has_is_refused(
+    mariadb: Database, statements: tuple[str, ...]
+) -> None:
+    mariadb.run(_ANEW.format("v"), "INSERT INTO v VALUES (250, 'n', 0)")
+    life = Life(mariadb, tables=f"{mariadb.name}.v", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    mariadb.run(*statements)
+    with pytest.raises(UnsupportedFormatError, match=r"it changed .*[.]v as a whole"):
+        life.changes(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
 
 
 def test_a_checkpoint_of_another_server_is_refused(mariadb: Database) -> None:

@@ -42,7 +42,9 @@ def test_what_was_logged_before_the_columns_were_as_they_are_now_fits_them(mysql
     ]
 
 
-def test_a_column_that_is_dropped_while_a_query_runs_is_null_from_there_on(mysql_database: Database) -> None:
+def test_a_column_that_is_dropped_while_a_query_runs_is_null_from_there_on_and_told_of(
+    mysql_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     database = mysql_database
     database.run(_TABLE, "INSERT INTO t VALUES (1, 'one', 1.25, 0.5)")
     life = Life(database)
@@ -56,6 +58,26 @@ def test_a_column_that_is_dropped_while_a_query_runs_is_null_from_there_on(mysql
         ("update_preimage", 1, "one", 0.5), ("update_postimage", 1, "one", 1.5),
         ("update_preimage", 1, None, 1.5), ("update_postimage", 1, None, 2.5),
     ]  # fmt: skip
+    altered = f"{database.name}.t was altered: where the binlog is read it"
+    assert f"{altered} has columns that the stream has not: new. What is in them does not come" in caplog.text
+    assert f"{altered} lacks columns of the stream, which are null: name" in caplog.text
+
+
+def test_a_renamed_column_is_told_of_and_delivered_after_a_restart(
+    mysql_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = mysql_database
+    database.run(_TABLE)
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run(
+        "INSERT INTO t VALUES (1, 'one', 1, 1)", "ALTER TABLE t RENAME COLUMN name TO nick",
+        "INSERT INTO t VALUES (2, 'two', 2, 2)",
+    )  # fmt: skip
+    assert "was altered" not in caplog.text
+    assert rows_of(life, start, "id", "name") == [(1, "one"), (2, None)]
+    assert "the stream has not: nick" in caplog.text
+    assert rows_of(Life(database, startingOffsets="latest"), start, "id", "nick") == [(1, None), (2, "two")]
 
 
 def test_a_chunk_of_a_table_that_was_altered_since_it_was_planned_is_rolled_back(mysql_database: Database) -> None:

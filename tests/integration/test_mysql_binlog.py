@@ -12,6 +12,7 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from pyspark_mysql_cdc_wm.binlog.events import START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
@@ -84,6 +85,19 @@ def test_compressed_transactions_hold_the_same_changes(mysql: MySql) -> None:
         plain = list(database.changes("t"))
     assert _flat(packed) == _flat(plain)
     assert _transactions(packed) == _transactions(plain)
+
+
+@pytest.mark.needs_mysql("does not compress transactions")
+def test_a_compressed_transaction_with_a_tag_in_its_identifier_is_one_as_well(mysql: MySql) -> None:
+    with new_database(mysql) as database:
+        database.run(_TABLE, "SET SESSION gtid_next = 'AUTOMATIC:tag'", _COMPRESSED, _insert(1, 3), _insert(9, 1))
+        with closing(database.dump()) as dump:
+            kinds = [kind for block in dump.blocks() for kind in block.events[:, TYPE].tolist()]
+        found = list(database.changes("t"))
+    assert kinds.count(EventType.GTID_TAGGED) == kinds.count(EventType.TRANSACTION_PAYLOAD) == 2
+    assert [row[0] for _, row in _flat(found)] == [1, 2, 3, 9]
+    assert len(set(_transactions(found))) == 2
+    assert all(time > 1_600_000_000_000_000 for each in found for time in each.committed.tolist())
 
 
 @pytest.mark.needs_mysql("does not compress transactions")
@@ -218,13 +232,8 @@ def test_positions_lead_to_the_rest(mysql: MySql) -> None:
 def test_a_set_of_identifiers_skips_what_it_holds(mysql: MySql) -> None:
     with new_database(mysql) as database:
         database.run(_TABLE, _insert(1, 1))
-        ((uuid, last),) = database.run(
-            "SELECT @@server_uuid, SUBSTRING_INDEX(SUBSTRING_INDEX(@@global.gtid_executed, ':', -1), '-', -1)"
-        )
-        held = (
-            (1).to_bytes(8, "little") + bytes.fromhex(uuid.replace("-", "")) + (1).to_bytes(8, "little")
-            + (1).to_bytes(8, "little") + (int(last) + 1).to_bytes(8, "little")
-        )  # fmt: skip
+        ((executed,),) = database.run("SELECT @@GLOBAL.gtid_executed")
+        held = GtidSet.parse(executed).encoded()
         database.run(_insert(2, 1))
         assert [row[0] for _, row in _flat(list(database.changes("t", since=held)))] == [2]
 
@@ -275,7 +284,7 @@ def test_a_server_that_is_not_there_and_a_position_that_cannot_be_named() -> Non
     settings = ClientSettings("127.0.0.1", port, "root", "")
     with pytest.raises(UnreachableError, match=f"MySQL at 127.0.0.1:{port} cannot be reached: .*refused"):
         BinlogDump(settings, FilePosition("binlog.000001"))
-    with pytest.raises(UnsupportedFormatError, match=r"position 4294967296: above 4 GB .* gtid_mode = ON"):
+    with pytest.raises(UnsupportedFormatError, match=r"position 4294967296: a place above 4 GB .* cannot be asked for"):
         BinlogDump(settings, FilePosition("binlog.000001", 2**32))
 
 

@@ -189,6 +189,14 @@ def test_a_foreign_key_that_changes_rows_is_named_unless_they_are_logged(
         assert "shop.child" in text
 
 
+def test_a_query_begins_with_telling_what_it_may_lack(server: MySql, caplog: pytest.LogCaptureFixture) -> None:
+    options = {"hostname": server.host, "port": str(server.port), "username": "cdc", "password": PASSWORD}
+    DefaultSource({**options, "tables": "shop.t"}).schema()
+    assert not caplog.text
+    DefaultSource({**options, "tables": "shop.old"}).schema()
+    assert "shop.old (MyISAM): only InnoDB shows a table as of one moment" in caplog.text
+
+
 @pytest.mark.needs_mysql("has an id always")
 def test_a_server_without_an_id_is_refused(capsys: pytest.CaptureFixture[str], server: MySql) -> None:
     run(server.host, server.port, "SET GLOBAL server_id = 0")
@@ -237,6 +245,24 @@ def test_a_password_that_is_not_sent_in_the_clear_is_told_and_not_a_bug(
     assert lines["login"][0] == "FAILED"
     assert "takes the password of the user 'fresh' only over TLS" in lines["login"][1]
     assert "Set sslMode to preferred or required" in lines["login"][1]
+
+
+def test_foreign_keys_of_the_engine_log_nothing_and_are_named(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with mysql_service(config={"loose_innodb_native_foreign_keys": "ON"}) as own:
+        run(
+            own.host, own.port, "CREATE DATABASE shop", "CREATE TABLE shop.parent (id INT PRIMARY KEY)",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)",
+            "INSERT INTO shop.parent VALUES (1)", "INSERT INTO shop.t VALUES (7, 1)",
+        )  # fmt: skip
+        make_user(own, "cdc", *RIGHTS)
+        verdict, text = examined(capsys, own, 0)["foreign keys"]
+        options = {"hostname": own.host, "port": str(own.port), "username": "cdc", "password": PASSWORD}
+        DefaultSource({**options, "tables": "shop.t"}).schema()
+    assert verdict == "warning"
+    assert text.startswith("shop.t t_ibfk_1: what ON DELETE or ON UPDATE changes in a table is not in the binlog")
+    assert text in caplog.text
 
 
 def test_mariadb_is_checked_as_well(capsys: pytest.CaptureFixture[str]) -> None:

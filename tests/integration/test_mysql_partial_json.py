@@ -10,9 +10,10 @@ import pytest
 
 from pyspark_mysql_cdc_wm.records import decoding
 from pyspark_mysql_cdc_wm.records.memory import Values
-from pyspark_mysql_cdc_wm.records.rows import UPDATE_AFTER
+from pyspark_mysql_cdc_wm.records.rows import INSERT, UPDATE_AFTER
 from services.mysql import MySql
-from tests.integration.mysql_binlog import new_database
+from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_lives import ALL, Life
 
 PARTIAL = "SET SESSION binlog_row_value_options = PARTIAL_JSON"
 _NAMES = ("a", "b", "bb", "ab", "", "last", "a b", "ключ", 'q"q', "back\\slash", "tab\t", "bell\u0007", "1", "日本")
@@ -120,3 +121,64 @@ def test_of_many_documents_in_a_row_each_has_its_own_bit(mysql: MySql) -> None:
         (shown,) = database.run(f"SELECT {', '.join(names)} FROM t")
         *_, last = database.changes("t")
     assert tuple(last.column(name)[-1].as_py() for name in names) == shown
+
+
+def _last(database: Database, table: str = "t") -> list[tuple[Any, ...]]:
+    """The rows of a table with a key ``id`` after its last changes, by what the binlog says."""
+    rows: dict[int, tuple[Any, ...]] = {}
+    for changes in database.changes(table):
+        for kind, *row in zip(changes.images.kinds.tolist(), *(c.to_pylist() for c in changes.columns), strict=True):
+            if kind in (INSERT, UPDATE_AFTER):
+                rows[row[0]] = tuple(row)
+    return [rows[key] for key in sorted(rows)]
+
+
+@pytest.mark.needs_mysql("logs updates of JSON whole, always")
+def test_values_that_json_has_not_by_itself_are_kept_and_put_in(mysql: MySql) -> None:
+    others = (
+        "'d', CAST(12.50 AS DECIMAL(20,10)), 'at', CAST('2024-05-07 12:30:15.120000' AS DATETIME(6)), "
+        "'day', CAST('2024-02-29' AS DATE), 'time', CAST('-838:59:58.000001' AS TIME(6)), 'bytes', x'00ff', "
+        "'u', 18446744073709551615, 'f', 1.5e300, 'long', REPEAT(x'41', 70), 'shape', POINT(1, 2)"
+    )
+    with new_database(mysql) as database:
+        database.run(
+            "CREATE TABLE t (id INT PRIMARY KEY, j JSON, k JSON)",
+            f"INSERT INTO t VALUES (1, JSON_OBJECT({others}, 'rest', REPEAT('x', 500)), '[1, 2, [3, {{}}]]'),"
+            f" (2, JSON_OBJECT('a', JSON_ARRAY({others}), 'rest', REPEAT('x', 500)), NULL),"
+            " (3, JSON_OBJECT('large', REPEAT('y', 70000), 'more', REPEAT('z', 20000000)), '{}')",
+            PARTIAL,
+            "SET SESSION binlog_transaction_compression = ON",
+            f"UPDATE t SET j = JSON_SET(j, '$.at', 1, '$.new', JSON_OBJECT({others})) WHERE id = 1",
+            "SET SESSION binlog_transaction_compression = OFF",
+            "UPDATE t SET j = JSON_REMOVE(JSON_SET(j, '$.a[1]', CAST(0.05 AS DECIMAL(3,2)), '$.a[3]', x'0102',"
+            " '$.a[last]', CAST('2015-01-15' AS DATE), '$.a[99]', POINT(3, 4)), '$.a[5]') WHERE id = 2",
+            "UPDATE t SET j = JSON_SET(j, '$.large', 7), k = JSON_SET(k, '$.x', CAST('1:2:3' AS TIME)) WHERE id = 3",
+            "UPDATE t SET j = JSON_REMOVE(j, '$.more'), k = JSON_REMOVE(k, '$.x') WHERE id = 3",
+            "UPDATE t SET k = JSON_SET(k, '$[2][1].deep', JSON_ARRAY(), '$[2][1].deep[0]', 1, '$[2][0]', NULL)"
+            " WHERE id = 1",
+        )  # fmt: skip
+        assert _last(database) == list(database.run("SELECT id, j, k FROM t ORDER BY id"))
+
+
+@pytest.mark.needs_mysql("logs updates of JSON whole, always")
+def test_a_chunk_behind_partial_updates_is_rolled_back_to_the_documents_before(mysql_database: Database) -> None:
+    database = mysql_database
+    database.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, j JSON)",
+        "INSERT INTO t VALUES (1, JSON_OBJECT('a', 1, 'b', REPEAT('x', 500))), (2, JSON_ARRAY(REPEAT('y', 500), 1))",
+    )
+    life = Life(database)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    before = dict(database.run("SELECT id, j FROM t"))
+    database.run(PARTIAL, "UPDATE t SET j = JSON_SET(j, '$.a', 2, '$[1]', 2)", "UPDATE t SET j = JSON_REMOVE(j, '$.b')")
+    rows = {row["id"]: row["j"] for row in life.rows(start, end)}
+    assert rows == before
+    for row in sorted(
+        life.rows(end, life.reader.latestOffset(end, ALL)),
+        key=lambda row: (row["_commit_version"], row["_change_number"]),
+    ):
+        if row["_change_type"] == "update_postimage":
+            rows[row["id"]] = row["j"]
+    life.reader.stop()
+    assert rows == dict(database.run("SELECT id, j FROM t"))

@@ -97,3 +97,21 @@ def test_memory_does_not_grow_with_the_rows_that_were_changed_behind_a_chunk(mys
     # Kept whole, the rows as they were would be 61 MB.
     assert many < few + 35
     assert many < 400
+
+
+def test_memory_does_not_grow_with_a_chunk(mysql_database: Database) -> None:
+    peaks = []
+    for count in (10, 1_000, 80_000):
+        table = f"c_{count}"
+        mysql_database.run(
+            _WIDE.format(table), DEEP_RECURSION,
+            f"INSERT INTO {table} (body) {_numbers(count)} RANDOM_BYTES(1024) FROM n",
+        )  # fmt: skip
+        start = _place(mysql_database)
+        rows, peak = _read(mysql_database, table, "chunk", start, start)
+        assert rows == count
+        peaks.append(peak)
+    _, short, long = peaks
+    # Kept whole, the chunk would be 82 MB.
+    assert long < short + 45
+    assert long < 400

@@ -183,12 +183,14 @@ def test_columns_can_be_left_out_and_what_cannot_be_is_told(server: MySql) -> No
     assert names(excludeColumns=f"{about},name")[:2] == ["id", "_change_type"]
 
 
-def test_a_type_that_is_not_read_can_be_left_out(server: MySql) -> None:
-    run(server.host, server.port, "CREATE TABLE shop.odd (id INT PRIMARY KEY, name TEXT CHARACTER SET big5)")
-    said = refused(UnsupportedFormatError, given(server, tables="shop.odd"))
-    assert "column name: text in the character set big5" in said
-    schema = DefaultSource(given(server, tables="shop.odd", excludeColumns="name")).schema()
-    assert schema.fieldNames()[:2] == ["id", "_change_type"]
+def test_a_password_may_have_any_characters(server: MySql) -> None:
+    password = "pä€漢😀 '\""
+    make_user(server, "any", *RIGHTS, password=password)
+    for mode in ("preferred", "disabled"):
+        settings = given(server, username="any", password=password, sslMode=mode)
+        assert DefaultSource(settings).schema().fieldNames()[:2] == ["id", "name"]
+    said = refused(RefusedError, given(server, username="any", password="pä€漢😁"))
+    assert "does not let the user 'any' in" in said
 
 
 def test_rows_as_json_take_tables_with_any_columns(server: MySql) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, end_of_binlog
 from tests.integration.mysql_lives import ALL, Life
 from watermark_source.errors import DataLossError, UnsupportedFormatError
@@ -36,6 +37,15 @@ def database(mysql_database: Database) -> Database:
         (("TRUNCATE TABLE t",), "it changed .*[.]t as a whole"),
         (("RENAME TABLE t TO other",), "it changed .*[.]t as a whole"),
         (("ALTER TABLE t RENAME TO other",), "it changed .*[.]t as a whole"),
+        (("ALTER TABLE t RENAME other",), "it changed .*[.]t as a whole"),
+        (("ALTER TABLE t RENAME = other",), "it changed .*[.]t as a whole"),
+        (
+            (
+                _TABLE.format("p") + " PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (100))",
+                "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE t",
+            ),
+            "it changed .*[.]t as a whole",
+        ),
         (("SET SESSION binlog_format = 'STATEMENT'", "UPDATE t SET amount = 2"), "a statement was logged"),
         (("XA START 'x'", "UPDATE t SET amount = 2", "XA END 'x'", "XA PREPARE 'x'", "XA ROLLBACK 'x'"), "XA PREPARE"),
         (
@@ -56,6 +66,7 @@ def test_it_is_refused(database: Database, statements: tuple[str, ...], says: st
         (("TRUNCATE TABLE tt", "DROP TABLE tt"), []),
         (("XA START 'x'", "UPDATE t SET amount = 2", "XA END 'x'", "XA COMMIT 'x' ONE PHASE"), ["update"]),
         (("ALTER TABLE t ADD COLUMN more INT, ADD INDEX (name)", "UPDATE t SET amount = 2"), ["update"]),
+        (("ALTER TABLE t COMMENT 'rename to u, drop partition'", "UPDATE t SET amount = 2"), ["update"]),
         (("CREATE INDEX t ON tt (name)", "/* t */ UPDATE t SET amount = 2"), ["update"]),
         (("BEGIN", "UPDATE t SET amount = 2", "SAVEPOINT s", "DELETE FROM t", "ROLLBACK TO s", "COMMIT"), ["update"]),
     ],
@@ -65,6 +76,16 @@ def test_what_logs_its_rows_or_concerns_others_is_not(
 ) -> None:
     expected = [each for _ in kinds for each in ("update_preimage", "update_postimage")]
     assert read(database, *statements) == expected
+
+
+def test_changes_by_foreign_keys_come_where_the_server_logs_them(database: Database) -> None:
+    database.run("CREATE TABLE p (id INT PRIMARY KEY)", "INSERT INTO p VALUES (1), (2)", "UPDATE t SET amount = 1")
+    database.run("ALTER TABLE t ADD COLUMN p INT, ADD FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE")
+    database.run("UPDATE t SET p = 1")
+    ((version,),) = database.run("SELECT VERSION()")
+    logged = database.server.flavour is Flavour.MYSQL and tuple(map(int, version.split(".")[:2])) >= (9, 6)
+    assert read(database, "DELETE FROM p WHERE id = 1") == (["delete"] if logged else [])
+    assert database.run("SELECT COUNT(*) FROM t") == ((0,),)
 
 
 def test_what_was_purged_before_it_was_read_is_data_loss(database: Database) -> None:

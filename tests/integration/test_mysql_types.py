@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.wire import padded
+from pyspark_mysql_cdc_wm.records.character_sets import check_charset
 from pyspark_mysql_cdc_wm.records.memory import Values
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from pyspark_mysql_cdc_wm.records.texts import texts
 from services.mysql import MySql, mysql_service
+from services.mysql_client import run
 from services.mysql_program import Flavour
 from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database, python_rows
-from tests.integration.mysql_charsets import single_byte_charsets
+from tests.integration.mysql_charsets import multi_byte_charsets, single_byte_charsets
 from tests.integration.mysql_columns import SAMPLES, Sample
 
 pytestmark = pytest.mark.service
@@ -69,6 +71,25 @@ def test_character_sets_of_one_byte_are_those_of_the_server(mysql: MySql) -> Non
     every = Values(padded(bytes(range(256))), np.arange(256, dtype=np.int32), np.ones(256, np.int32))
     for charset, characters in found.items():
         assert texts(every, charset).to_pylist() == list(characters), charset
+
+
+def test_character_sets_of_several_bytes_are_those_of_the_server(mysql: MySql) -> None:
+    seen = 0
+    for charset, characters in multi_byte_charsets(mysql):
+        shown = {code: each for code, each in characters.items() if each is not None}
+        sizes = np.array([len(code) for code in shown], np.int32)
+        every = Values(padded(b"".join(shown)), (np.cumsum(sizes) - sizes).astype(np.int32), sizes)
+        found = zip(shown, texts(every, charset).to_pylist(), shown.values(), strict=True)
+        assert not [(code.hex(), here, there) for code, here, there in found if here != there], charset
+        seen += len(shown)
+    assert seen > 100_000
+
+
+def test_every_character_set_of_the_server_is_read(mysql: MySql) -> None:
+    names = run(mysql.host, mysql.port, "SELECT CHARACTER_SET_NAME FROM information_schema.CHARACTER_SETS")
+    for (name,) in names:
+        if name != "binary":
+            check_charset(str(name), "here")
 
 
 def _compare(samples: tuple[Sample, ...], found: dict[int, list[Any]], expected: dict[int, list[Any]]) -> None:

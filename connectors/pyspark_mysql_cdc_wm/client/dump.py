@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pymysql
 
+from pyspark_mysql_cdc_wm.binlog.compressed_events import uncompressed
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType, next_file
 from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk, Stopped
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
@@ -94,8 +95,9 @@ class BinlogDump:
         """
         if isinstance(start, FilePosition) and start.position > _LARGEST_POSITION:
             raise UnsupportedFormatError(
-                f"binlog {start.file} position {start.position}: above 4 GB the server takes sets of GTIDs alone; "
-                "set gtid_mode = ON, or max_binlog_size to at most 1 GB"
+                f"binlog {start.file} position {start.position}: a place above 4 GB of a file cannot be asked for. A "
+                "transaction ends there that is larger than 3 GB, or max_binlog_size allows more than 1 GB. Begin a "
+                "new query, and keep transactions smaller"
             )
         self._settings = settings
         try:
@@ -155,14 +157,14 @@ class BinlogDump:
                 self._receive()
                 continue
             if held:
-                yield Block(buffer.memory, events, file)
+                yield from _plain(Block(buffer.memory, events, file))
             held, file = 0, self.file
             if stopped is Stopped.END:
                 return
             if stopped is Stopped.ERROR:
                 raise self._refusal()
             if stopped is Stopped.LONG:
-                yield from self._long_payload() if self._is_payload() else (self._long_event(),)
+                yield from self._long_payload() if self._is_payload() else _plain(self._long_event())
                 file = self.file
             elif stopped is Stopped.SHORT:
                 self._receive_more()
@@ -254,3 +256,12 @@ class BinlogDump:
             settings = self._settings
             return server_error(pymysql.err.OperationalError(code, text), settings.where, settings.username)
         return SourceError(f"{self._where()}: the server ended the dump: {code} {text}")
+
+
+def _plain(block: Block) -> Iterator[Block]:
+    """Yield a block without events that MariaDB has compressed, in pieces if there were any."""
+    file = block.file
+    for memory, events in uncompressed(block.memory, block.events, file):
+        yield Block(memory, events, file)
+        for event in events[events[:, TYPE] == EventType.ROTATE]:
+            file = next_file(memory, event)

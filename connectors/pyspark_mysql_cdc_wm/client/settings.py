@@ -45,7 +45,8 @@ class ClientSettings:
             "host": self.hostname,
             "port": self.port,
             "user": self.username,
-            "password": self.password,
+            # Of a text PyMySQL takes Latin-1, which has few characters and is not what statements set passwords in.
+            "password": self.password.encode("utf-8", "surrogateescape"),
             "charset": "utf8mb4",
             "autocommit": True,
             # Moments are told and compared as in the binlog.

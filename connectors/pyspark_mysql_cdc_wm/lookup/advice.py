@@ -23,6 +23,7 @@ _SLOW_BYTES_A_SECOND = 10_000_000
 _ROOM = 3
 """The binlog should be kept so many times as long as a slow snapshot takes."""
 _CASCADE = re.compile(r"^ +CONSTRAINT `(.+?)` FOREIGN KEY .* ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL)", re.MULTILINE)
+_BY_ENGINE = "innodb_native_foreign_keys"
 _LARGEST_SKEW_MILLIS = 1_000
 
 
@@ -33,11 +34,16 @@ def advice(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
         # A query with a checkpoint does not begin there any more.
         option = "startingTimestamp" if isinstance(options.start, StartAtTime) else "startingOffsets"
         yield Check(option, _start, after=("REPLICATION SLAVE",), at_load=False)
-    elif options.reads_tables:
-        yield Check("engine", _engine, after=("tables",), at_load=False)
     yield Check("binlog kept", _retention, after=("log_bin", "tables"), at_load=False)
-    yield Check("foreign keys", _cascades, after=("tables",), at_load=False)
+    yield from gaps(options)
     yield Check("clock", _clock, after=("login",), at_load=False)
+
+
+def gaps(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
+    """Return what a stream may lack without a word: each query begins with telling it, if there is anything."""
+    if options.reads_tables:
+        yield Check("engine", _engine, after=("tables",), at_load=False)
+    yield Check("foreign keys", _cascades, after=("tables",), at_load=False)
 
 
 def _tls(server: CheckedServer) -> str | Doubt:
@@ -117,9 +123,10 @@ def _kept_seconds(server: CheckedServer) -> int | None:
 
 
 def _cascades(server: CheckedServer) -> str | Doubt:
-    """Rows that a foreign key changes are in the binlog from MySQL 9.6 on."""
+    """Rows that a foreign key changes are in the binlog from MySQL 9.6 on, unless the engine is to change them."""
     version = server.connection.server_version.split(".")
-    if not server.connection.is_mariadb and (int(version[0]), int(version[1])) >= (9, 6):
+    by_engine = server.switch(_BY_ENGINE) == "ON"
+    if not server.connection.is_mariadb and (int(version[0]), int(version[1])) >= (9, 6) and not by_engine:
         return "their changes are logged"
     found = []
     for table in server.table_names:
@@ -128,8 +135,9 @@ def _cascades(server: CheckedServer) -> str | Doubt:
         found += [f"{table} {name}" for name in _CASCADE.findall(str(shown[1]) if shown else "")]
     if found:
         return Doubt(
-            f"{', '.join(found)}: what ON DELETE or ON UPDATE changes in a table is not in the binlog before MySQL "
-            "9.6, so the stream misses it. Make these changes in statements, or with triggers"
+            f"{', '.join(found)}: what ON DELETE or ON UPDATE changes in a table is not in the binlog "
+            + (f"with {_BY_ENGINE} = ON" if by_engine else "before MySQL 9.6")
+            + ", so the stream misses it. Make these changes in statements, or with triggers"
         )
     return "none that change rows"
 

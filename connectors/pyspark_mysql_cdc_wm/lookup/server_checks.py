@@ -35,10 +35,6 @@ _SETTINGS = (
         "binlog_row_image", "FULL", "rows would lack columns",
         "SET GLOBAL binlog_row_image = 'FULL'; sessions that are open keep their own image until they end",
     ),
-    _Needed(
-        "log_bin_compress", "OFF", "events that MariaDB compresses one by one are not read",
-        "SET GLOBAL log_bin_compress = OFF",
-    ),
 )  # fmt: skip
 _METADATA = _Needed(
     "binlog_row_metadata",

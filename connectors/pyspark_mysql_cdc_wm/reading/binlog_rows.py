@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -104,6 +104,29 @@ class Known:
                 "they share by the option columns, or leave the table out of the option tables"
             )
 
+    def tell(self, table: TableMap) -> None:
+        """Log what the stream's columns do not hold of a table that was altered, once a process."""
+        name = TableName(table.database, table.table)
+        if self.layout.choice is not None or name not in self.tables:
+            return
+        here, stream = set(filter(self.choice.has, (str(column.name) for column in table.columns))), self.layout.names
+        if more := sorted(here.difference(stream)):
+            _warn_once(
+                f"{name} was altered: where the binlog is read it has columns that the stream has not: "
+                f"{', '.join(more)}. What is in them does not come; start the query again if the table has them now, "
+                "or set rowFormat to json, which follows such changes"
+            )
+        if less := [each for each in stream if each not in here]:
+            _warn_once(
+                f"{name} was altered: where the binlog is read it lacks columns of the stream, which are null: "
+                f"{', '.join(less)}"
+            )
+
+
+@lru_cache(maxsize=1_000)
+def _warn_once(text: str) -> None:
+    _log.warning("%s", text)
+
 
 @dataclass(frozen=True, slots=True)
 class BinlogRows:
@@ -184,8 +207,10 @@ class BinlogRows:
         """Return the columns of a table to decode, ``None`` if nobody reads it."""
         if not self._is_read(part, table.database, table.table):
             return None
-        if self.known is not None and part is _EVERYTHING:
-            self.known.check(table)
+        if self.known is not None:
+            if part is _EVERYTHING:
+                self.known.check(table)
+            self.known.tell(table)
         looked_at = (*key_names(table), *part.compares(table))
         return self.layout.needed((str(column.name) for column in table.columns), looked_at)
 

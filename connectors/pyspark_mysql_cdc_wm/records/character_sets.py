@@ -2,7 +2,7 @@
 
 Sets of one byte a character go through tables that a server was asked for (single_byte.json): Python's codecs of
 similar names differ in single characters. A byte without a character becomes what the server shows for it, a question
-mark.
+mark. Those of several bytes are in multi_byte.py.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 from functools import cache
 from importlib import resources
 
+from pyspark_mysql_cdc_wm.records.multi_byte import FORMS
 from watermark_source.errors import UnsupportedFormatError
 
 AS_THEY_LIE = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
@@ -25,11 +26,11 @@ def check_charset(charset: str, where: str) -> None:
     Raises:
         UnsupportedFormatError: it cannot.
     """
-    if charset not in AS_THEY_LIE and charset not in WIDE and charset not in single_byte():
-        readable = ", ".join(sorted({*AS_THEY_LIE, *WIDE, *single_byte()}))
+    readable = {*AS_THEY_LIE, *WIDE, *FORMS, *single_byte()}
+    if charset not in readable:
         raise UnsupportedFormatError(
             f"{where}: text in the character set {charset}, which is not read; leave the column out, or convert it to "
-            f"one of {readable}"
+            f"one of {', '.join(sorted(readable))}"
         )
 
 

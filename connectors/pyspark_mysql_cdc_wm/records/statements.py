@@ -24,9 +24,12 @@ _SHORT = "near here is a statement that does not fit its event; the binlog is da
 _ROWS = re.compile(r"(INSERT|UPDATE|DELETE|REPLACE|LOAD|CALL|WITH)\b", re.IGNORECASE)
 _ALTER_TABLE = r"ALTER\s+(?:(?:ONLINE|OFFLINE|IGNORE)\s+)*TABLE\b\s*(?:IF\s+EXISTS\b\s*)?"
 _RENAME_TABLE = r"RENAME\s+TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?"
+_NEW_TABLE = r"(?<![\w`\"])RENAME(?:\s+(?:TO|AS)\b\s*|\s*=\s*|\s+(?!\s|COLUMN\b|INDEX\b|KEY\b)|(?=[`\"]))"
+"""Of an ALTER, what stands before the table's new name."""
 _WHOLE = re.compile(
     rf"TRUNCATE\b|{_RENAME_TABLE}"
-    rf"|{_ALTER_TABLE}.*\b((TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(PARTITION|TABLESPACE)|RENAME\s+(TO|AS|`))",
+    rf"|{_ALTER_TABLE}.*(?:\b(?:(?:TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(?:PARTITION|TABLESPACE)"
+    rf"|CONVERT\s+(?:PARTITION|TABLE))\b|{_NEW_TABLE})",
     re.IGNORECASE | re.DOTALL,
 )
 _ALTER = re.compile(_ALTER_TABLE, re.IGNORECASE)
@@ -38,8 +41,12 @@ _OWN = re.compile(r"DROP\s+TEMPORARY\b", re.IGNORECASE)
 """What concerns a table that one session alone has."""
 _DROP_DATABASE = re.compile(r"DROP\s+(?:DATABASE|SCHEMA)\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
 _TRUNCATE = re.compile(r"TRUNCATE\b\s*(?:TABLE\b\s*)?", re.IGNORECASE)
-_NEW_NAME = re.compile(r"\bRENAME\s+(?:TO\s+|AS\s+)?(?!COLUMN\b|INDEX\b|KEY\b)", re.IGNORECASE)
+_OTHER_TABLE = re.compile(rf"{_NEW_TABLE}|\b(?:WITH|TO|CONVERT)\s+TABLE\b\s*", re.IGNORECASE)
+"""Of an ALTER, what stands before a name of a table that is not the one it begins with."""
 _QUOTED = r"""`(?:[^`]|``)+`|"(?:[^"]|"")+"|'(?:[^'\\]|\\.|'')*'"""
+_STRING = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
+_FOR_ITSELF = re.compile(rf"SET\s+STATEMENT\b(?:{_QUOTED}|[^`\"'])*?\bFOR\s+", re.IGNORECASE)
+"""What MariaDB's statements may begin with: settings for themselves alone."""
 _EXECUTABLE = re.compile(rf"({_QUOTED})|/\*M?!\d*(.*?)\*/", re.DOTALL)
 """What only some servers read, and the others take for a remark."""
 _REMARK = re.compile(rf"({_QUOTED})|/\*.*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
@@ -116,7 +123,7 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
     for found in statements(memory, events):
         text = found.text
         databases |= database_dropped(text)
-        logged, whole, alters = (each.match(text) for each in (_ROWS, _WHOLE, _ALTER))
+        logged, alters, whole = _ROWS.match(text), _ALTER.match(text), _WHOLE.match(_STRING.sub(_blank, text))
         drop = _DROP.match(text) or _REPLACE.match(text)
         if not (logged or whole or drop or alters):
             continue
@@ -196,8 +203,8 @@ def tables_named(text: str, session: str) -> set[tuple[str, str]]:
         return _tables(text[begun.end() :], session, most=1)
     if begun := _ALTER.match(text):
         found = _tables(text[begun.end() :], session, most=1)
-        for new in _NEW_NAME.finditer(text):
-            found |= _tables(text[new.end() :], session, most=1)
+        for other in _OTHER_TABLE.finditer(_STRING.sub(_blank, text)):
+            found |= _tables(text[other.end() :], session, most=1)
         return found
     for listing in (_RENAME, _DROP):
         if begun := listing.match(text):
@@ -212,7 +219,14 @@ def _tables(text: str, session: str, *, most: int | None = None) -> set[tuple[st
 
 def without_remarks(text: str) -> str:
     """Return a statement as the server reads it, from its first word on."""
-    return _without(_REMARK, _EXECUTABLE.sub(lambda found: found[1] or f" {found[2]} ", text)).strip()
+    read = _without(_REMARK, _EXECUTABLE.sub(lambda found: found[1] or f" {found[2]} ", text)).strip()
+    begun = _FOR_ITSELF.match(read)
+    return read[begun.end() :] if begun else read
+
+
+def _blank(quoted: re.Match[str]) -> str:
+    """Return as much of nothing: what is quoted says nothing about a statement."""
+    return " " * len(quoted[0])
 
 
 def _without(what: re.Pattern[str], text: str) -> str:

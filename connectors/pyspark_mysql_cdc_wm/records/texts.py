@@ -12,23 +12,31 @@ from pyspark_mysql_cdc_wm.binlog.wire import PADDING
 from pyspark_mysql_cdc_wm.errors.faults import Fault
 from pyspark_mysql_cdc_wm.records.character_sets import AS_THEY_LIE, WIDE, single_byte
 from pyspark_mysql_cdc_wm.records.memory import Values, allocated, binary, validity
+from pyspark_mysql_cdc_wm.records.multi_byte import FORMS, NO_CHARACTER, PAIR_OR_FOUR, SINGLE, TRIPLE, tables_of
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+
+_FIRST_BEYOND = 189_000
+"""The order of the first character of four bytes that is beyond U+FFFF, in GB 18030."""
+_UNKNOWN = ord("?")
 
 
 def texts(values: Values, charset: str) -> pa.Array:
     """Return a column of text.
 
     Raises:
-        CorruptDataError: half a character.
+        CorruptDataError: half a character, or bytes that are none.
     """
     if charset in AS_THEY_LIE:
         return binary(pa.string(), values)
     offsets, offsets_view = allocated(values.rows + 1, np.int32)
-    # No character takes more than three bytes for each of these sets' bytes.
+    # No character takes more than three bytes for each of its own.
     content, content_view = allocated(3 * int(values.sizes.sum(dtype=np.int64)) + PADDING, np.uint8)
     if charset in single_byte():
         _translate(values.data, values.starts, values.sizes, _table(charset), offsets_view, content_view)
+    elif charset in FORMS:
+        if _look_up(values.data, values.starts, values.sizes, *tables_of(charset), offsets_view, content_view):
+            raise CorruptDataError(f"bytes that are no text of the character set {charset}")
     elif _widen(values.data, values.starts, values.sizes, *WIDE[charset], offsets_view, content_view):
         raise CorruptDataError(f"text of the character set {charset} that ends within a character")
     valid, nulls = validity(values.starts >= 0)
@@ -106,6 +114,70 @@ def _widen(  # noqa: PLR0917 - arrays in, arrays out
                         return np.int64(Fault.TEXT)
                     point = 0x10000 + ((point - 0xD800) << 10) + (_unit(data, at, width, big) - 0xDC00)
                     at += width
+                end = _put(out, end, point)
+        offsets[row + 1] = end
+    return np.int64(Fault.NONE)
+
+
+@inlined
+def _four(fours: Word, first: Word, second: Word, third: Word, fourth: Word) -> Word:
+    """Code point of a character of four bytes (GB 18030), which begin characters beyond the table at 0x90 0x30."""
+    third -= 0x81
+    fourth -= 0x30
+    if third < 0 or third >= 126 or fourth < 0 or fourth > 9:
+        return np.int64(NO_CHARACTER)
+    order = ((first - 0x81) * 10 + second - 0x30) * 1260 + third * 10 + fourth
+    if order < fours.shape[0]:
+        return np.int64(fours[order])
+    point = order - _FIRST_BEYOND + 0x10000
+    return point if 0x10000 <= point <= 0x10FFFF else np.int64(_UNKNOWN)
+
+
+@compiled(
+    "int64(uint8[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
+    " uint8[::1])"
+)
+def _look_up(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word,
+    starts: Word,
+    sizes: Word,
+    kinds: Word,
+    singles: Word,
+    pairs: Word,
+    triples: Word,
+    fours: Word,
+    offsets: Word,
+    out: Word,
+) -> Word:
+    data = address_of(array)
+    end = np.int64(0)
+    offsets[0] = 0
+    for row in range(starts.shape[0]):
+        at = np.int64(starts[row])
+        if at >= 0:
+            stop = at + sizes[row]
+            while at < stop:
+                first = byte_at(data, at)
+                kind = kinds[first]
+                point = np.int64(NO_CHARACTER)
+                if kind == SINGLE:
+                    point = np.int64(singles[first])
+                    at += 1
+                elif stop - at >= 2:
+                    second = byte_at(data, at + 1)
+                    if kind == TRIPLE:
+                        if stop - at >= 3:
+                            point = np.int64(triples[second << 8 | byte_at(data, at + 2)])
+                        at += 3
+                    elif kind == PAIR_OR_FOUR and 0x30 <= second <= 0x39:
+                        if stop - at >= 4:
+                            point = _four(fours, first, second, byte_at(data, at + 2), byte_at(data, at + 3))
+                        at += 4
+                    else:
+                        point = np.int64(pairs[first << 8 | second])
+                        at += 2
+                if point < 0:
+                    return np.int64(Fault.TEXT)
                 end = _put(out, end, point)
         offsets[row + 1] = end
     return np.int64(Fault.NONE)

@@ -13,9 +13,10 @@ from functools import partial
 import pyarrow as pa
 import zstandard
 
+from pyspark_mysql_cdc_wm.binlog.compressed_events import uncompressed
 from pyspark_mysql_cdc_wm.binlog.events import CHECKSUM_SIZE, EVENT_FIELDS, HEADER_SIZE, EventType
 from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
 from pyspark_mysql_cdc_wm.lookup.log_gtids import begun
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
@@ -55,10 +56,16 @@ def _told(body: bytes, flags: int, rows: int) -> Iterator[object]:
     why, table, at = walk.walk(memory, 0, len(packets), _FILE)
     assert table.shape[1] == EVENT_FIELDS
     yield why, int(at), table.tolist()
+    decoder = ChangeDecoder(_CHARSETS, partial(_wanted, flags), batch_rows=1 + rows)
+    for plain, its_events in uncompressed(memory, table, _FILE, piece_bytes=500, largest_event=1 << 20):
+        yield from _decoded(decoder, guarded(plain.tobytes()), its_events, rows)
+    yield decoder.reached
+
+
+def _decoded(decoder: ChangeDecoder, memory: Bytes, table: Longs, rows: int) -> Iterator[object]:
     yield _statements_and_sets(partial(look_at_statements, memory, table, _FILE, lambda *_: True))
     yield _statements_and_sets(partial(_listed, partial(drops, memory, table)))
     yield _statements_and_sets(partial(begun, memory, table, _FILE))
-    decoder = ChangeDecoder(_CHARSETS, partial(_wanted, flags), batch_rows=1 + rows)
     for changes in decoder.decode(memory, table, _FILE):
         count = len(changes.images.kinds)
         yield changes.table, changes.names, changes.images.kinds.tolist(), changes.numbers.tolist()
@@ -67,7 +74,6 @@ def _told(body: bytes, flags: int, rows: int) -> Iterator[object]:
         for column in changes.columns:
             assert len(column) == count
             yield _values(column)
-    yield decoder.reached
 
 
 def _statements_and_sets(look: partial[object]) -> object:

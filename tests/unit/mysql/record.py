@@ -55,6 +55,12 @@ _MYSQL = {
     ),
     "tagged": ("SET SESSION gtid_next = 'AUTOMATIC:tag'", *_HISTORY),
 }  # fmt: skip
+_MARIADB = {
+    "mariadb": _HISTORY,
+    "mariadb_compressed": (
+        "SET GLOBAL log_bin_compress = ON", "SET GLOBAL log_bin_compress_min_len = 10", *_HISTORY,
+    ),
+}  # fmt: skip
 
 
 def record(name: str, flavour: Flavour, *statements: str) -> None:
@@ -80,9 +86,8 @@ def record(name: str, flavour: Flavour, *statements: str) -> None:
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    chosen = sys.argv[1:] or (*_MYSQL, "mariadb")
-    for name in chosen:
-        if name == "mariadb":
-            record(name, Flavour.MARIADB, *_HISTORY)
+    for name in sys.argv[1:] or (*_MYSQL, *_MARIADB):
+        if name in _MARIADB:
+            record(name, Flavour.MARIADB, *_MARIADB[name])
         else:
             record(name, Flavour.MYSQL, *_MYSQL[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pyspark_mysql_cdc_wm.binlog.compressed_events import uncompressed
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
@@ -45,8 +46,12 @@ def decoded(name: str, table: str = "orders", flavour: str = "mysql", **options:
     def wanted(found: TableMap) -> list[str] | None:
         return [str(column.name) for column in found.columns] if found.table == table else None
 
-    memory, events = surveyed(name)
-    return list(ChangeDecoder(charsets(flavour), wanted, **options).decode(memory, events, name))
+    decoder = ChangeDecoder(charsets(flavour), wanted, **options)
+    return [
+        changes
+        for memory, events in uncompressed(*surveyed(name), name)
+        for changes in decoder.decode(memory, events, name)
+    ]
 
 
 def rows(found: list[Changes]) -> list[tuple[int, tuple[Any, ...]]]:

@@ -26,10 +26,10 @@ _PAID = (*_ANN[:2], Decimal("11.50"), *_ANN[3:10], "changed")
 EXPECTED = [(INSERT, _ANN), (INSERT, _ZOE), (UPDATE_BEFORE, _ANN), (UPDATE_AFTER, _PAID), (DELETE, _ZOE)]
 
 
-@pytest.mark.parametrize("name", ["full", "no_checksum", "compressed", "tagged", "mariadb"])
+@pytest.mark.parametrize("name", ["full", "no_checksum", "compressed", "tagged", "mariadb", "mariadb_compressed"])
 @pytest.mark.parametrize("batch_rows", [1, 2, 3, 100])
 def test_rows_are_the_same_however_the_server_logs_them(name: str, batch_rows: int) -> None:
-    flavour = "mariadb" if name == "mariadb" else "mysql"
+    flavour = "mariadb" if name.startswith("mariadb") else "mysql"
     assert rows(decoded(name, flavour=flavour, batch_rows=batch_rows)) == EXPECTED
 
 

@@ -111,10 +111,14 @@ def test_times_before_mysql_5_6_are_digits() -> None:
         ("utf16le", "utf-16-le"),
         ("utf32", "utf-32-be"),
         ("koi8r", "koi8_r"),
+        ("cp932", "cp932"),
+        ("eucjpms", "euc_jp"),
+        ("gb18030", "gb18030"),
+        ("gbk", "gbk"),
     ],
 )
 def test_texts_become_utf8(charset: str, codec: str) -> None:
-    words = ["Привет", "", "a"] + (["😀é漢"] if charset.startswith("utf") else [])
+    words = ["Привет", "", "a"] + (["😀é漢"] if charset.startswith(("utf", "gb1")) else [])
     found = texts(values(*(word.encode(codec) for word in words), None), charset)
     found.validate(full=True)
     assert found.to_pylist() == [*words, None]
@@ -124,14 +128,46 @@ def test_free_bytes_of_latin1_are_control_characters() -> None:
     assert texts(values(b"\x80\x81\x8d\x8f\x90\x9d\xff"), "latin1").to_pylist() == ["€\x81\x8d\x8f\x90\x9dÿ"]
 
 
+@pytest.mark.parametrize(
+    ("charset", "text", "encoded"),
+    [
+        ("ujis", "Ａ漢ｶ丂", b"\xa3\xc1\xb4\xc1\x8e\xb6\x8f\xb0\xa1"),
+        ("eucjpms", "①丂", b"\xad\xa1\x8f\xb0\xa1"),
+        ("cp932", "①~ｶ", b"\x87\x40~\xb6"),
+        ("euckr", "한글", b"\xc7\xd1\xb1\xdb"),
+        ("big5", "漢字", b"\xba\x7e\xa6\x72"),
+        ("gb2312", "汉字", b"\xba\xba\xd7\xd6"),
+        ("gb18030", "汉\x80\U0001f600\U0010ffff", b"\xba\xba\x81\x30\x81\x30\x94\x39\xfc\x36\xe3\x32\x9a\x35"),
+        # Beyond all characters.
+        ("gb18030", "a?", b"a\xe3\x32\x9a\x36"),
+    ],
+)
+def test_characters_of_several_bytes(charset: str, text: str, encoded: bytes) -> None:
+    found = texts(values(encoded, None, b""), charset)
+    found.validate(full=True)
+    assert found.to_pylist() == [text, None, ""]
+
+
 def test_half_a_character_is_damaged() -> None:
     with pytest.raises(CorruptDataError, match="utf16 that ends within a character"):
         texts(values(b"\xd8\x3d"), "utf16")
 
 
+@pytest.mark.parametrize(
+    ("charset", "half"),
+    [
+        ("big5", b"\xba"), ("gbk", b"a\x81"), ("gbk", b"\x81\x20"), ("ujis", b"\x8f\xb0"), ("ujis", b"\x8e\x40"),
+        ("gb18030", b"\x81\x30\x81"), ("gb18030", b"\x81\x30\xff\x30"), ("gb18030", b"\x81\x30\x81\x3a"),
+    ],
+)  # fmt: skip
+def test_bytes_that_are_no_character_are_damaged(charset: str, half: bytes) -> None:
+    with pytest.raises(CorruptDataError, match=f"no text of the character set {charset}"):
+        texts(values(half, b"next"), charset)
+
+
 def test_a_charset_that_is_not_read_is_named_with_those_that_are() -> None:
-    with pytest.raises(UnsupportedFormatError, match=r"here: text in the character set gbk.*latin1.*utf8mb4"):
-        check_charset("gbk", "here")
+    with pytest.raises(UnsupportedFormatError, match=r"here: text in the character set filename.*gbk.*latin1.*utf8"):
+        check_charset("filename", "here")
 
 
 def test_labels() -> None:
