@@ -8,13 +8,14 @@ fast topic is ahead. In an alignment group the sources stay together, and so the
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -64,10 +65,11 @@ class Day:
 
 @dataclass
 class Joined:
-    """What came out, whatever the order, and how many rows Spark kept after each batch."""
+    """What came out, whatever the order, how many rows Spark kept after each batch, and how far topics were apart."""
 
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     kept: list[int] = field(default_factory=list)
+    drift_ms: int = 0
     seconds: float = 0.0
 
     def sink(self, batch: DataFrame, number: int) -> None:
@@ -112,7 +114,9 @@ def topic(spark: SparkSession, bootstrap: str, name: str, rows: int, **options: 
         .option("maxOffsetsPerTrigger", str(rows))
     )
     followed = follow_watermark(reader.options(**options).load())
-    return followed.selectExpr("bigint(conv(hex(value), 16, 10)) AS ad", f"event_time AS {name}_at")
+    ads = followed.selectExpr("bigint(conv(hex(value), 16, 10)) AS ad", f"event_time AS {name}_at")
+    times = F.unix_millis(f"{name}_at")
+    return ads.observe(name, F.min(times).alias("first"), F.max(times).alias("last"))
 
 
 def replay(spark: SparkSession, bootstrap: str, day: Day, **options: Any) -> Joined:
@@ -136,7 +140,27 @@ def replay(spark: SparkSession, bootstrap: str, day: Day, **options: Any) -> Joi
         sum(int(operator["numRowsTotal"]) for operator in progress["stateOperators"])
         for progress in query.recentProgress
     ]
+    joined.drift_ms = greatest_drift([progress.observedMetrics for progress in query.recentProgress])
     return joined
+
+
+def greatest_drift(batches: Sequence[Mapping[str, Any]]) -> int:
+    """Return the most by which a row of one topic came before an older one of the other, in milliseconds.
+
+    Args:
+        batches: of each the first and last event time of the topics, by name; null where a topic had no row.
+    """
+    found = [0]
+    for ahead, behind in ((SHOWN, CLICKED), (CLICKED, SHOWN)):
+        last, first = _of_each(batches, ahead, "last", -math.inf), _of_each(batches, behind, "first", math.inf)
+        reached, to_come = accumulate(last, max), list(accumulate(reversed(first), min))[::-1]
+        found += [int(at - later) for at, later in zip(reached, to_come[1:], strict=False) if at > later]
+    return max(found)
+
+
+def _of_each(batches: Sequence[Mapping[str, Any]], topic: str, what: str, nothing: float) -> list[float]:
+    seen = [batch[topic][what] if topic in batch else None for batch in batches]
+    return [nothing if at is None else at for at in seen]
 
 
 def chart(series: Sequence[int], highest: int, *, width: int = 60, height: int = 6) -> list[str]:
@@ -164,6 +188,10 @@ def show(replays: dict[str, Joined], console: Console) -> None:
         table.add_column(title, justify="right")
     for label, figures in (
         ("most rows in state", [count_text(joined.highest) for joined in replays.values()]),
+        (
+            f"most apart (limit: {DRIFT_MINUTES} min)",
+            [f"{joined.drift_ms / 60_000:.3f} min" for joined in replays.values()],
+        ),
         ("rows joined", [count_text(joined.result[0]) for joined in replays.values()]),
         ("batches", [str(len(joined.kept)) for joined in replays.values()]),
         ("seconds", [f"{joined.seconds:.0f}" for joined in replays.values()]),

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
+from tests.integration.emitted import Emitted
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from tests.integration.mysql_streams import MySqlStreams
+from tests.spark.queries import at
+from watermark_source import follow_watermark
 from watermark_source.monitor.status import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
@@ -30,25 +37,69 @@ def position(offset: dict[str, Any]) -> int:
     return int(numbers["0"][0])
 
 
+def run_into(emitted: Emitted, streams: KafkaStreams, frames: dict[str, DataFrame]) -> None:
+    """Run one query on several sources until it has read all that is there."""
+    of_each = [
+        follow_watermark(frame).select(F.lit(name).alias("source"), "event_time") for name, frame in frames.items()
+    ]
+    writer = reduce(DataFrame.union, of_each).writeStream.foreachBatch(emitted.sink).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(streams.checkpoint("both"))).start()
+    streams.started.append(query)
+    query.awaitTermination(240)
+    assert not query.isActive, "the run did not end"
+
+
 def test_two_topics_of_one_query_are_never_further_apart_than_the_drift(
     streams: KafkaStreams, new_topic: NewTopic
 ) -> None:
-    frames = []
+    frames, emitted = {}, Emitted()
     for name, times in TIMES.items():
         topic = new_topic(1)
         streams.write(topic, {0: times})
         limits = {"maxOffsetsPerTrigger": 100} if name == "slow" else {}
-        frames.append(streams.source(subscribe=topic, sourceName=name, **aligned("one query"), **limits))
-    streams.run(frames[0].unionByName(frames[1]), "both")
-    assert len(streams.data("both")) == sum(map(len, TIMES.values()))
-    apart = []
-    for offsets in zip(*(streams.offsets("both", source=n) for n in range(2)), strict=True):
-        positions = [position(offset) for offset in offsets]
-        reached = [times[max(0, at - 1)] for times, at in zip(TIMES.values(), positions, strict=True)]
-        if all(at < len(times) for times, at in zip(TIMES.values(), positions, strict=True)):
-            apart.append(abs(reached[0] - reached[1]))
-    assert len(apart) > 5
-    assert max(apart) <= DRIFT + STEP
+        frames[name] = streams.source(subscribe=topic, sourceName=name, **aligned("one query"), **limits)
+    run_into(emitted, streams, frames)
+    assert {name: len(emitted.times(name)) for name in TIMES} == {name: len(times) for name, times in TIMES.items()}
+    drift = emitted.greatest_drift(*TIMES)
+    assert DRIFT / 2 < drift.seconds <= DRIFT + STEP, f"{drift}; allowed are {DRIFT} s and a record, {STEP} s"
+
+
+@pytest.mark.parametrize("slow", ["topic", "table"])
+def test_by_a_column_sources_are_never_further_apart_than_the_drift_and_one_range(
+    slow: str, streams: KafkaStreams, mysql_streams: MySqlStreams, new_topic: NewTopic
+) -> None:
+    """Nothing tells where in the binlog a column passes the limit: what is read blindly may be beyond it."""
+    times = {"slow": np.round(np.arange(0, 200, 0.2), 3), "fast": np.arange(0, 600, 2.0)}
+    for name in times:
+        mysql_streams.run_sql(f"CREATE TABLE {name} (id INT PRIMARY KEY AUTO_INCREMENT, at DATETIME(3))")
+    # In turn, so that the same stretch of the binlog has nine times as much event time of the fast table.
+    parts = zip(*(np.array_split(each, 30) for each in times.values()), strict=True)
+    for part in parts:
+        for name, seconds in zip(times, part, strict=True):
+            rows = ", ".join(f"('{at(float(second))}')" for second in seconds)
+            mysql_streams.run_sql(f"INSERT INTO {name} (at) VALUES {rows}")
+    since = mysql_streams.database.since
+    begin = json.dumps({"file": since.file, "position": since.position})
+    by_column = {"eventTimeColumn": "at", "columns": "id", "startingOffsets": begin}
+    frames = {
+        name: mysql_streams.source(
+            name, sourceName=name, maxRowsPerTrigger=rows, **by_column, **aligned("by columns", alignmentMembers=2)
+        )
+        for name, rows in (("slow", 100), ("fast", 20))
+    }
+    if slow == "topic":
+        topic = new_topic(1)
+        streams.write(topic, {0: times["slow"]})
+        frames["slow"] = streams.source(
+            subscribe=topic, sourceName="slow", maxOffsetsPerTrigger=100, **aligned("by columns", alignmentMembers=2)
+        )
+    emitted = Emitted()
+    run_into(emitted, streams, frames)
+    assert {name: len(emitted.times(name)) for name in times} == {name: len(each) for name, each in times.items()}
+    drift = emitted.greatest_drift(*times)
+    widest = emitted.widest_range(drift.ahead)
+    assert DRIFT / 2 < drift.seconds <= DRIFT + widest, f"{drift}; allowed are {DRIFT} s and a range, {widest} s"
+    assert widest < 50
 
 
 def test_a_query_waits_for_another_until_that_one_is_gone(streams: KafkaStreams, new_topic: NewTopic) -> None:

@@ -46,11 +46,16 @@ def test_a_join_of_aligned_topics_keeps_fewer_rows_with_an_equal_result(spark: S
     aligned = two_topics_join.replay(spark, kafka.bootstrap, day, **two_topics_join.ALIGNED)
     assert alone.result == aligned.result
     assert alone.result[0] == expected > 8_000
+    # A partition has every second row.
+    record_ms = two_topics_join.PARTITIONS * day.hours * 3_600_000 / day.rows
+    limit_ms = two_topics_join.DRIFT_MINUTES * 60_000
+    assert aligned.drift_ms <= limit_ms + record_ms < alone.drift_ms, (aligned.drift_ms, alone.drift_ms)
     # Alone, the fast topic is in state as a whole before the slow one is far; over more hours the ratio grows.
     assert alone.highest > 10_000 > 1.2 * aligned.highest
     console = Console(file=io.StringIO(), width=100)
     two_topics_join.show({"alone": alone, "aligned": aligned}, console)
     assert f"full height: {alone.highest:,}".replace(",", " ") in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "limit: 10 min" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_a_chart_has_the_height_of_its_numbers() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import LongType, StructField, StructType
 
+from tests.spark.counting_timer import counted_after
 from tests.spark.queries import Rows, Streams, at
 from watermark_source import data_rows, follow_watermark
 
@@ -107,39 +106,13 @@ def test_outer_join_of_two_sources_waits_for_the_slowest_split_of_both(streams: 
     assert (3, 3) not in plain.rows()
 
 
-class CountUntilTimer(StatefulProcessor):
-    """Counts a key's rows and tells the count when event time is a minute past its first row."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._handle = handle
-        self._count = handle.getValueState("count", StructType([StructField("n", LongType())]))
-
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
-        taken = list(rows)
-        if not self._count.exists():
-            first = min(row.event_time for row in taken)
-            self._handle.registerTimer(int(first.timestamp() * 1_000) + 60_000)
-        known = self._count.get()[0] if self._count.exists() else 0
-        self._count.update((known + len(taken),))
-        return iter(())
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's
-        count = self._count.get()[0]
-        self._count.clear()
-        yield Row(split=key[0], n=count)
-
-    def close(self) -> None:
-        pass
-
-
 @pytest.mark.usefixtures("rocksdb")
 def test_event_timers_fire_by_the_source_watermark(streams: Streams) -> None:
     streams.write({0: [], 1: []})
     frame = streams.load()
-    out = StructType([StructField("split", LongType()), StructField("n", LongType())])
 
     def counted(rows: DataFrame) -> DataFrame:
-        return rows.groupBy("split").transformWithState(CountUntilTimer(), out, "append", "eventTime")
+        return counted_after(60_000, rows, "split")
 
     ours = streams.start(counted(follow_watermark(frame)))
     plain = streams.start(counted(data_rows(frame).withWatermark("event_time", "0 seconds")))

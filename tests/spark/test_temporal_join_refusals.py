@@ -112,6 +112,20 @@ def test_it_is_refused(streams: Streams, case: Case) -> None:
     assert str(refused.value).startswith("temporal_join")
 
 
+@pytest.mark.parametrize("first", ["clock", "event times"])
+def test_a_side_with_one_source_on_the_clock_goes_by_the_event_times_of_the_other(streams: Streams, first: str) -> None:
+    streams.write({0: []})
+    sources = [follow_watermark(streams.load(sourceName=n, **o)) for n, o in (("clicks", ON_CLOCK), ("orders", {}))]
+    probe, other = sources if first == "clock" else sources[::-1]
+    both = probe.union(other)
+    on_clock = renamed(follow_watermark(streams.load(sourceName="users", **ON_CLOCK)).drop("split"))
+    with pytest.raises(UsageError, match=r"probe \(orders\) goes by event time and build \(users\) by processing time"):
+        temporal_join(both, on_clock, on="value", build_time="since", buffer=True)
+    by_event_times = renamed(follow_watermark(streams.load(sourceName="users")).drop("split"))
+    joined = temporal_join(both, by_event_times, on="value", build_time="since")
+    assert joined.columns == ["split", "value", "event_time"]
+
+
 def test_state_in_another_store_is_refused(streams: Streams) -> None:
     streams.write({0: []})
     streams.spark.conf.unset(STATE_STORE)

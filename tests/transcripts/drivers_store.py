@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import create_engine, update
 
+from tests.transcripts.drivers_time import named
 from tests.transcripts.grammar import NAMES, Driver
 from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with, limit
 from watermark_source.eventtime import Millis
@@ -98,3 +99,25 @@ class StoreDriver(Driver):
 
     def see_held_back(self) -> list[str]:
         return sorted(m for m, r in self.reports.items() if (at := counts_with(r)) is not None and at > self._limit(m))
+
+
+class StoreAggregatorDriver(Driver):
+    """Each key is a source; the lowest of the latest values is what its own is beside those of the others."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.store = GroupStore(store_url(f"sqlite:///{folder / 'alignment.sqlite'}"))
+        self.minimum: int | None = None
+
+    def do_report(self, argument: tuple[int, Millis]) -> list[str]:
+        key, value = argument
+        identity = Identity("g", f"{key}-id", str(key), 0, TIME_TO_LIVE)
+        found = self.store.exchange(identity, GroupMember(MemberStatus.ACTIVE, value))
+        assert found is not None
+        before, self.minimum = self.minimum, value if found.minimum is None else min(value, found.minimum)
+        return [named(self.minimum), "changed"] if self.minimum != before else [named(self.minimum)]
+
+    def see_minimum(self) -> int | None:
+        found = self.store.exchange(Identity("g", "nobody", "nobody", None, TIME_TO_LIVE), GroupMember())
+        assert found is not None
+        return found.minimum

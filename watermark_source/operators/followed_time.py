@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from pyspark.sql import DataFrame
 from pyspark.sql.types import TimestampType
 
@@ -18,6 +20,9 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 def followed_time(df: DataFrame, name: str, caller: str) -> tuple[str, SourceTime]:
     """Return the column's own spelling, and what its source declares about time.
+
+    Of several sources it is one that goes by event times, if there is one: a clock is never the lowest of watermarks
+    (FLIP-326). Spark keeps what the first of a union declares.
 
     Raises:
         UsageError: the frame is no stream, or the column is not the one that ``follow_watermark`` was given.
@@ -41,7 +46,18 @@ def followed_time(df: DataFrame, name: str, caller: str) -> tuple[str, SourceTim
             f"{caller}: column {name!r} has a watermark of Spark's own withWatermark, which knows nothing of its "
             "source's splits; use follow_watermark in its place, on a stream of this project's sources"
         )
-    return name, declared
+    return name, next((each for each in _declared_below(df) if not each.processing_time), declared)
+
+
+def _declared_below(df: DataFrame) -> list[SourceTime]:
+    """Return what all sources below declare about time; nothing under Spark Connect, which shows no plan."""
+    plan = getattr(df, "_jdf", None)
+    if plan is None:
+        return []
+    leaves = plan.queryExecution().analyzed().collectLeaves()
+    outputs = [leaves.apply(i).output() for i in range(leaves.size()) if leaves.apply(i).isStreaming()]
+    told = [output.apply(i).metadata().json() for output in outputs for i in range(output.size())]
+    return [found for text in told if (found := SourceTime.of_metadata(json.loads(text))) is not None]
 
 
 def need_rocksdb(df: DataFrame, caller: str) -> None:
