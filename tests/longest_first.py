@@ -21,6 +21,9 @@ FILES = (
     "tests/integration/test_group_of_sources.py",
     "tests/integration/test_operator_examples.py",
     "tests/integration/test_event_time_ordering.py",
+    "tests/integration/test_temporal_join.py",
+    "tests/spark/test_temporal_join.py",
+    "tests/integration/test_ordering_kills.py",
 )
 """The longest first; any that takes a minute or more."""
 

@@ -161,9 +161,10 @@ class MySqlSource:
         from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows  # noqa: PLC0415
 
-        known = Known(self.known, self.options.choice, layout) if knows else None
-        client = self.options.client.patient
+        options = self.options
+        known = Known(self.known, options.choice, layout, options.ignores_new_columns) if knows else None
+        client = options.client.patient
         return MySqlRangeReader(
-            BinlogRows(client, self.tables, layout, known, self.options.fail_on_data_loss),
-            SnapshotRows(client, self.tables, self.options.choice, layout),
+            BinlogRows(client, self.tables, layout, known, options.fail_on_data_loss),
+            SnapshotRows(client, self.tables, options.choice, layout),
         )

@@ -205,6 +205,16 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "the column `_row`, of any table's columns by name.",
     ),
     Option(
+        name="schemaChangeBehavior",
+        parse=word(("exception", "ignore")),
+        default="exception",
+        accepted="must be exception or ignore",
+        example="ignore",
+        doc="What happens when a table gets a column, or a name for one, that the stream has not. `exception`: the "
+        "query ends before the first row with it; once it is loaded again its stream has the column, and nothing is "
+        "lost. `ignore`: what is in the column does not come, and a warning says so.",
+    ),
+    Option(
         name="snapshotChunkRows",
         parse=positive_integer,
         default=500_000,

@@ -37,6 +37,7 @@ class MySqlOptions:
     """Of a batch."""
     choice: ColumnChoice
     as_json: bool
+    ignores_new_columns: bool
     chunk_rows: int
     chunks: int
     one_moment: bool
@@ -103,6 +104,7 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
             values["columns"], values["excludeColumns"], values["eventTimeColumn"], values["snapshotChunkColumn"]
         ),
         as_json=values["rowFormat"] == "json",
+        ignores_new_columns=values["schemaChangeBehavior"] == "ignore",
         chunk_rows=values["snapshotChunkRows"],
         chunks=values["snapshotParallelism"],
         one_moment=values["snapshotConsistency"] == "table",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -21,6 +21,7 @@ from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.schema import columns_now
 from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.change_columns import ChangedRows, changed_rows
@@ -85,6 +86,7 @@ class Known:
     tables: frozenset[TableName]
     choice: ColumnChoice
     layout: Layout
+    ignores_new_columns: bool
 
     def check(self, table: TableMap) -> None:
         """Check that a table which came later, and has no snapshot, has the stream's columns.
@@ -104,17 +106,31 @@ class Known:
                 "they share by the option columns, or leave the table out of the option tables"
             )
 
-    def tell(self, table: TableMap) -> None:
-        """Log what the stream's columns do not hold of a table that was altered, once a process."""
+    def compare(self, table: TableMap, has_now: Callable[[], Set[str]], altered_by: str | None) -> None:
+        """Compare the columns of a table that was altered with the stream's.
+
+        ``has_now`` asks the server which columns the table has. What is in one that it has no more nobody can have; a
+        warning tells of it, once a process.
+
+        Raises:
+            SchemaError: the table has got columns that the stream has not, and they are not to be ignored.
+        """
         name = TableName(table.database, table.table)
         if self.layout.choice is not None or name not in self.tables:
             return
         here, stream = set(filter(self.choice.has, (str(column.name) for column in table.columns))), self.layout.names
-        if more := sorted(here.difference(stream)):
+        if more := here.difference(stream):
+            shown = f"{name} was altered{'' if altered_by is None else f' by {altered_by}'}: where the binlog is read "
+            if not self.ignores_new_columns and (new := more & has_now()):
+                raise SchemaError(
+                    f"{shown}it has columns that the stream has not: {', '.join(sorted(new))}. Load the stream again "
+                    "and start the query with its checkpoint: it goes on here, with the columns that the table has "
+                    "now. Or set schemaChangeBehavior to ignore, to go on without them, or rowFormat to json in a new "
+                    "query, which takes any"
+                )
             _warn_once(
-                f"{name} was altered: where the binlog is read it has columns that the stream has not: "
-                f"{', '.join(more)}. What is in them does not come; start the query again if the table has them now, "
-                "or set rowFormat to json, which follows such changes"
+                f"{shown}it has columns that the stream has not: {', '.join(sorted(more))}. What is in them does not "
+                "come"
             )
         if less := [each for each in stream if each not in here]:
             _warn_once(
@@ -168,16 +184,15 @@ class BinlogRows:
             # Commit times of all tables need no names.
             named = self.layout.names or self.layout.event_time is not None or part is not _EVERYTHING
             completed = LeastMetadata(connection, partial(self._reads, part)).completed if named else as_logged
-            decoder = ChangeDecoder(
-                charsets, partial(self._needed, part), completed=completed, batch_rows=self.batch_rows
-            )
+            altered: dict[tuple[str, str], str] = {}
+            needed = partial(self._needed, part, partial(columns_now, connection), altered)
+            decoder = ChangeDecoder(charsets, needed, completed=completed, batch_rows=self.batch_rows)
             if left_out is None:
                 blocks = dumped(self.client, base, start, entered.end)
             else:
                 blocks = dumped_without(self.client, GtidSet.parse(left_out), wanted.end)
             if whole is not None:
                 blocks = _of_piece(blocks, wanted, decoder, shift)
-            altered: dict[tuple[str, str], str] = {}
             try:
                 for block in blocks:
                     if self.known is not None:
@@ -203,14 +218,21 @@ class BinlogRows:
             return times
         return pc.max_element_wise(times.view(pa.int64()), floor * 1_000).view(MOMENT)
 
-    def _needed(self, part: Part, table: TableMap) -> Collection[str] | None:
+    def _needed(
+        self,
+        part: Part,
+        columns: Callable[[TableName], Set[str]],
+        altered: Mapping[tuple[str, str], str],
+        table: TableMap,
+    ) -> Collection[str] | None:
         """Return the columns of a table to decode, ``None`` if nobody reads it."""
         if not self._is_read(part, table.database, table.table):
             return None
         if self.known is not None:
             if part is _EVERYTHING:
                 self.known.check(table)
-            self.known.tell(table)
+            name = TableName(table.database, table.table)
+            self.known.compare(table, partial(columns, name), altered.get((table.database, table.table)))
         looked_at = (*key_names(table), *part.compares(table))
         return self.layout.needed((str(column.name) for column in table.columns), looked_at)
 
