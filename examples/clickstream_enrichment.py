@@ -43,7 +43,7 @@ TOGETHER: dict[str, Any] = {
     "alignmentGroup": "enrichment", "alignmentMembers": 2, "watermarkStrategy": "none",
 }  # fmt: skip
 """Options of both sources: the group holds the clicks while the snapshot of the users is read."""
-USER, PASSWORD = "cdc", "an example"
+USER, PASSWORD = "enrichment", "an example"
 PATIENCE_SECONDS = 300
 """Without any progress; far more than a busy laptop needs to compile the decoders for the first batch."""
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -114,6 +114,14 @@ def test_while_the_store_is_away_nobody_goes_beyond_the_last_limit_and_then_all_
         assert [len(streams.data(name, ("partition", "offset"))) for name in queries] == [1_000, len(FAST)]
 
 
+def is_runner(process: psutil.Process) -> bool:
+    """Return whether it is a source's; one that has just ended is none."""
+    try:
+        return "python_streaming_source_runner" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+
+
 class OtherDriver:
     """A driver in a process of its own."""
 
@@ -131,7 +139,7 @@ class OtherDriver:
         """Return the process of its source."""
         assert self.process is not None
         below = psutil.Process(self.process.pid).children(recursive=True)
-        (found,) = [p for p in below if "python_streaming_source_runner" in " ".join(p.cmdline())]
+        (found,) = filter(is_runner, below)
         return found
 
     def kill(self) -> None:
