@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import re
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -193,6 +196,14 @@ def rocksdb(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(STATE_STORE, ROCKSDB)
     yield
     spark.conf.unset(STATE_STORE)
+
+
+@pytest.fixture
+def connect_port() -> Iterator[None]:
+    """Let no other process start a local Connect server meanwhile: all of them listen on one port."""
+    with (Path(tempfile.gettempdir()) / f"watermark-source-tests-connect-{os.getuid()}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

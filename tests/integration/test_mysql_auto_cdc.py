@@ -16,7 +16,7 @@ from services.mysql import MySql
 from services.spark_jars import MERGE_CATALOG, merge_catalog_jars
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, make_user
 
-pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.service, pytest.mark.timeout(900), pytest.mark.usefixtures("connect_port")]
 
 ROOT = Path(__file__).parents[2]
 FIRST = (

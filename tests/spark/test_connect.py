@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from tests.spark.queries import Rows, Streams
 from watermark_source import follow_watermark
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.usefixtures("connect_port")]
 
 FIRST: Rows = {0: [(3_600, 1)], 1: [(0, 2), (30, 3)]}
 SECOND: Rows = {0: [(7_200, 6)], 1: [(60, 4), (90, 5), (7_200, 7)]}
