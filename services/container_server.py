@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from services.deadline import wait_until
 from services.errors import ServiceError
+from services.server import Server
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
     from testcontainers.core.container import DockerContainer
 
 
-class ContainerServer(ABC):
+class ContainerServer(Server):
     """One server in a container with a host port chosen beforehand, so that restarts keep it."""
-
-    _start_seconds: float
-    _stop_seconds: float
 
     def __init__(self, image: str, port: int, arranged: Callable[[DockerContainer], DockerContainer]) -> None:
         """Pull the image if need be and create the container, ``arranged`` with its ports and settings.
@@ -39,16 +36,6 @@ class ContainerServer(ABC):
             self._handle.start()
         except (DockerException, OSError) as failure:
             raise ServiceError(f"the container engine answers, but {image} does not start: {failure}") from failure
-
-    @property
-    def host(self) -> str:
-        """Always loopback."""
-        return "127.0.0.1"
-
-    @property
-    def port(self) -> int:
-        """The same after every restart."""
-        return self._port
 
     def start(self) -> None:
         """Start the container unless it runs, and return when the server answers."""
@@ -71,23 +58,9 @@ class ContainerServer(ABC):
         """End the server with kill -9; what was written stays in the container."""
         self._container().kill()
 
-    def restart(self) -> None:
-        """``stop``, then ``start``: same port, same data."""
-        self.stop()
-        self.start()
-
     def close(self) -> None:
         """Remove the container and its data."""
         self._handle.stop()
-
-    @property
-    @abstractmethod
-    def _kind(self) -> str:
-        """What it is called in errors."""
-
-    @abstractmethod
-    def _answers(self) -> bool:
-        """Return whether it does."""
 
     def _container(self) -> Container:
         return self._handle.get_wrapped_container()

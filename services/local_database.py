@@ -7,40 +7,28 @@ import shutil
 import signal
 import tempfile
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
 from services.errors import ServiceError
 from services.ports import free_ports
 from services.process import ChildProcess
+from services.server import Server
 
 
-class LocalDatabase(ABC):
+class LocalDatabase(Server):
     """One server on a loopback port.
 
     Data outlives ``stop`` and ``kill``; ``close`` removes it. If this process dies first, however it dies, the server
     dies with it and its folder goes.
     """
 
-    _start_seconds: float
-    _stop_seconds: float
-
     def __init__(self, *, prefix: str) -> None:
         """Take a port, and make the server's folder."""
         (self._port,) = free_ports(1)
         self._root = Path(tempfile.mkdtemp(prefix=prefix))
         self._process: ChildProcess | None = None
-
-    @property
-    def host(self) -> str:
-        """Always loopback."""
-        return "127.0.0.1"
-
-    @property
-    def port(self) -> int:
-        """The same after every restart."""
-        return self._port
 
     @property
     def pid(self) -> int:
@@ -69,11 +57,6 @@ class LocalDatabase(ABC):
         if self._process is not None:
             self._process.kill()
 
-    def restart(self) -> None:
-        """``stop``, then ``start``: same port, same data."""
-        self.stop()
-        self.start()
-
     def pause(self) -> None:
         """Freeze it (SIGSTOP): its sockets stay open and nothing answers."""
         if self._process is not None:
@@ -90,18 +73,9 @@ class LocalDatabase(ABC):
             self.kill()
         shutil.rmtree(self._root, ignore_errors=True)
 
-    @property
-    @abstractmethod
-    def _kind(self) -> str:
-        """What it is called in errors."""
-
     @abstractmethod
     def _command(self) -> Sequence[str]:
         """Return how it is run."""
-
-    @abstractmethod
-    def _answers(self) -> bool:
-        """Return whether it does."""
 
     def _wait_until_it_answers(self, process: ChildProcess) -> None:
         end = time.monotonic() + self._start_seconds
