@@ -29,7 +29,6 @@ from watermark_source.operators.versions import Version, merged, needed_after, v
 _BUCKET_STATE = StructType(
     [StructField("layout", StringType()), StructField("waiting", BinaryType()), StructField("prune", LongType())]
 )
-_NUMBER = StructType([StructField("number", LongType())])
 _BINARY = StructType([StructField("value", BinaryType())])
 _FIRST_MOMENT, _NEVER = -(2**63), 2**63 - 1
 
@@ -65,7 +64,7 @@ class TemporalJoinProcessor(StatefulProcessor):
         self._handle = handle
         self._bucket = handle.getValueState("bucket", _BUCKET_STATE)
         self._versions = KeyValues(handle, "versions")
-        self._pieces = MapPieces(handle.getMapState("waiting", _NUMBER, _BINARY))
+        self._pieces = MapPieces(handle, "waiting")
         self._stale = handle.getListState("stale", _BINARY)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:

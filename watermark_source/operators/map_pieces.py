@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from pyspark.sql.streaming.stateful_processor import MapState
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+_NUMBER = StructType([StructField("number", LongType())])
+_ROWS = StructType([StructField("rows", BinaryType())])
 
 
 class MapPieces:
-    """A ``PieceStore`` whose keys are one number, and whose values one binary cell."""
+    """A ``PieceStore`` in the state of this name: its keys are one number, its values one binary cell."""
 
-    def __init__(self, state: MapState) -> None:
-        self._state = state
+    def __init__(self, handle: StatefulProcessorHandle, name: str) -> None:
+        self._state = handle.getMapState(name, _NUMBER, _ROWS)
 
     def read(self, number: int) -> bytes:
         """Return a piece."""

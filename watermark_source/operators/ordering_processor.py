@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError
 from watermark_source.operators.dealing import gathered
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues, ValueState
 
 _INDEX = StructType([StructField("columns", StringType()), StructField("pieces", BinaryType())])
-_NUMBER = StructType([StructField("number", LongType())])
-_ROWS = StructType([StructField("rows", BinaryType())])
 
 
 class OrderingProcessor(StatefulProcessor):
@@ -41,7 +39,7 @@ class OrderingProcessor(StatefulProcessor):
         """Name the state."""
         self._handle = handle
         self._index: ValueState = handle.getValueState("index", _INDEX)
-        self._pieces = MapPieces(handle.getMapState("pieces", _NUMBER, _ROWS))
+        self._pieces = MapPieces(handle, "pieces")
 
     def handleInputRows(
         self,

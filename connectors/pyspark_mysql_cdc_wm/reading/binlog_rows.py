@@ -226,13 +226,13 @@ class BinlogRows:
         table: TableMap,
     ) -> Collection[str] | None:
         """Return the columns of a table to decode, ``None`` if nobody reads it."""
-        if not self._is_read(part, table.database, table.table):
+        name = TableName(table.database, table.table)
+        if not self._reads(part, name):
             return None
         if self.known is not None:
             if part is _EVERYTHING:
                 self.known.check(table)
-            name = TableName(table.database, table.table)
-            self.known.compare(table, partial(columns, name), altered.get((table.database, table.table)))
+            self.known.compare(table, partial(columns, name), altered.get(name))
         looked_at = (*key_names(table), *part.compares(table))
         return self.layout.needed((str(column.name) for column in table.columns), looked_at)
 
