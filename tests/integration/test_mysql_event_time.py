@@ -19,6 +19,7 @@ pytestmark = pytest.mark.service
 _TABLE = "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount INT, at DATETIME(3), moment TIMESTAMP(6) NULL)"
 # As the server and Spark show them, in UTC.
 _NOON = datetime(2024, 5, 7, 12)  # noqa: DTZ001
+_FOUR_HOURS = timedelta(hours=4)
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001
 
 
@@ -62,6 +63,20 @@ def test_a_row_without_a_value_has_its_commits_time(mysql_database: Database) ->
     found = {each["id"]: each for each in life.rows(snapshot, end)}
     assert found[3]["event_time"] == found[3]["_commit_timestamp"]
     assert found[4]["event_time"].replace(tzinfo=None) == _NOON + timedelta(seconds=7)
+    life.reader.stop()
+
+
+def test_a_datetime_is_of_the_clocks_of_the_zone_that_is_named(mysql_database: Database) -> None:
+    mysql_database.run(_TABLE, f"INSERT INTO t VALUES {row(1, 0)}")
+    life = Life(mysql_database, eventTimeColumn="at", serverTimeZone="America/New_York")
+    start = life.reader.initialOffset()
+    snapshot = life.reader.latestOffset(start, ALL)
+    mysql_database.run(f"INSERT INTO t VALUES {row(2, 5)}")
+    end = life.reader.latestOffset(snapshot, ALL)
+    found = {each["id"]: each for each in (*life.rows(start, snapshot), *life.rows(snapshot, end))}
+    # Daylight saving: four hours behind UTC. The column itself is what the server shows.
+    assert [found[each]["event_time"].replace(tzinfo=None) - found[each]["at"] for each in (1, 2)] == [_FOUR_HOURS] * 2
+    assert [found[each]["at"] for each in (1, 2)] == [_NOON, _NOON + timedelta(seconds=5)]
     life.reader.stop()
 
 

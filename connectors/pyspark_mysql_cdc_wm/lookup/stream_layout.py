@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from watermark_source.errors import OptionError, SchemaError, shortened
 
@@ -51,18 +52,24 @@ def _check_free(layout: Layout, table: TableName, own: Collection[str]) -> None:
         )
 
 
-def _event_time(tables: Mapping[TableName, TableColumns], choice: ColumnChoice) -> str | None:
+def _event_time(tables: Mapping[TableName, TableColumns], choice: ColumnChoice) -> EventTimeColumn | None:
     """Return the column that is event time; tables may spell it in their own ways."""
-    if choice.event_time is None:
+    column = choice.event_time
+    if column is None:
         return None
-    _check_names("eventTimeColumn", (choice.event_time,), tables, everywhere=True)
+    _check_names("eventTimeColumn", (column.name,), tables, everywhere=True)
     for table, columns in tables.items():
-        kind = next(kind for name, kind in columns.type_by_name.items() if name.lower() == choice.event_time.lower())
-        if not pa.types.is_timestamp(kind):
+        kind = _kind(column, columns)
+        if kind is None or not pa.types.is_timestamp(kind):
             raise OptionError(
-                "eventTimeColumn", choice.event_time, f"is {kind} in {table}, and must be TIMESTAMP or DATETIME"
+                "eventTimeColumn", column.name, f"is {kind} in {table}, and must be TIMESTAMP or DATETIME"
             )
-    return choice.event_time
+    return column
+
+
+def _kind(column: EventTimeColumn, table: TableColumns) -> pa.DataType | None:
+    name = column.among(table.type_by_name)
+    return None if name is None else table.type_by_name[name]
 
 
 def check_fits(
@@ -78,10 +85,9 @@ def check_fits(
         option, given = ("columns", choice.only) if choice.only is not None else ("excludeColumns", choice.without)
         raise OptionError(option, ",".join(given), f"no column of {name} is left of {', '.join(table.names)}")
     if layout.event_time is not None:
-        spelled = {column.lower(): kind for column, kind in table.type_by_name.items()}
-        kind = spelled.get(layout.event_time.lower())
+        kind = _kind(layout.event_time, table)
         if kind is None or not pa.types.is_timestamp(kind):
-            raise without_event_time(layout, name, kind)
+            raise without_event_time(layout.event_time, name, kind)
     if layout.choice is not None:
         return
     its = {each: table.type_by_name[each] for each in table.names if choice.has(each)}
@@ -94,11 +100,11 @@ def check_fits(
         )
 
 
-def without_event_time(layout: Layout, name: TableName, kind: pa.DataType | None) -> SchemaError:
+def without_event_time(column: EventTimeColumn, name: TableName, kind: pa.DataType | None) -> SchemaError:
     """Return the error for a table whose column of that name is of another kind, or ``None`` if there is none."""
     has = "has no such column" if kind is None else f"has it as {kind}"
     return SchemaError(
-        f"event time is the column {layout.event_time}, a TIMESTAMP or DATETIME, and {name} {has}. Leave the table out "
+        f"event time is the column {column.name}, a TIMESTAMP or DATETIME, and {name} {has}. Leave the table out "
         "of the option tables, or read it as a stream of its own"
     )
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+import pyarrow as pa
+
 from pyspark_mysql_cdc_wm.client.tls import TlsMode
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode, parse_start
 from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
+from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
 from watermark_source.options import Option, OptionTable, boolean, host_name, integer, non_empty, positive_integer, word
 from watermark_source.spark.options import ENGINE_OPTIONS
 
@@ -28,6 +31,17 @@ _TLS_MODE = word(mode.value for mode in TlsMode)
 
 def _tls_mode(text: str) -> TlsMode:
     return TlsMode(_TLS_MODE(text))
+
+
+def _zone(text: str) -> str:
+    """Accept what pyarrow knows: names need the zones of the system, or those of the package tzdata."""
+    if not text or text != text.strip():
+        raise ValueError("is no time zone")
+    try:
+        EventTimeColumn("", text).moments(pa.array([0], pa.timestamp("us")))
+    except pa.ArrowInvalid as problem:
+        raise ValueError("no such time zone is known here") from problem
+    return text
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -270,9 +284,18 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="the commit's time",
         accepted="must be a TIMESTAMP or DATETIME column of the tables",
         example="created_at",
-        doc="Which column is event time, for rows of the snapshot as well; DATETIME is taken for UTC. A row without a "
-        "value has its commit's time. Watermarks then follow rows alone: `maxOutOfOrderness` says how far they may be "
-        "behind, and rows before an update are often far behind.",
+        doc="Which column is event time, for rows of the snapshot as well; DATETIME is of `serverTimeZone`. A row "
+        "without a value has its commit's time. Watermarks then follow rows alone: `maxOutOfOrderness` says how far "
+        "they may be behind, and rows before an update are often far behind.",
+    ),
+    Option(
+        name="serverTimeZone",
+        parse=_zone,
+        default_text="UTC",
+        accepted="must be a time zone's name, or a distance from UTC",
+        example="Europe/Berlin",
+        doc="Whose clocks a DATETIME in `eventTimeColumn` is of; TIMESTAMP columns are moments without it. Of an hour "
+        "that clocks show twice the first is meant. The stream's own column stays as it is, without a zone.",
     ),
     Option(
         name=ON_CLOCK,
@@ -299,7 +322,6 @@ OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS))
 NOT_NEEDED: Mapping[str, str] = {
     "serverId": "a dump of the binlog asks with the id 0: it ends with its batch, and disturbs no replica or other "
     "reader",
-    "serverTimeZone": "TIMESTAMP columns are moments, whatever the server's time zone",
     "heartbeatInterval": "a dump of the binlog ends with its batch, and positions move with all that the server "
     "writes, be it of other tables",
 }

@@ -19,6 +19,7 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS
 from watermark_source.errors import OptionError
 from watermark_source.spark.options import EngineOptions, given_text
@@ -101,7 +102,7 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         start=values["startingTimestamp"] or values["startingOffsets"],
         max_rows=values["maxRowsPerTrigger"],
         choice=ColumnChoice(
-            values["columns"], values["excludeColumns"], values["eventTimeColumn"], values["snapshotChunkColumn"]
+            values["columns"], values["excludeColumns"], _event_time(values), values["snapshotChunkColumn"]
         ),
         as_json=values["rowFormat"] == "json",
         ignores_new_columns=values["schemaChangeBehavior"] == "ignore",
@@ -111,6 +112,18 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         fail_on_data_loss=values["failOnDataLoss"],
         engine=_engine(values, given),
     )
+
+
+def _event_time(values: Mapping[str, Any]) -> EventTimeColumn | None:
+    name, zone = values["eventTimeColumn"], values["serverTimeZone"]
+    if name is None:
+        if zone is not None:
+            raise OptionError(
+                "serverTimeZone", zone, "says of which zone a DATETIME in eventTimeColumn is, and that is not given; "
+                "TIMESTAMP columns and commits are moments, whatever the zone", example="leave it out",
+            )  # fmt: skip
+        return None
+    return EventTimeColumn(name) if zone is None else EventTimeColumn(name, zone)
 
 
 def _engine(values: Mapping[str, Any], given: Mapping[str, str]) -> EngineOptions:

@@ -28,7 +28,8 @@ from pyspark_mysql_cdc_wm.records.change_columns import ChangedRows, changed_row
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes, as_logged
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout, Mask
+from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
+from pyspark_mysql_cdc_wm.records.layout import Layout, Mask
 from pyspark_mysql_cdc_wm.records.statements import look_at_statements
 from watermark_source.errors import DataLossError, SchemaError, UnsupportedFormatError
 from watermark_source.planning.split import SplitRange
@@ -97,7 +98,7 @@ class Known:
         name = TableName(table.database, table.table)
         all_names = [str(column.name) for column in table.columns]
         if self.layout.event_time is not None and self.layout.event_time_of(all_names) is None:
-            raise without_event_time(self.layout, name, None)
+            raise without_event_time(self.layout.event_time, name, None)
         names = set(filter(self.choice.has, all_names))
         if self.layout.choice is None and name not in self.tables and names != set(self.layout.names):
             raise SchemaError(

@@ -27,7 +27,8 @@ from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, Layout
+from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.records.statements import defined_until, drops, look_at_statements
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
 from pyspark_mysql_cdc_wm.records.key_column import comparable
-from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout, Mask
+from pyspark_mysql_cdc_wm.records.layout import Layout, Mask
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_BEFORE
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from watermark_source.spark.arrow import column, repeated

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnChoice:
@@ -13,9 +15,8 @@ class ColumnChoice:
     only: tuple[str, ...] | None = None
     """``None`` is all."""
     without: tuple[str, ...] = ()
-    event_time: str | None = None
-    """Of which column rows have their event time; ``None``: they have that of their commit."""
-
+    event_time: EventTimeColumn | None = None
+    """``None``: rows have the time of their commit."""
     chunked_by: tuple[tuple[str | None, str], ...] = ()
     """By which column snapshots are cut, of a table (``database.table``) or, with ``None``, of all that have it."""
 
@@ -38,4 +39,4 @@ class ColumnChoice:
 
     def reads(self, name: str) -> bool:
         """Return whether a column is wanted, or is event time."""
-        return self.has(name) or (self.event_time is not None and name.lower() == self.event_time.lower())
+        return self.has(name) or (self.event_time is not None and self.event_time.among([name]) is not None)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT, EventTimeColumn
 
-MOMENT = pa.timestamp("us", tz="UTC")
 CHANGE_COLUMNS: Mapping[str, pa.DataType] = {
     "_change_type": pa.string(),
     "_snapshot": pa.bool_(),
@@ -35,14 +35,17 @@ class Layout:
     types: tuple[pa.DataType, ...]
     choice: ColumnChoice | None = None
     """Which columns are in the JSON text that is the only column; ``None`` where tables' columns are the stream's."""
-    event_time: str | None = None
-    """The column of tables that is event time, in any case; ``None``: commit times are."""
+    event_time: EventTimeColumn | None = None
+    """``None``: commit times are event time."""
     about: tuple[str, ...] = tuple(CHANGE_COLUMNS)
     """Which of ``CHANGE_COLUMNS`` there are."""
 
     @classmethod
     def of_json(
-        cls, choice: ColumnChoice, event_time: str | None = None, about: tuple[str, ...] = tuple(CHANGE_COLUMNS)
+        cls,
+        choice: ColumnChoice,
+        event_time: EventTimeColumn | None = None,
+        about: tuple[str, ...] = tuple(CHANGE_COLUMNS),
     ) -> Layout:
         """Return the layout of whole rows."""
         return cls((ROW_COLUMN,), (pa.string(),), choice, event_time, about)
@@ -60,5 +63,4 @@ class Layout:
 
     def event_time_of(self, names: Iterable[str]) -> str | None:
         """Return which of a table's columns is event time, ``None`` if none is."""
-        wanted = None if self.event_time is None else self.event_time.lower()
-        return next((name for name in names if name.lower() == wanted), None)
+        return None if self.event_time is None else self.event_time.among(names)

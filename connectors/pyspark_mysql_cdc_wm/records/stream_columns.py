@@ -8,8 +8,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.records.column import Column
+from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT, EventTimeColumn
 from pyspark_mysql_cdc_wm.records.json_rows import json_rows
-from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout
+from pyspark_mysql_cdc_wm.records.layout import Layout
 from watermark_source.errors import UnsupportedFormatError
 
 
@@ -36,7 +37,7 @@ def table_rows(layout: Layout, where: str, table: Mapping[str, Column], values: 
         UnsupportedFormatError: a column of the table is of another type than the stream's, and does not fit it.
     """
     rows = len(next(iter(values.values()), ()))
-    times = None if layout.event_time is None else _times(where, layout.event_time_of(values), values, rows)
+    times = None if layout.event_time is None else _times(where, layout.event_time, values, rows)
     if layout.choice is None:
         wanted = zip(layout.names, layout.types, strict=True)
         columns = tuple(
@@ -48,7 +49,8 @@ def table_rows(layout: Layout, where: str, table: Mapping[str, Column], values: 
     return TableRows((json_rows([(table[name], values[name]) for name in names], rows),), times)
 
 
-def _times(where: str, name: str | None, values: Mapping[str, pa.Array], rows: int) -> pa.Array:
+def _times(where: str, column: EventTimeColumn, values: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    name = column.among(values)
     if name is None:
         return pa.nulls(rows, MOMENT)
     if not pa.types.is_timestamp(values[name].type):
@@ -56,8 +58,7 @@ def _times(where: str, name: str | None, values: Mapping[str, pa.Array], rows: i
             f"{where} was altered: at this place of the binlog the column {name}, which is event time, is "
             f"{values[name].type}"
         )
-    # What has no zone is taken for UTC.
-    return values[name].cast(MOMENT)
+    return column.moments(values[name])
 
 
 def _fitted(where: str, name: str, kind: pa.DataType, values: pa.Array) -> pa.Array:

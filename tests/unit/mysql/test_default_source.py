@@ -80,6 +80,8 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("useProcessingTimeDuringBinlog", "true", "needs watermarkStrategy none, and it is bounded"),
         ("startingTimestamp", "yesterday", "must be milliseconds since the epoch"),
         ("maxRowsPerTrigger", "0", "at least 1"),
+        ("serverTimeZone", "Berlin", "no such time zone is known here"),
+        ("serverTimeZone", "Europe/Berlin", "eventTimeColumn is, and that is not given"),
         *((name, "1", "is not needed") for name in NOT_NEEDED),
     ],
 )
