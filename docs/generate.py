@@ -46,7 +46,8 @@ _HEAD = """\
 
 Names ignore case. Every option is checked at `load()`, and what a stream and a [batch](batch.md) do not share when the
 query starts; an unknown name is refused with the nearest known one. A duration is a number and a unit: `500 ms`,
-`5 seconds`, `1 minute 30 seconds`, `2 hours`, `1 day`.
+`5 seconds`, `1 minute 30 seconds`, `2 hours`, `1 day`. A *split* is what has a watermark of its own: here a partition
+([watermarks](watermarks.md)).
 """
 _SETTINGS = """\
 Kafka's own client settings, in the spelling of its Java clients. Time limits and pauses have the defaults they have
