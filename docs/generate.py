@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
 from pyspark_aligned_kafka.options.kafka_options import KAFKA_OPTIONS
 from pyspark_mysql_cdc_wm.options.mysql_option_table import MYSQL_OPTIONS, NO_MEANING, NOT_NEEDED
-from watermark_source.options import Option
+from watermark_source.option_table import Option
 from watermark_source.spark.options import ENGINE_OPTIONS
 
 PAGE = Path(__file__).parent / "options.md"

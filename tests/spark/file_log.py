@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import LongType, StructField, StructType
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.options import Option, OptionTable, boolean, non_empty, positive_integer
+from watermark_source.option_table import Option, OptionTable, boolean, non_empty, positive_integer
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.time_index import IndexEntry

@@ -10,7 +10,7 @@ from docs.generate import ENGINE_GROUPS, MYSQL_PAGE, PAGE, mysql_page, page
 from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS
 from pyspark_aligned_kafka.options.kafka_options import OPTION_TABLE
 from pyspark_mysql_cdc_wm.options.mysql_option_table import MYSQL_OPTIONS
-from watermark_source.options import Option
+from watermark_source.option_table import Option
 from watermark_source.spark.options import ENGINE_OPTIONS
 
 DOCUMENTED = [*OPTION_TABLE.options, *(row.option for row in SETTINGS)]

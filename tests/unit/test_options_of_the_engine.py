@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from watermark_source.errors import OptionError
-from watermark_source.options import OptionTable
+from watermark_source.option_table import OptionTable
 from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions
 
 TABLE = OptionTable(ENGINE_OPTIONS)

@@ -15,7 +15,7 @@ from typing import Protocol, TextIO, cast
 
 from watermark_source.checks import Finding, Verdict
 from watermark_source.errors import UsageError
-from watermark_source.options import OptionTable
+from watermark_source.option_table import OptionTable
 
 _PREFIX = "pyspark_"
 """Spark looks for formats in packages with such names; so does this."""

@@ -9,7 +9,7 @@ from typing import Any
 from watermark_source import durations
 from watermark_source.alignment.group import LONGEST_NAME
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, boolean, duration, host_name, non_empty, ports, positive_integer, word
+from watermark_source.option_table import Option, boolean, duration, host_name, non_empty, ports, positive_integer, word
 
 BOUNDED = "bounded"
 MONOTONOUS = "monotonous"

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark_aligned_kafka.client import sasl
 from watermark_source.errors import OptionError
-from watermark_source.options import Option, boolean, host_name, integer, non_empty, positive_integer, word
+from watermark_source.option_table import Option, boolean, host_name, integer, non_empty, positive_integer, word
 
 READ_COMMITTED = "read_committed"
 _LONGEST_NAME = 32_767

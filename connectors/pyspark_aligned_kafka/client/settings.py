@@ -12,7 +12,7 @@ from typing import Any
 from pyspark_aligned_kafka.client import setting_table as table
 from pyspark_aligned_kafka.client.tls import Tls, tls_context
 from watermark_source.errors import OptionError
-from watermark_source.options import unknown_option
+from watermark_source.option_table import unknown_option
 
 PREFIX = "kafka."
 

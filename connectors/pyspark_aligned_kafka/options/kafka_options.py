@@ -20,7 +20,7 @@ from pyspark_aligned_kafka.options.subscription import (
 )
 from watermark_source import durations
 from watermark_source.errors import OptionError
-from watermark_source.options import (
+from watermark_source.option_table import (
     Option,
     OptionTable,
     boolean,

@@ -10,7 +10,7 @@ from pyspark_aligned_kafka.errors import conditions
 from pyspark_aligned_kafka.options.json_maps import parse_integers, parse_integers_and_words
 from watermark_source.errors import OptionError, listed
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.options import integer
+from watermark_source.option_table import integer
 from watermark_source.planning.split import Split
 
 # Spark's JSON writes these two in the place of an offset.

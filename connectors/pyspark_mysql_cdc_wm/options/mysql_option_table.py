@@ -11,7 +11,16 @@ from pyspark_mysql_cdc_wm.client.tls import TlsMode
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode, parse_start
 from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
 from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
-from watermark_source.options import Option, OptionTable, boolean, host_name, integer, non_empty, positive_integer, word
+from watermark_source.option_table import (
+    Option,
+    OptionTable,
+    boolean,
+    host_name,
+    integer,
+    non_empty,
+    positive_integer,
+    word,
+)
 from watermark_source.spark.options import ENGINE_OPTIONS
 
 FORMAT: Final = "mysql-cdc-wm"

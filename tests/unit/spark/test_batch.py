@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError
-from watermark_source.options import OptionTable
+from watermark_source.option_table import OptionTable
 from watermark_source.planning.late_binding import LatePiece, LateRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.batch import AlignedBatchReader, BatchPack, lay

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from watermark_source.errors import OptionError, UnknownOptionError
-from watermark_source.options import (
+from watermark_source.option_table import (
     Option,
     OptionTable,
     boolean,
