@@ -9,7 +9,7 @@ FUZZER := $(VENV)/.installed-soak
 
 # Extra arguments: make test PYTEST_ARGS="-k idle"
 PYTEST_ARGS ?=
-# Tests mostly wait, so three processes suit two cores; each has its own broker and Spark. 0: all in one process.
+# Three processes suit two cores; each has its own broker and Spark. 0: all in one process.
 TEST_PROCESSES ?= 3
 BENCH_ARGS ?=
 SOAK_MINUTES ?= 30
