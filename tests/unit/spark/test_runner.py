@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from tests.spark.file_log import FileLog, FileLogSource
+from tests.spark.file_log import FileLog
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import SYSTEM, TWO, wm
 from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector import Ends
-from watermark_source.spark.packs import Pack
 from watermark_source.spark.reading import read_pack
-from watermark_source.spark.source import AlignedStreamReader, stream_schema
+from watermark_source.spark.source import stream_schema
 
 
 def test_watermark_is_the_lowest_of_the_splits_one_batch_after_their_rows(log: Path, live: Any) -> None:
@@ -368,38 +366,3 @@ def test_with_processing_time_there_is_one_batch_without_rows_an_interval(log: P
         batches += after != end
         end = after
     assert 2 <= batches <= 4
-
-
-def test_reader_and_packs_survive_the_pickle_and_building_them_connects_to_nothing(
-    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(log, TWO)
-    process = live()
-    start = process.runner.initial_offset()
-    packs = process.runner.packs(start, process.plan(start))
-    assert all(isinstance(pack, Pack) for pack in packs)
-    assert cloudpickle.loads(cloudpickle.dumps(packs)) == packs
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("connected")
-
-    monkeypatch.setattr(FileLogSource, "open", refuse)
-    schema = stream_schema(SYSTEM, process.options)
-    reader = AlignedStreamReader(process.source, process.options, schema, max_rows=5, fail_on_data_loss=True)
-    again = cloudpickle.loads(cloudpickle.dumps(reader))
-    assert [b.num_rows for pack in packs for b in again.read(pack)] == [2, 1]
-    assert again.getDefaultReadLimit() == ReadMaxRows(5)
-    with pytest.raises(AssertionError, match="connected"):
-        again.initialOffset()
-
-
-def test_a_reader_that_is_in_use_survives_the_pickle(log: Path, live: Any) -> None:
-    write(log, TWO)
-    process = live()
-    schema = stream_schema(SYSTEM, process.options)
-    reader = AlignedStreamReader(process.source, process.options, schema, max_rows=None, fail_on_data_loss=True)
-    start = reader.initialOffset()
-    again = cloudpickle.loads(cloudpickle.dumps(reader))
-    assert again.initialOffset() == start
-    reader.stop()
-    again.stop()
