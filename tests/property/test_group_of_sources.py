@@ -13,8 +13,8 @@ from tests.simulation.meeting import MemberDriver, Store
 from tests.simulation.scenarios import budgets, logs
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MIN
-from watermark_source.planning.ends import event_time_of, watermark_of
 from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.split_watermark import event_time_of, watermark_of
 
 drifts = st.sampled_from([0, 1, 1_000, 60_000])
 groups = st.lists(logs(splits=2, most=12), min_size=2, max_size=3)

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.ends import watermark_of
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.rest import Rest
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SourceState, SplitState
 
 CODEC = OffsetCodec(source="simulated", name="log")

@@ -17,9 +17,9 @@ from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store.meeting import Meeting
 from watermark_source.group_store.store import GroupStore, Identity, store_url
-from watermark_source.planning.ends import event_time_of
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.split import Split
+from watermark_source.planning.split_watermark import event_time_of
 from watermark_source.planning.state import SplitStatus
 
 ALL = load(Path(__file__).parent / "vectors")

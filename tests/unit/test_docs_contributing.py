@@ -9,7 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-PATHS = sorted(set(re.findall(r"[`(]((?:watermark_source|connectors|services|docs|tests)/[\w/.-]+)[`)]", PAGE)))
+PATHS = sorted(
+    set(re.findall(r"[`(]((?:watermark_source|connectors|services|benchmarks|docs|tests)/[\w/.-]+)[`)]", PAGE))
+)
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.ends import Backlog, Reach, event_time_of, watermark_of
+from watermark_source.planning.ends import Backlog, Reach
 from watermark_source.planning.split import SAMPLE, Split, sample
+from watermark_source.planning.split_watermark import event_time_of, watermark_of
 
 _GOOD_SHARE = 0.8
 """A batch that uses this share of its budget is good enough: the search may stop."""

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from watermark_source.alignment.group import view
 from watermark_source.alignment.others import NOBODY, Elsewhere, Others
-from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split_watermark import event_time_of, future_cap, watermark_of
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.time_index import IndexEntry, TimeIndex
 
@@ -140,21 +140,6 @@ class Backlog:
         # After the millisecond before: a row at the floor itself keeps up.
         near = self._first_after(behind, saturating_add(event_time_of(floor, self.policy), -1))
         return {s for s, e in near.items() if e is None or not self.splits[s].position <= e.position < cut[s].position}
-
-
-def watermark_of(event_time: Millis, policy: PlanPolicy) -> Millis:
-    """Return the watermark of a split whose highest event time is ``event_time``."""
-    return candidate(event_time, policy.out_of_orderness)
-
-
-def event_time_of(watermark: Millis, policy: PlanPolicy) -> Millis:
-    """Return the highest event time that gives at most this watermark; the inverse of ``watermark_of``."""
-    return saturating_add(watermark, policy.out_of_orderness + 1)
-
-
-def future_cap(observation: Observation, policy: PlanPolicy) -> Millis | None:
-    """Return the latest event time that may move a watermark, ``None`` if any may."""
-    return None if policy.max_future_skew is None else saturating_add(observation.now, policy.max_future_skew)
 
 
 def backlog_of(

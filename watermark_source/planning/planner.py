@@ -14,7 +14,7 @@ from watermark_source.errors import OffsetError
 from watermark_source.eventtime.combine import recompute
 from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of, future_cap, watermark_of
+from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.membership import membership
 from watermark_source.planning.minimum_rows import waits_for_more
@@ -22,6 +22,7 @@ from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import completed, finished, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split_watermark import future_cap, watermark_of
 from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
 from watermark_source.planning.status import TRANSITIONS, SplitEvent, changed_status, next_since, rest_event, unanswered
 from watermark_source.planning.time_index import TimeIndex

@@ -4,18 +4,8 @@ from typing import Any
 
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of, observation
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.ends import (
-    BLIND_STEP,
-    Aligned,
-    Limit,
-    aligned_ends,
-    backlog_of,
-    event_time_of,
-    future_cap,
-    group_limit,
-    watermark_of,
-)
+from watermark_source.eventtime.watermark import MAX, Millis
+from watermark_source.planning.ends import BLIND_STEP, Aligned, Limit, aligned_ends, backlog_of, group_limit
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState, SplitStatus
@@ -40,20 +30,6 @@ def ends(
 ) -> dict[Split, int]:
     seen = observation(log, **changes)  # type: ignore[arg-type]
     return aligned_ends(splits, seen, backlog(log, splits, policy, index=index, **changes)).ends  # type: ignore[arg-type]
-
-
-def test_watermark_and_event_time_are_inverse_and_saturate() -> None:
-    policy = PlanPolicy(out_of_orderness=500)
-    assert watermark_of(Millis(1_000), policy) == 499
-    assert event_time_of(Millis(499), policy) == 1_000
-    assert watermark_of(MIN, policy) == MIN
-    assert event_time_of(MAX, policy) == MAX
-
-
-def test_the_future_cap_is_the_skew_after_now() -> None:
-    log = log_of([])
-    assert future_cap(observation(log), PlanPolicy()) is None
-    assert future_cap(observation(log), PlanPolicy(max_future_skew=5)) == NOW + 5
 
 
 def test_the_limit_is_the_lowest_watermark_at_the_ends_of_the_logs_plus_the_drift() -> None:
