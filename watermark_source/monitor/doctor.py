@@ -1,4 +1,4 @@
-"""Doctor: whether a source would start with these options, check by check, one line each."""
+"""Doctor: makes the checks that a connector lists, for options of the command line, and prints a line for each."""
 
 from __future__ import annotations
 

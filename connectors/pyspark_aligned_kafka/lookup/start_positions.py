@@ -1,4 +1,4 @@
-"""Start positions by the user's policy, with look-ups in the cluster."""
+"""Where partitions begin, looked up in the cluster: a new query's as the user says, those found later at earliest."""
 
 from __future__ import annotations
 

@@ -67,7 +67,6 @@ class Fetched(NamedTuple):
 class FetchResponse:
     """A whole response."""
 
-    throttle_ms: int
     error: int
     partitions: tuple[Fetched, ...]
 
@@ -116,7 +115,7 @@ def decode_response(data: Bytes, stop: int, correlation: int, *, read_committed:
         CorruptDataError: it is not a response to that request.
     """
     try:
-        seen, throttle, error, _session = _RESPONSE_HEADER.unpack_from(data.data, 0)
+        seen, _throttle, error, _session = _RESPONSE_HEADER.unpack_from(data.data, 0)
         if seen != correlation:
             raise _corrupt(f"the broker answered request {seen} when {correlation} was asked")
         partitions, at = _partitions(data, stop, _RESPONSE_HEADER.size, read_committed=read_committed)
@@ -124,7 +123,7 @@ def decode_response(data: Bytes, stop: int, correlation: int, *, read_committed:
         raise _corrupt(f"a fetch response of {stop} bytes that cannot be read ({problem})") from problem
     if at != stop:
         raise _corrupt(f"a fetch response of {stop} bytes of which {at} make sense")
-    return FetchResponse(throttle, error, tuple(partitions))
+    return FetchResponse(error, tuple(partitions))
 
 
 def _corrupt(seen: str) -> CorruptDataError:

@@ -1,4 +1,4 @@
-"""A table as a TABLE_MAP event describes it: its columns, their types, and the primary key."""
+"""Types of columns in the binlog, and a table as a TABLE_MAP event describes it: its columns and the primary key."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TableMap:
     table: str
     columns: tuple[Column, ...]
     primary_key: tuple[KeyPart, ...] | None = None
-    """``None`` where the server does not log it; empty where the table has none is told as ``None`` too."""
+    """``None`` where the server does not log it, or the table has none."""
 
 
 def key_names(table: TableMap) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which columns of a table a stream delivers, and as what: as columns of its own, or the whole row as one JSON text."""
+"""A stream's columns: those of tables, or a whole row as one JSON text, and behind them those about changes."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def step(*parts: tuple[int, bytes, int, int | None]) -> Step:
         fetched.append(Fetched(Split("t", number), error, 99, None, replica, at, at + len(records)))
         at += len(records)
     array = np.frombuffer(bytearray(data + b"\0"), np.uint8)
-    return examine(GROUP, array, FetchResponse(0, 0, tuple(fetched)))
+    return examine(GROUP, array, FetchResponse(0, tuple(fetched)))
 
 
 def batch_of(base: int, count: int) -> bytes:
@@ -91,7 +91,7 @@ def test_a_partition_sent_twice_is_refused() -> None:
 
 
 def test_an_error_of_the_whole_response_is_every_partitions_trouble() -> None:
-    made = examine(GROUP, np.empty(0, np.uint8), FetchResponse(0, 6, ()))
+    made = examine(GROUP, np.empty(0, np.uint8), FetchResponse(6, ()))
     assert (made.left, set(made.troubles.values())) == (GROUP, {Trouble.MOVED})
     with pytest.raises(SourceError, match="UnsupportedVersionError"):
-        examine(GROUP, np.empty(0, np.uint8), FetchResponse(0, 35, ()))
+        examine(GROUP, np.empty(0, np.uint8), FetchResponse(35, ()))
