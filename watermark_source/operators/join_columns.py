@@ -52,7 +52,11 @@ def as_list(names: str | Sequence[str]) -> list[str]:
 def columns_of_build(
     df: DataFrame, on: Sequence[str], time: str, change_type: str | None, sequence: str | Sequence[str] | None
 ) -> BuildColumns:
-    """Return what the columns of the build side are for."""
+    """Return what the columns of the build side are for.
+
+    Raises:
+        UsageError: a column is not there, or one of ``sequence`` has no order.
+    """
     kind = CHANGE_TYPE if change_type is None and CHANGE_TYPE in df.columns else change_type
     ordered = [name for name in SEQUENCE if name in df.columns] if sequence is None else as_list(sequence)
     kind = None if kind is None else spelling(df, kind, CALLER)

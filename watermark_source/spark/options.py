@@ -246,6 +246,9 @@ class EngineOptions:
         """Build from parsed values and check what concerns several options at once.
 
         ``dated``: the source's system dates its rows by itself, and tells what time it is.
+
+        Raises:
+            OptionError: options that cannot be together, or one that another needs.
         """
         named = {name.lower() for name in given}
         group, drift = values["alignmentGroup"], values["alignmentMaxDrift"]

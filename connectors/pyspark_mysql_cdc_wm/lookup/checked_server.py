@@ -63,7 +63,11 @@ class CheckedServer:
 
     @cached_property
     def log_status(self) -> Row:
-        """File and position of the binlog's end, and of which databases it tells, if not of all."""
+        """File and position of the binlog's end, and of which databases it tells, if not of all.
+
+        Raises:
+            UnsupportedFormatError: the server writes no binlog.
+        """
         status = self.connection.one(end_statement(self.connection))
         if status is None:
             raise UnsupportedFormatError(f"{self.where} does not tell where its binlog ends")

@@ -63,18 +63,26 @@ class LogStatus:
         return LogPosition(file_number(self.files()[0]))
 
     def base(self) -> str:
-        """Return what the names of all files begin with."""
+        """Return what the names of all files begin with.
+
+        Raises:
+            SourceError: the server cannot tell.
+        """
         found = self._connection.one("SELECT @@GLOBAL.log_bin_basename")
         if found is None or not found[0]:
             raise SourceError(f"{self._connection.settings.where} does not tell how it names its binlog files")
         return re.split(r"[/\\]", str(found[0]))[-1]
 
     def files(self) -> list[str]:
-        """Return the names of the files that the server still has, the oldest first."""
+        """Return the names of the files that the server still has, the oldest first; raises as ``sizes``."""
         return list(self.sizes())
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of each file that the server still has, the oldest first."""
+        """Return the bytes of each file that the server still has, the oldest first.
+
+        Raises:
+            SourceError: the server cannot tell, or has none.
+        """
         files = {str(row[0]): int(row[1]) for row in self._connection.rows("SHOW BINARY LOGS")}
         if not files:
             raise SourceError(f"{self._connection.settings.where} lists no binlog files")
@@ -101,6 +109,9 @@ class LogStatus:
         """Return the transactions that lie in files before one, those included that never were in any.
 
         A server that was set up from a backup has executed what is in none of its files, and does not list it there.
+
+        Raises:
+            SourceError: the server cannot tell, or the file does not begin with them.
         """
         for row in self._connection.rows(f"SHOW BINLOG EVENTS IN '{file}' LIMIT 2"):
             if row[2] == "Previous_gtids":
