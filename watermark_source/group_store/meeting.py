@@ -66,6 +66,7 @@ class Meeting:
         self._hurry = self._leaving = self._left = self._started = False
         self._is_ours = False
         """Whether this process has written the row."""
+        self._spoke_at: Millis | None = None
         self._told_at: float | None = None
         self._settled_at: float | None = None
         """From when on those that start together have spoken; ``None`` until the store answers."""
@@ -143,7 +144,7 @@ class Meeting:
         while not self._leaving:
             self._news.clear()
             try:
-                if not joined:
+                if not joined or self._was_out():
                     self._store.join(self._who)
                     joined = True
                 self._exchange()
@@ -158,11 +159,15 @@ class Meeting:
             self._pause()
         self._leave()
 
+    def _was_out(self) -> bool:
+        """Whether the others may have gone on without this one, and with another drift: it comes as if it were new."""
+        return self._spoke_at is not None and self._clock.now() - self._spoke_at > self._who.time_to_live
+
     def _exchange(self) -> None:
-        asked_at = time.monotonic()
+        asked_at, spoke_at = time.monotonic(), self._clock.now()
         while (answer := self._store.exchange(self._who, self._report, takes_over=not self._is_ours)) is None:
             self._take_another_name()
-        self._is_ours = True
+        self._is_ours, self._spoke_at = True, spoke_at
         if answer.drift is not None and self._who.max_drift not in (None, answer.drift):
             # They came at once, and neither saw the other when it looked.
             raise other_drift(self._who.source, self._who.max_drift or 0, self._who.group, answer.drift)

@@ -49,6 +49,9 @@ def exchange(connection: Connection, own: dict[str, Any], *, tells: bool, takes_
             with connection.begin_nested():
                 connection.execute(insert(MEMBERS).values(_values(OWN)), own)
         except IntegrityError:
+            taken = select(MEMBERS.c.member).where(*here[: len(_KEY)])
+            if connection.execute(taken, named).first() is None:
+                raise
             return None
     return connection.execute(select(*_of_others()), own).one()
 

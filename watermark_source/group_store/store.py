@@ -9,20 +9,30 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    IntegrityError,
+    NoSuchModuleError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 
 from watermark_source.alignment.group import LONGEST_NAME, GroupMember, counts_with
 from watermark_source.alignment.group import other_drift as another_drift
-from watermark_source.errors import OptionError, RefusedError, UnreachableError
+from watermark_source.errors import CorruptDataError, OptionError, RefusedError, UnreachableError, shortened
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.group_store.open_file import OpenFile
 from watermark_source.group_store.statements import exchange, leave, other_drift, writes_and_tells_at_once
-from watermark_source.group_store.table import COMING, METADATA
+from watermark_source.group_store.table import COMING, MEMBERS, METADATA
 from watermark_source.group_store.time_limit import connect_arguments, cut_when_late
 
 _BUSY_MS = 2_000
 """How long SQLite waits for another writer."""
 _ANOTHER_TRY = 0.05
 _ACCEPTED = "must be the URL of a database, as SQLAlchemy writes them"
+_REFUSALS = (ProgrammingError, DataError, IntegrityError)
+"""What says that the database answers, and that the table, or what is in it, is not as it should be."""
 _EXAMPLE = "postgresql+psycopg://user@host/database"
 
 
@@ -64,6 +74,7 @@ class GroupStore:
         self._engine: Engine | None = None
         self._connection: object = None
         """The driver's own, for the time limit."""
+        self._file: OpenFile | None = None
 
     @property
     def shown(self) -> str:
@@ -84,6 +95,7 @@ class GroupStore:
         Raises:
             UnreachableError: the database does not answer.
             RefusedError: it does, and does not let us.
+            CorruptDataError: it tells what no member writes.
         """
         told = report or GroupMember()
         own = {
@@ -100,19 +112,27 @@ class GroupStore:
         }
         with self._transaction() as connection:
             found = exchange(connection, own, tells=report is not None, takes_over=takes_over)
-        return None if found is None else Answer._make(found)
+        if found is None:
+            return None
+        answer = Answer._make(found)
+        self._check_drift(answer.drift)
+        if answer.minimum is not None:
+            self._check("counts_with", answer.minimum, is_right=isinstance(answer.minimum, int))
+            self._check("source", answer.slowest, is_right=isinstance(answer.slowest, str))
+        return answer
 
     def join(self, who: Identity) -> None:
         """Look whether the group has room for a member.
 
         Raises:
             UsageError: its drift is not the group's.
-            UnreachableError, RefusedError: as ``exchange``.
+            UnreachableError, RefusedError, CorruptDataError: as ``exchange``.
         """
         if who.max_drift is None:
             return
         with self._transaction() as connection:
             other = other_drift(connection, who.group, who.member, who.max_drift)
+        self._check_drift(other)
         if other is not None:
             raise another_drift(who.source, who.max_drift, who.group, other)
 
@@ -125,10 +145,15 @@ class GroupStore:
         """Close the connection; the next call makes another."""
         if self._engine is not None:
             self._engine.dispose()
-            self._engine = self._connection = None
+            self._engine = self._connection = self._file = None
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
+        if self._file is not None and not self._file.is_in_place:
+            self.close()
+            raise UnreachableError(
+                f"the store of the alignment group, {self.shown}, does not answer: its file was removed while open"
+            )
         # A file has no socket that could be waited for.
         limit = contextlib.nullcontext() if self._is_file else cut_when_late(lambda: self._connection)
         try:
@@ -156,6 +181,8 @@ class GroupStore:
             event.listen(engine, "connect", self._connected, insert=True)
             try:
                 _create_table(engine)
+                if self._is_file:
+                    self._file = OpenFile(_path_of(self._connection))
             except BaseException:
                 engine.dispose()
                 raise
@@ -167,10 +194,21 @@ class GroupStore:
         if self._is_file:
             _for_many_processes(connection)
 
+    def _check_drift(self, found: object) -> None:
+        self._check("max_drift", found, is_right=found is None or (isinstance(found, int) and found >= 0))
+
+    def _check(self, column: str, found: object, *, is_right: bool) -> None:
+        """See that a value is one that members write: SQLite takes any text for a number."""
+        if not is_right:
+            raise CorruptDataError(
+                f"the store of the alignment group, {self.shown}, has in column {column} of table {MEMBERS.name} what "
+                f"no member writes, {shortened(repr(found))}: delete that row"
+            )
+
     def _lost(self, error: SQLAlchemyError) -> UnreachableError | RefusedError:
         self.close()
         said = str(getattr(error, "orig", None) or error).strip().replace("\n", " ")
-        if isinstance(error, ProgrammingError):
+        if isinstance(error, _REFUSALS):
             return RefusedError(f"the store of the alignment group, {self.shown}, refuses: {said}")
         return UnreachableError(f"the store of the alignment group, {self.shown}, does not answer: {said}")
 
@@ -215,6 +253,12 @@ def _create_table(engine: Engine, tries: int = 3) -> None:
             raise
         time.sleep(_ANOTHER_TRY)
         _create_table(engine, tries - 1)
+
+
+def _path_of(connection: object) -> str:
+    """Return where a connection's file is: the URL may say it in several ways."""
+    _, _, path = connection.execute("PRAGMA database_list").fetchone()  # type: ignore[attr-defined]
+    return str(path)
 
 
 def _for_many_processes(connection: object) -> None:

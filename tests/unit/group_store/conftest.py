@@ -11,8 +11,11 @@ from sqlalchemy import create_engine
 from services.mysql import MySql
 from services.mysql_client import run
 from services.postgres import Postgres, url_of
+from tests.unit.group_store.meetings import make
 from watermark_source.group_store.store import GroupStore, store_url
 from watermark_source.group_store.table import METADATA
+
+__all__ = ["make"]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,61 +14,15 @@ import pytest
 from services.postgres import postgres_service, url_of
 from services.postgres_local import LocalPostgres
 from services.where import Where
-from watermark_source.alignment.group import GroupMember, MemberStatus
+from tests.unit.group_store.meetings import Make, at, stay_away, told, until
+from watermark_source.alignment.group import GroupMember
 from watermark_source.alignment.others import Others
-from watermark_source.errors import UnreachableError, UsageError
+from watermark_source.errors import UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.group_store import meeting as module
 from watermark_source.group_store import store as store_module
 from watermark_source.group_store.meeting import Meeting
 from watermark_source.group_store.store import Answer, GroupStore, Identity, store_url
-
-Make = Callable[..., Meeting]
-
-
-def at(watermark: int) -> GroupMember:
-    return GroupMember(MemberStatus.ACTIVE, Millis(watermark))
-
-
-@pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    monkeypatch.setattr(module, "_SILENT", 0.5)
-    made: list[Meeting] = []
-
-    def one(name: str, *, drift: int | None = 1_000, folder: str = ".", time_to_live: int = 30_000) -> Meeting:
-        store = GroupStore(store_url(f"sqlite:///{tmp_path / folder / 'alignment.sqlite'}"))
-        made.append(Meeting(store, Identity("g", f"{name}-id", name, drift, time_to_live)))
-        return made[-1]
-
-    yield one
-    for each in made:
-        each.close()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def told(member: Meeting, report: GroupMember) -> None:
-    """Let a member come, and tell its first."""
-    member.others(None)
-    member.tell(report, waits=False)
-
-
-def stay_away(monkeypatch: pytest.MonkeyPatch, *members: str) -> set[str]:
-    """Let some members not reach the store, as long as they are in what is returned."""
-    exchange, away = GroupStore.exchange, set(members)
-
-    def unless_away(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
-        if who.member in away:
-            raise UnreachableError("away")
-        return exchange(store, who, report, **how)
-
-    monkeypatch.setattr(GroupStore, "exchange", unless_away)
-    return away
 
 
 def test_what_one_tells_the_other_knows_soon(make: Make) -> None:

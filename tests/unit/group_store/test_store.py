@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, func, select, update
+from sqlalchemy import create_engine, func, select, text, update
 
 from services.postgres import postgres_service, url_of
 from services.postgres_local import LocalPostgres
 from services.where import Where
 from watermark_source.alignment.group import GroupMember, MemberStatus
-from watermark_source.errors import OptionError, UnreachableError, UsageError
+from watermark_source.errors import CorruptDataError, OptionError, RefusedError, UnreachableError, UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.group_store import time_limit
 from watermark_source.group_store.store import GroupStore, Identity, store_url
@@ -146,6 +146,48 @@ def test_a_group_has_one_drift(store: GroupStore) -> None:
     store.join(who("c", drift=2_000))
 
 
+@pytest.mark.parametrize(
+    "rubbish",
+    ["counts_with = 'abc'", "counts_with = 12.5", "source = NULL", "source = x'ff00'", "max_drift = -5",
+     """max_drift = '{"a":'"""],
+)  # fmt: skip
+def test_what_no_member_writes_is_an_error_and_no_limit(tmp_path: Path, rubbish: str) -> None:
+    """Somebody wrote it by hand, into a table without rules: of what a row says none is taken for the group's."""
+    url = f"sqlite:///{tmp_path / 'alignment.sqlite'}"
+    store = GroupStore(store_url(url))
+    told(store, who("a"), at(10))
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for statement in (
+            "CREATE TABLE free AS SELECT * FROM watermark_source_members",
+            "DROP TABLE watermark_source_members",
+            "ALTER TABLE free RENAME TO watermark_source_members",
+            "CREATE UNIQUE INDEX its_key ON watermark_source_members (group_name, member)",
+            f"UPDATE watermark_source_members SET {rubbish}",
+        ):
+            connection.execute(text(statement))
+    engine.dispose()
+    with pytest.raises(
+        CorruptDataError, match=f"column {rubbish.split(maxsplit=1)[0]} of table .* no member writes, .*: delete"
+    ):
+        store.exchange(who("b"), at(50))
+    if "max_drift" in rubbish:
+        with pytest.raises(CorruptDataError, match="no member writes"):
+            store.join(who("b"))
+    store.close()
+
+
+def test_a_table_with_a_rule_of_somebody_else_is_an_error_and_not_a_taken_row(store: GroupStore, url: str) -> None:
+    """Who took it for one would take another name, and another, for ever."""
+    told(store, who("a"), at(10))
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE UNIQUE INDEX foreign_rule ON watermark_source_members (time_to_live)"))
+    engine.dispose()
+    with pytest.raises(RefusedError, match="refuses"):
+        store.exchange(who("b"), at(50))
+
+
 def test_members_may_all_come_at_once(url: str) -> None:
     found: list[Exception] = []
 
@@ -180,12 +222,12 @@ def test_a_store_that_is_lost_is_an_error_and_is_found_again(tmp_path: Path) -> 
 
 
 def test_a_password_is_never_shown() -> None:
-    for text in ("sqlite://user:hidden@/nowhere/at/all", "sqlite:///nowhere/at/all?password=hidden"):
-        assert GroupStore(store_url(text)).shown == "sqlite /nowhere/at/all"
+    for url in ("sqlite://user:hidden@/nowhere/at/all", "sqlite:///nowhere/at/all?password=hidden"):
+        assert GroupStore(store_url(url)).shown == "sqlite /nowhere/at/all"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("url", "said"),
     [
         ("shared by all:hidden@", "must be the URL of a database, as SQLAlchemy writes them, and this one is not"),
         ("nothing://user:hidden@host/db", "must be the URL of a database"),
@@ -195,9 +237,9 @@ def test_a_password_is_never_shown() -> None:
         ("sqlite+aiosqlite:///hidden", "needs the package of that database: No module named 'aiosqlite'"),
     ],
 )
-def test_what_is_no_store_is_refused_without_showing_it(text: str, said: str) -> None:
+def test_what_is_no_store_is_refused_without_showing_it(url: str, said: str) -> None:
     with pytest.raises(OptionError, match="alignmentStore") as caught:
-        store_url(text)
+        store_url(url)
     assert said in str(caught.value)
     assert "hidden" not in str(caught.value)
 

@@ -1,0 +1,69 @@
+"""Members that meet in a file of SQLite, and may not reach it for a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from watermark_source.alignment.group import GroupMember, MemberStatus
+from watermark_source.errors import UnreachableError
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.group_store import meeting as module
+from watermark_source.group_store.meeting import Meeting
+from watermark_source.group_store.store import Answer, GroupStore, Identity, store_url
+
+Make = Callable[..., Meeting]
+
+
+def at(watermark: int) -> GroupMember:
+    return GroupMember(MemberStatus.ACTIVE, Millis(watermark))
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    monkeypatch.setattr(module, "_SILENT", 0.5)
+    made: list[Meeting] = []
+
+    def one(name: str, *, drift: int | None = 1_000, folder: str = ".", time_to_live: int = 30_000) -> Meeting:
+        store = GroupStore(store_url(f"sqlite:///{tmp_path / folder / 'alignment.sqlite'}"))
+        made.append(Meeting(store, Identity("g", f"{name}-id", name, drift, time_to_live)))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def told(member: Meeting, report: GroupMember) -> None:
+    """Let a member come, and tell its first."""
+    member.others(None)
+    member.tell(report, waits=False)
+
+
+def stay_away(monkeypatch: pytest.MonkeyPatch, *members: str) -> set[str]:
+    """Let some members not reach the store, as long as they are in what is returned."""
+    exchange, join, away = GroupStore.exchange, GroupStore.join, set(members)
+
+    def unless_away(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
+        if who.member in away:
+            raise UnreachableError("away")
+        return exchange(store, who, report, **how)
+
+    def join_unless_away(store: GroupStore, who: Identity) -> None:
+        if who.member in away:
+            raise UnreachableError("away")
+        join(store, who)
+
+    monkeypatch.setattr(GroupStore, "exchange", unless_away)
+    monkeypatch.setattr(GroupStore, "join", join_unless_away)
+    return away

@@ -1,0 +1,61 @@
+"""Members that come back to their group: after they were out of it, and after their file was removed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.group_store.meetings import Make, at, stay_away, told, until
+from watermark_source.errors import UsageError
+
+
+def test_of_two_drifts_the_one_that_comes_back_is_refused_and_not_the_one_that_went_on(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other has come while it was away for so long that nobody knew of it, and comes after it by name."""
+    away = stay_away(monkeypatch)
+    back = make("a", drift=5, time_to_live=300)
+    told(back, at(10))
+    until(lambda: back.others(None).ceiling is None)
+    away.add("a-id")
+    time.sleep(0.5)
+    runs = make("b", drift=1_000)
+    told(runs, at(20))
+    until(lambda: runs.others(None).ceiling is None)
+    away.discard("a-id")
+
+    def refused() -> bool:
+        runs.others(None)
+        try:
+            back.others(None)
+        except UsageError:
+            return True
+        return False
+
+    until(refused)
+    # It answers for whoever asks it next, and has seen nobody.
+    before = runs._heard
+    until(lambda: runs.others(None).ceiling is None and runs._heard is not before)
+    assert runs.others(None).members == 0
+
+
+@pytest.mark.parametrize("parts", [["", "-wal", "-shm"], ["-shm"]])
+def test_those_whose_file_was_removed_meet_in_the_new_one_those_that_come_later(
+    make: Make, tmp_path: Path, parts: list[str]
+) -> None:
+    """As what cleans temporary folders does: who has it open sees nothing of that."""
+    a, b = make("a"), make("b")
+    told(a, at(10))
+    told(b, at(50))
+    until(lambda: b.others(None).minimum == 10)
+    for part in parts:
+        (tmp_path / f"alignment.sqlite{part}").unlink()
+    # Each has seen it by its next statement, a second later.
+    until(lambda: all((tmp_path / f"alignment.sqlite{part}").exists() for part in parts))
+    c = make("c")
+    told(c, at(900))
+    until(lambda: c.others(None).members == 2)
+    assert c.others(None).minimum == 10
+    until(lambda: (a.others(None).members, b.others(None).members) == (2, 2))
