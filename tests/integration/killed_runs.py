@@ -27,11 +27,12 @@ def run_with_kills(
     is_done: Callable[[], bool],
     killed: Callable[[], None] = lambda: None,
     most_batches: int = 1,
+    patience: float = _PATIENCE_SECONDS,
 ) -> None:
     """Kill the driver so many times, whatever it is at, and let the last one run until all is done.
 
     Each driver but the last is killed in or after one of its first ``most_batches``, and there must be as many for all
-    of them. ``killed`` is called after each kill.
+    of them. ``killed`` is called after each kill. ``patience`` is the seconds that the last one may take.
     """
     for number in range(kills + 1):
         command = [sys.executable, job.program, *job.arguments]
@@ -40,7 +41,7 @@ def run_with_kills(
             more = chance.randrange(most_batches)
             planned, done = batches(job, "offsets") + more, batches(job, "commits") + more
             if number == kills:
-                _wait(is_done, driver, "the last row")
+                _wait(is_done, driver, "the last row", patience)
                 continue
             # Half of the kills come right after a batch was planned, the others after one was done.
             if chance.random() < 0.5:
@@ -54,9 +55,11 @@ def run_with_kills(
         killed()
 
 
-def _wait(condition: Callable[[], object], driver: ChildProcess, what: str) -> None:
-    end = time.monotonic() + _PATIENCE_SECONDS
+def _wait(
+    condition: Callable[[], object], driver: ChildProcess, what: str, patience: float = _PATIENCE_SECONDS
+) -> None:
+    end = time.monotonic() + patience
     while not condition():
         assert driver.exit_code is None, driver.last_lines(60)
-        assert time.monotonic() < end, f"{what}: not within {_PATIENCE_SECONDS} s\n{driver.last_lines(60)}"
+        assert time.monotonic() < end, f"{what}: not within {patience} s\n{driver.last_lines(60)}"
         time.sleep(0.1)

@@ -55,6 +55,7 @@ def test_no_click_misses_its_user_whenever_the_driver_is_killed(
     try:
         run_with_kills(
             job, kills, chance, lambda: delivered(job, spark) == clicks,
+            patience=240 + users / 2_000,
             killed=lambda: in_snapshot.append("snapshot" in streams.offsets(JOINED, source=1)[-1]),
         )  # fmt: skip
         offsets = list(zip(*(streams.offsets(JOINED, source=n) for n in range(2)), strict=True))

@@ -23,6 +23,7 @@ from watermark_source.operators.map_pieces import MapPieces
 from watermark_source.operators.ordering_buffer import Buffer
 from watermark_source.operators.ordering_index import Waiting
 from watermark_source.operators.ordering_rows import RowLayout
+from watermark_source.operators.state_questions import value_of
 from watermark_source.operators.version_rows import to_columns, to_rows
 from watermark_source.operators.versions import Version, merged, needed_after, valid_at
 
@@ -113,7 +114,7 @@ class TemporalJoinProcessor(StatefulProcessor):
 
     def _known(self) -> _Bucket | None:
         """Return what the bucket knows; ``None`` of one without state."""
-        known = self._bucket.get()
+        known = value_of(self._bucket)
         if known is None:
             return None
         layout, waiting, prune = known

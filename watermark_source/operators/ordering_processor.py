@@ -15,6 +15,7 @@ from watermark_source.operators.map_pieces import MapPieces
 from watermark_source.operators.ordering_buffer import Buffer
 from watermark_source.operators.ordering_index import Waiting
 from watermark_source.operators.ordering_rows import RowLayout, from_bytes, to_bytes
+from watermark_source.operators.state_questions import value_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,7 +90,7 @@ class OrderingProcessor(StatefulProcessor):
         """Nothing is held open."""
 
     def _open(self) -> Buffer:
-        found = self._index.get()
+        found = value_of(self._index)
         if found is None:
             return Buffer(self._layout, self._pieces)
         waiting = Waiting.decode(bytes(found[1]))

@@ -1,4 +1,4 @@
-"""Many questions to a state of Spark's at once, where Spark's own client waits for each answer before it asks on.
+"""Questions to a state of Spark's: many at once, where Spark's own client waits for each answer before it asks on.
 
 The server of a task's state takes one message after the other from a socket, and answers in that order. So messages are
 sent in groups, and their answers read after that. A group is small enough to fit into the sockets' buffers: neither
@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pyspark.sql.streaming.stateful_processor import MapState
+from pyspark.sql.streaming.stateful_processor import MapState, ValueState
 
 from watermark_source.errors import InternalError
 
@@ -22,6 +22,12 @@ _HEAD, _VERSION = struct.Struct("!ii"), 0
 
 
 Cells = tuple[Any, ...]
+
+
+def value_of(state: ValueState) -> Cells | None:
+    """Return a state's value, ``None`` if it has none; Spark writes a warning to its log for each that is only read."""
+    value: Cells | None = state.get() if state.exists() else None
+    return value
 
 
 class OneByOne:
