@@ -157,7 +157,8 @@ class MySqlSource:
 
     def _reader(self, layout: Layout, *, knows: bool) -> RangeReader:
         # Brings the compiler with it: half a second of a core, which only the processes of tasks need.
-        from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows, Known  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.reading.known_columns import Known  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows  # noqa: PLC0415
 

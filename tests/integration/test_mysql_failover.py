@@ -266,7 +266,9 @@ def test_a_binlog_that_was_reset_is_refused_however_long_it_is_again() -> None:
             database.run("INSERT INTO t VALUES (1, 'one', 1)")
             end = here.reader.latestOffset(start, ALL)
             database.run("RESET BINARY LOGS AND GTIDS")
-            rows = [f"REPLACE INTO t VALUES ({i}, REPEAT('x', 40), {i})" for i in range(40)]
+            # What changes nothing would not be logged.
+            change = "ON DUPLICATE KEY UPDATE amount = amount + 1"
+            rows = [f"INSERT INTO t VALUES ({i}, REPEAT('x', 40), 0) {change}" for i in range(40)]
             # Fewer transactions than before, then more in fewer files, then more in as many.
             for statements in ((), rows, ("FLUSH BINARY LOGS", *rows)):
                 database.run("DO 1", *statements)
@@ -274,6 +276,17 @@ def test_a_binlog_that_was_reset_is_refused_however_long_it_is_again() -> None:
                     Life(database).reader.partitions(end, end)
                 with pytest.raises(OffsetError, match="RESET BINARY LOGS AND GTIDS"):
                     Life(database).reader.latestOffset(end, ALL)
+            # Where a file begins, a transaction begins again: one that had not been read, after others of that kind.
+            database.run("RESET BINARY LOGS AND GTIDS", rows[0], "FLUSH BINARY LOGS")
+            going_on = Life(database, startingOffsets="latest")
+            start = going_on.reader.initialOffset()
+            end = going_on.reader.latestOffset(start, ALL)
+            database.run("RESET BINARY LOGS AND GTIDS")
+            with pytest.raises(OffsetError, match=r"does not have .*RESET BINARY LOGS AND GTIDS"):
+                going_on.reader.latestOffset(end, ALL)
+            database.run(*rows[:3], "FLUSH BINARY LOGS", rows[0])
+            with pytest.raises(OffsetError, match=r"does not go on where .*RESET BINARY LOGS AND GTIDS"):
+                Life(database).reader.latestOffset(end, ALL)
 
 
 def test_a_file_that_ends_while_a_query_stands_still_is_no_matter(database: Database) -> None:

@@ -14,8 +14,10 @@ from pyspark_mysql_cdc_wm.records.rows import INSERT, UPDATE_AFTER
 from services.mysql import MySql
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Life
+from watermark_source.errors import UnsupportedFormatError
 
 PARTIAL = "SET SESSION binlog_row_value_options = PARTIAL_JSON"
+_KINDS = ("update_preimage", "update_postimage")
 _NAMES = ("a", "b", "bb", "ab", "", "last", "a b", "ключ", 'q"q', "back\\slash", "tab\t", "bell\u0007", "1", "日本")
 _SCALARS: tuple[Any, ...] = (
     0, -1, 65_536, 2**40, 1.5, -0.25, 1e20, 1e-9, True, False, None, "", "plain", 'say "no"', "a, b: {c} [d]", "\\",
@@ -158,6 +160,49 @@ def test_values_that_json_has_not_by_itself_are_kept_and_put_in(mysql: MySql) ->
             " WHERE id = 1",
         )  # fmt: skip
         assert _last(database) == list(database.run("SELECT id, j, k FROM t ORDER BY id"))
+
+
+_CHANGES = (
+    "JSON_SET(j, '$.n', 2)", "JSON_INSERT(j, '$.new', JSON_OBJECT('k', 1))", "JSON_REMOVE(j, '$.gone')",
+    "JSON_REPLACE(j, '$.list[1]', 'two')", "JSON_SET(j, '$.deep.er[0].est', 1.5)", "JSON_ARRAY('another')",
+)  # fmt: skip
+_BEFORE = """{"n": 1, "gone": 1, "list": [1, 2, 3], "deep": {"er": [{"est": 0}]}}"""
+
+
+@pytest.mark.needs_mysql("logs updates of JSON whole, always")
+@pytest.mark.parametrize("image", ["FULL", "NOBLOB"])
+def test_what_a_session_logs_in_part_comes_whole(mysql_database: Database, image: str) -> None:
+    database = mysql_database
+    database.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, j JSON, pad JSON)",
+        *(f"INSERT INTO t VALUES ({i}, JSON_MERGE('{_BEFORE}', '{{\"pad\": \"{'x' * 200}\"}}'), '{{}}')"
+          for i in range(len(_CHANGES))),
+    )  # fmt: skip
+    before = database.run("SELECT id, j FROM t ORDER BY id")
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run(
+        f"SET SESSION binlog_row_image = {image}", PARTIAL,
+        *(f"UPDATE t SET j = {change} WHERE id = {i}" for i, change in enumerate(_CHANGES)),
+    )  # fmt: skip
+    found = life.rows(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
+    shown = {kind: tuple((row["id"], row["j"]) for row in found if row["_change_type"] == kind) for kind in _KINDS}
+    assert shown == dict(zip(_KINDS, (before, database.run("SELECT id, j FROM t ORDER BY id")), strict=True))
+
+
+@pytest.mark.needs_mysql("logs updates of JSON whole, always")
+@pytest.mark.parametrize("read", ["id,j", "id,n"])
+def test_what_a_session_logs_without_the_row_before_is_refused(mysql_database: Database, read: str) -> None:
+    database = mysql_database
+    database.run("CREATE TABLE t (id INT PRIMARY KEY, j JSON, n INT)", f"INSERT INTO t VALUES (1, '{_BEFORE}', 1)")
+    life = Life(database, startingOffsets="latest", columns=read)
+    start = life.reader.initialOffset()
+    database.run("SET SESSION binlog_row_image = MINIMAL", PARTIAL, f"UPDATE t SET j = {_CHANGES[0]}")
+    end = life.reader.latestOffset(start, ALL)
+    with pytest.raises(UnsupportedFormatError, match=r"a row without all of its columns.*binlog_row_image to FULL"):
+        life.rows(start, end)
+    life.reader.stop()
 
 
 @pytest.mark.needs_mysql("logs updates of JSON whole, always")

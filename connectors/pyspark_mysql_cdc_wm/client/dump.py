@@ -39,6 +39,8 @@ _FIRST_POSITION = 4
 _FIRST_ROOM = 8 * 1024 * 1024
 _BLOCK_BYTES = 2 * 1024 * 1024
 _GONE = ("Could not find first log file", "purged required")
+_OTHER = ("position > file size", "impossible position", "bogus data in log event")
+"""What the server says of a place that its binlog has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +257,9 @@ class BinlogDump:
         if code in REFUSALS:
             settings = self._settings
             return server_error(pymysql.err.OperationalError(code, text), settings.where, settings.username)
-        return SourceError(f"{self._where()}: the server ended the dump: {code} {text}")
+        reset = ". Was the binlog reset (RESET BINARY LOGS AND GTIDS)? Then begin a new query"
+        is_other = code == LOG_CANNOT_BE_READ and any(each in text for each in _OTHER)
+        return SourceError(f"{self._where()}: the server ended the dump: {code} {text}{reset if is_other else ''}")
 
 
 def _plain(block: Block) -> Iterator[Block]:

@@ -46,7 +46,8 @@ _TEXT = {
 }
 _UNSUPPORTED = {
     Fault.ROW_OPTIONS: "a row with options that this version does not read (binlog_row_value_options)",
-    Fault.ABSENT: "a row without all of its columns; set binlog_row_image to FULL on the server",
+    Fault.ABSENT: "a row without all of its columns; set binlog_row_image to FULL, on the server and in sessions that "
+    "set it for themselves, and begin a new query",
     Fault.UNKNOWN_EVENT: "an event of a type that this version does not read and that must not be ignored",
 }
 

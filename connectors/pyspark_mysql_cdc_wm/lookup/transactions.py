@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS
 from pyspark_mysql_cdc_wm.errors.server import CANNOT_BE_LISTED, code_of
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from watermark_source.errors import ResponseTimeoutError, SourceError
+from watermark_source.errors import OffsetError, ResponseTimeoutError, SourceError, shortened
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +37,20 @@ def has_gtids(connection: MySqlConnection) -> bool:
     """
     mode = connection.one("SHOW GLOBAL VARIABLES LIKE 'gtid_mode'")
     return mode is not None and str(mode[1]).upper() == "ON"
+
+
+def check_has(where: str, executed: GtidSet, read: GtidSet) -> None:
+    """Check that a server has executed what was read of it: it has until its binlog is reset.
+
+    Raises:
+        OffsetError: it has not.
+    """
+    if missing := read - executed:
+        raise OffsetError(
+            f"{where}: the query has read transactions that the server does not have (any more): "
+            f"{shortened(str(missing))}. Was its binlog reset (RESET BINARY LOGS AND GTIDS), or the server set up "
+            "anew? Begin a new query"
+        )
 
 
 class Transactions:
@@ -70,11 +84,14 @@ class Transactions:
         """Return what ``end`` does, and whether nothing lay after it when it was asked for.
 
         Raises:
+            OffsetError: of what lay before an earlier end the server has some no more.
             ResponseTimeoutError: a transaction is in the binlog and is not committed for so long that something else
                 must be wrong, and no earlier end is known.
             SourceError: the server cannot be reached, or refuses.
         """
-        end, _ = self._status.executed_end()
+        end, executed = self._status.executed_end()
+        for lay_before in list(self._known.values())[-1:]:
+            check_has(self._connection.settings.where, executed, lay_before)
         for _ in range(_LOOKS):
             if end.number in self._known:
                 return end, True

@@ -67,6 +67,8 @@ def with_metadata(table: TableMap, fields: Iterable[tuple[int, bytes]], *, maria
             key = tuple(_all(value, lambda scan: KeyPart(scan.lenenc(), scan.lenenc() or None)))
         elif kind == _VISIBILITY:
             _put(columns, range(len(columns)), "visible", _bits(value, len(columns)))
+    if any(part.column >= len(columns) for part in key or ()):
+        raise IndexError(f"a primary key of more columns than there are ({len(columns)})")
     return replace(table, columns=tuple(columns), primary_key=key)
 
 

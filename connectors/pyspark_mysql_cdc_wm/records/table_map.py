@@ -7,7 +7,7 @@ optional metadata of MySQL 8.0.1 and MariaDB 10.5; ``binlog_row_metadata``). Siz
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 from pyspark_mysql_cdc_wm.binlog.scan import Scan
@@ -18,13 +18,24 @@ from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 TABLE_ID_SIZE = 6
 _FLAGS_SIZE = 2
 _MARIADB_COMPRESSED = (140, 141)
+_LENGTHS, _FRACTIONS = range(1, 5), range(7)
+_SIZES: Mapping[ColumnType, Container[int]] = {
+    ColumnType.FLOAT: (4,),
+    ColumnType.DOUBLE: (8,),
+    ColumnType.ENUM: (1, 2),
+    ColumnType.SET: (1, 2, 3, 4, 8),
+    ColumnType.BIT: range(1, 9),
+    **dict.fromkeys((ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR), _LENGTHS),
+}
+"""What compiled code relies on: others would lead it out of a row."""
+_MOST_DIGITS = 65
 
 
 def read_table_map(body: bytes, where: str, *, mariadb: bool = False) -> TableMap:
     """Return what a TABLE_MAP event's body, without header and checksum, says; ``mariadb`` tells who wrote it.
 
     Raises:
-        CorruptDataError: it ends too early.
+        CorruptDataError: it ends too early, or tells of a column that cannot be.
         UnsupportedFormatError: a column of a type that this version does not know.
     """
     try:
@@ -56,7 +67,21 @@ def _fields(scan: Scan) -> Iterator[tuple[int, bytes]]:
         yield kind, scan.take(scan.lenenc())
 
 
-def _column(code: int, metadata: Scan, where: str) -> Column:  # noqa: PLR0911 - a table of types
+def _column(code: int, metadata: Scan, where: str) -> Column:
+    column = _described(code, metadata, where)
+    if column.type is ColumnType.NEWDECIMAL:
+        possible = column.scale <= column.precision and 0 < column.precision <= _MOST_DIGITS
+    else:
+        possible = column.precision in _FRACTIONS
+    if not possible or column.size not in _SIZES.get(column.type, (column.size,)):
+        raise ValueError(
+            f"a column of type {column.type.name} with values of {column.size} bytes, {column.precision} digits, "
+            f"{column.scale} of them after the point"
+        )
+    return column
+
+
+def _described(code: int, metadata: Scan, where: str) -> Column:  # noqa: PLR0911 - a table of types
     try:
         kind = ColumnType(code)
     except ValueError:

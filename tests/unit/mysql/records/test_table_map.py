@@ -68,6 +68,34 @@ def test_a_description_that_ends_too_early_is_damaged_or_says_less(stop: int) ->
         assert str(damage).startswith("here: a description of a table")  # noqa: PT017 - or it is no error
 
 
+@pytest.mark.parametrize(
+    ("kind", "metadata"),
+    [
+        *((ColumnType.FLOAT, bytes([size])) for size in (0, 8, 200)),
+        (ColumnType.DOUBLE, b"\x04"),
+        *((kind, bytes([size])) for kind in (ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY) for size in (0, 8)),
+        (ColumnType.VECTOR, b"\xff"),
+        *((kind, b"\x07") for kind in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2)),
+        *((ColumnType.NEWDECIMAL, bytes(digits)) for digits in ((0, 0), (5, 6), (66, 0), (255, 255))),
+        *((ColumnType.BIT, bytes(size)) for size in ((0, 0), (1, 8), (0, 9))),
+        *((ColumnType.STRING, bytes([247, size])) for size in (0, 3)),
+        *((ColumnType.STRING, bytes([248, size])) for size in (0, 9)),
+        (ColumnType.ENUM, b""),
+        (ColumnType.SET, b""),
+    ],
+)
+def test_a_column_that_cannot_be_leads_nobody_out_of_its_row(kind: ColumnType, metadata: bytes) -> None:
+    body = bytes(8) + b"\x01d\0\x01t\0" + bytes([1, kind, len(metadata)]) + metadata + b"\x01"
+    with pytest.raises(CorruptDataError, match=rf"a column of type (ENUM|SET|{kind.name}) with values of"):
+        read_table_map(body, "here")
+
+
+@pytest.mark.parametrize("key", [b"\x08\x01\x0b", b"\x09\x02\xfa\x05"])
+def test_a_key_of_columns_that_are_not_there_is_damaged(key: bytes) -> None:
+    with pytest.raises(CorruptDataError, match="a primary key of more columns than there are"):
+        read_table_map(ORDERS + key, "here")
+
+
 @given(st.data())
 def test_any_bytes_are_a_table_or_a_declared_error(data: st.DataObject) -> None:
     changed = bytearray(ORDERS)

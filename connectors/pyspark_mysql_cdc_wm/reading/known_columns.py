@@ -1,0 +1,82 @@
+"""Columns of tables where the binlog is read, compared with those of the stream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.layout import Layout
+from watermark_source.errors import SchemaError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The tables whose columns were found to fit the stream when the query began."""
+
+    tables: frozenset[TableName]
+    choice: ColumnChoice
+    layout: Layout
+    ignores_new_columns: bool
+
+    def check(self, table: TableMap) -> None:
+        """Check that a table which came later, and has no snapshot, has the stream's columns.
+
+        Raises:
+            SchemaError: it has others.
+        """
+        name = TableName(table.database, table.table)
+        all_names = [str(column.name) for column in table.columns]
+        if self.layout.event_time is not None and self.layout.event_time_of(all_names) is None:
+            raise without_event_time(self.layout.event_time, name, None)
+        names = set(filter(self.choice.has, all_names))
+        if self.layout.choice is None and name not in self.tables and names != set(self.layout.names):
+            raise SchemaError(
+                f"the table {name}, which came after the query began, has the columns {', '.join(sorted(names))}, and "
+                f"the stream {', '.join(self.layout.names)}. Set rowFormat to json, which takes any, choose columns "
+                "they share by the option columns, or leave the table out of the option tables"
+            )
+
+    def compare(self, table: TableMap, has_now: Callable[[], Set[str]], altered_by: str | None) -> None:
+        """Compare the columns of a table that was altered with the stream's.
+
+        ``has_now`` asks the server which columns the table has. What is in one that it has no more nobody can have; a
+        warning tells of it, once a process.
+
+        Raises:
+            SchemaError: the table has got columns that the stream has not, and they are not to be ignored.
+        """
+        name = TableName(table.database, table.table)
+        if self.layout.choice is not None or name not in self.tables:
+            return
+        here, stream = set(filter(self.choice.has, (str(column.name) for column in table.columns))), self.layout.names
+        if more := here.difference(stream):
+            shown = f"{name} was altered{'' if altered_by is None else f' by {altered_by}'}: where the binlog is read "
+            if not self.ignores_new_columns and (new := more & has_now()):
+                raise SchemaError(
+                    f"{shown}it has columns that the stream has not: {', '.join(sorted(new))}. Load the stream again "
+                    "and start the query with its checkpoint: it goes on here, with the columns that the table has "
+                    "now. Or set schemaChangeBehavior to ignore, to go on without them, or rowFormat to json in a new "
+                    "query, which takes any"
+                )
+            _warn_once(
+                f"{shown}it has columns that the stream has not: {', '.join(sorted(more))}. What is in them does not "
+                "come"
+            )
+        if less := [each for each in stream if each not in here]:
+            _warn_once(
+                f"{name} was altered: where the binlog is read it lacks columns of the stream, which are null: "
+                f"{', '.join(less)}"
+            )
+
+
+@lru_cache(maxsize=1_000)
+def _warn_once(text: str) -> None:
+    _log.warning("%s", text)
