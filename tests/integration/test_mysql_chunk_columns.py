@@ -60,13 +60,43 @@ def test_a_snapshot_does_not_go_on_by_another_column(mysql_database: Database) -
     life = Life(mysql_database, snapshotChunkColumn=f"{mysql_database.name}.t:one", **chosen)
     start = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
-    assert end["snapshot"] == {f"{mysql_database.name}.t": [[":one", 5]]}
+    assert end["snapshot"] == {f"{mysql_database.name}.t": [["one", 5]]}
     life.reader.stop()
-    for column, says in (("other", "chunks by other columns than other"), ("id", "a key of 2 columns")):
+    for column in ("other", "id"):
         later = Life(mysql_database, snapshotChunkColumn=column, **chosen)
-        with pytest.raises(OffsetError, match=says):
+        with pytest.raises(OffsetError, match=rf"begun in the order of \(one\), and the table is read by \({column}\)"):
             later.reader.latestOffset(end, ALL)
         later.reader.stop()
+
+
+@pytest.mark.parametrize(
+    ("alter", "by"),
+    [
+        ("DROP PRIMARY KEY, ADD PRIMARY KEY (k)", "k"),
+        ("DROP PRIMARY KEY, ADD PRIMARY KEY (k, id)", "k, id COLLATE utf8mb4_general_ci"),
+        ("DROP PRIMARY KEY", ""),
+        ("MODIFY id VARCHAR(9) COLLATE utf8mb4_bin", "id COLLATE utf8mb4_bin"),
+    ],
+)
+def test_a_snapshot_does_not_go_on_in_another_order(alter: str, by: str, mysql_database: Database) -> None:
+    mysql_database.run(
+        "CREATE TABLE t (id VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, k INT NOT NULL)",
+        "INSERT INTO t VALUES ('a', 51), ('B', 2), ('c', 63), ('D', 4)",
+    )
+    life = Life(mysql_database, snapshotChunkRows=1, snapshotParallelism=1)
+    start = life.reader.initialOffset()
+    read = life.reader.latestOffset(start, ALL)
+    planned = life.reader.latestOffset(read, ALL)
+    assert read["snapshot"] == {f"{mysql_database.name}.t": [["id COLLATE utf8mb4_general_ci", "B"]]}
+    mysql_database.run(f"ALTER TABLE t {alter}")
+    says = rf"begun in the order of \(id COLLATE utf8mb4_general_ci\), and the table is read by \({by}\)"
+    with pytest.raises(OffsetError, match=says):
+        life.rows(read, planned)
+    life.reader.stop()
+    later = Life(mysql_database, snapshotChunkRows=1, snapshotParallelism=1)
+    with pytest.raises(OffsetError, match=says):
+        later.rows(planned, later.reader.latestOffset(planned, ALL))
+    later.reader.stop()
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_a_chunk_reads_no_more_of_the_index_than_its_rows(declared: str, mysql_d
         f"CREATE TABLE t ({name} {' '.join(kind)}, day INT, id INT, PRIMARY KEY ({name}, day, id))",
         f"INSERT INTO t VALUES {rows}", "ANALYZE TABLE t",
     )  # fmt: skip
-    of_chunk = condition(key, KeyRange((2, 17, 1_750), (2, 18, 1_850)))
+    of_chunk = condition(key, KeyRange((name, "day", "id", 2, 17, 1_750), (name, "day", "id", 2, 18, 1_850)))
     server = mysql_database.server
     with connect(server.host, server.port, database=mysql_database.name) as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT id FROM t{of_chunk}")

@@ -57,7 +57,7 @@ class KeyColumn:
     size: int = 0
     """Bytes of a BIT."""
     chosen: bool = False
-    """By the user: it is not the key, and its bounds have its name."""
+    """By the user, instead of the key: rows may share a value."""
     nullable: bool = False
     ambiguous: bool = False
     """Of an ENUM that lists the empty text, which a value that is none of its labels shows too."""

@@ -93,13 +93,10 @@ class KeyOrder:
 
 def condition(key: Sequence[KeyColumn], wanted: KeyRange) -> str:
     """Return what a statement says after its table to get the rows of a range in order; nothing without a key."""
+    pairs = zip(wanted, (">", "<"), strict=True)
+    limits = [_compared_in_sql(key, _parts(key, bound), sign) for bound, sign in pairs if bound is not None]
     if not key:
         return ""
-    limits = []
-    if wanted.lower is not None:
-        limits.append(_compared_in_sql(key, _parts(key, wanted.lower), ">"))
-    if wanted.upper is not None:
-        limits.append(_compared_in_sql(key, _parts(key, wanted.upper), "<"))
     where = f" WHERE {' AND '.join(limits)}" if limits else ""
     return f"{where} ORDER BY {', '.join(quoted(column.name) for column in key)}"
 
@@ -130,29 +127,26 @@ def _collated(column: KeyColumn, text: str) -> str:
 
 
 def bound_of(key: Sequence[KeyColumn], answers: Sequence[Any]) -> Bound:
-    """Return a bound for what the server answered; one of a column that the user chose begins with its name."""
-    values = tuple(column.bound_value(answer) for column, answer in zip(key, answers, strict=True))
-    return (_name(key[0]), *values) if key[0].chosen else values
+    """Return a bound for what the server answered: what rows are sorted by, and then the values."""
+    values = (column.bound_value(answer) for column, answer in zip(key, answers, strict=True))
+    return (*map(sorted_by, key), *values)
 
 
-def _name(column: KeyColumn) -> str:
-    return f":{column.name}"
+def sorted_by(column: KeyColumn) -> str:
+    """Return what a bound says of a column: of all that sorts alike everywhere the name alone."""
+    return column.name if column.collation is None else f"{column.name} COLLATE {column.collation}"
 
 
 def _parts(key: Sequence[KeyColumn], bound: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    if key[0].chosen:
-        if len(bound) == 2 and bound[0] == _name(key[0]):
-            return bound[1:]
+    """Return the values of a bound, which says nothing about rows that are sorted in another way than it was made."""
+    middle, by = len(bound) // 2, tuple(map(sorted_by, key))
+    if bound[:middle] != by:
         raise OffsetError(
-            f"the checkpoint has chunks by other columns than {key[0].name}. Set snapshotChunkColumn as it was until "
-            "the snapshot is complete, or begin a new query"
+            f"a snapshot was begun in the order of ({', '.join(map(str, bound[:middle]))}), and the table is read by "
+            f"({', '.join(by)}) now. Was its key altered since, or snapshotChunkColumn changed? Set it back until the "
+            "snapshot is complete, or begin a new query"
         )
-    if len(bound) != len(key):
-        raise OffsetError(
-            f"the checkpoint has a key of {len(bound)} columns, and the table's is ({', '.join(c.name for c in key)}). "
-            "Was it altered since, or snapshotChunkColumn changed? Begin a new query"
-        )
-    return bound
+    return bound[middle:]
 
 
 def _numbers(values: pa.Array, labels: Sequence[str]) -> npt.NDArray[np.uint64]:

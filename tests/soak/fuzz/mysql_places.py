@@ -14,7 +14,7 @@ from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.options.start import StartAfter, parse_start
 from pyspark_mysql_cdc_wm.records.column import ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition, sorted_by
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.hostile_json import document
 from watermark_source.errors import OffsetError
@@ -33,8 +33,8 @@ _BINLOG = {Split("binlog", 0): SplitState(3 << 40 | 157, 3 << 40 | 4)}
 _TABLE = {Split("shop.orders", 0): SplitState(2, 1)}
 _STATES = (
     SourceState(_BINLOG, complete=frozenset({"shop.orders"}), origin=Origin("uuid", 1 << 40, f"{_UUID}:1-5")),
-    SourceState({**_BINLOG, **_TABLE}, frontiers={"shop.orders": ((5, "a"), (9, "\u00e9"))}),
-    SourceState({**_BINLOG, **_TABLE}, frontiers={"shop.orders": ((7,), None)}, complete=frozenset({"shop.lines"})),
+    SourceState({**_BINLOG, **_TABLE}, frontiers={"shop.orders": (("n", "d", 5, "1.5"), ("n", "d", 9, "\u00e9"))}),
+    SourceState({**_BINLOG, **_TABLE}, frontiers={"shop.orders": (("n", 7), None)}, complete=frozenset({"shop.lines"})),
 )
 _OFFSETS = [_CODEC.encode(state) for state in _STATES]
 _KEY = (
@@ -98,7 +98,7 @@ def _offset(text: str) -> str:
     assert _CODEC.decode(_CODEC.encode(state)) == state
     told = [repr(state)]
     for bounds in state.frontiers.values():
-        told += [_condition(_KEY[: len(bound)], bound) for bound in bounds if bound is not None]
+        told += [_condition(_KEY[: len(bound) // 2], bound) for bound in bounds if bound is not None]
     if state.origin is not None and state.origin.done is not None:
         told.append(_set(state.origin.done))
     return " ".join(told)
@@ -109,12 +109,13 @@ def _key(bits: Bits) -> str:
     value: int | str = _text(bits)
     if bits.byte() % 2 == 0 and value.isascii() and value.removeprefix("-").isdigit() and len(value) < 50:
         value = int(value)
-    return _condition((column,), (value,))
+    return _condition((column,), (sorted_by(column), value))
 
 
 def _condition(key: tuple[KeyColumn, ...], bound: tuple[int | str, ...]) -> str:
     try:
-        scalars = [column.scalar(value) for column, value in zip(key, bound, strict=False) if column.collation is None]
+        values = bound[len(bound) // 2 :]
+        scalars = [column.scalar(value) for column, value in zip(key, values, strict=False) if column.collation is None]
         told = f"{scalars} {condition(key, KeyRange(bound, None))}"
     except OffsetError as error:
         return str(error)[:_LONGEST]
