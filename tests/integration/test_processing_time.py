@@ -19,7 +19,8 @@ from watermark_source import follow_watermark
 pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
 
 NewTopic = Callable[..., str]
-INTERVAL = 500
+INTERVAL = 3_000
+"""Milliseconds: longer than a batch takes, or ticks would keep to it by themselves."""
 PATIENCE = 240
 ON_CLOCK: dict[str, Any] = {"watermarkStrategy": "none", "watermarkInterval": f"{INTERVAL} milliseconds"}
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - as Spark gives a moment in UTC
