@@ -19,6 +19,9 @@ _log = logging.getLogger(__name__)
 
 SHORTEST, LONGEST = 0.1, 1.0
 """Seconds between two statements: while something moves or somebody waits, and at rest."""
+_EASE, _MOST_EASE = 4, 2.0
+"""A statement that takes long is followed by a pause so many times as long, and of so many seconds at most: a store
+that is busy is asked less."""
 _SILENT = 3.0
 """Seconds without an answer from which on the store counts as one that does not answer."""
 _FIRST = 10.0
@@ -143,6 +146,7 @@ class Meeting:
         joined = False
         while not self._leaving:
             self._news.clear()
+            asked_at = time.monotonic()
             try:
                 if not joined or self._was_out():
                     self._store.join(self._who)
@@ -156,7 +160,7 @@ class Meeting:
                 if self._trouble is None:
                     _log.warning("%s. The limit of before holds until it does", trouble)
                 self._trouble = trouble
-            self._pause()
+            self._pause(time.monotonic() - asked_at)
         self._leave()
 
     def _was_out(self) -> bool:
@@ -210,12 +214,16 @@ class Meeting:
             "takes another one", self._who.group,
         )  # fmt: skip
 
-    def _pause(self) -> None:
-        """Wait until the next statement is due: at rest it comes later, but for news."""
-        rest = 0.0
-        while rest < LONGEST and not self._leaving:
+    def _pause(self, taken: float) -> None:
+        """Wait until the next statement is due, after one that took so many seconds: at rest later, but for news.
+
+        Nobody hurries after trouble: where a store is down or overrun, tries are what keeps it there.
+        """
+        shortest = min(max(SHORTEST, _EASE * taken), _MOST_EASE) if self._trouble is None else LONGEST
+        rest, longest = 0.0, max(LONGEST, shortest)
+        while rest < longest and not self._leaving:
             step = time.monotonic()
-            if rest >= SHORTEST and (self._hurry or self._news.is_set()):
+            if rest >= shortest and (self._hurry or self._news.is_set()):
                 return
             time.sleep(SHORTEST / 4)
             rest += time.monotonic() - step

@@ -17,7 +17,7 @@ from services.where import Where
 from tests.unit.group_store.meetings import Make, at, stay_away, told, until
 from watermark_source.alignment.group import GroupMember
 from watermark_source.alignment.others import Others
-from watermark_source.errors import UsageError
+from watermark_source.errors import UnreachableError, UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.group_store import meeting as module
 from watermark_source.group_store import store as store_module
@@ -175,6 +175,27 @@ def test_at_rest_a_member_asks_once_a_second_and_ten_times_while_it_waits(
     time.sleep(1.5)
     assert 5 <= len(asked) <= 16
     assert min(b - a for a, b in itertools.pairwise(asked)) >= module.SHORTEST
+
+
+def test_a_store_that_is_slow_or_fails_is_asked_less(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    exchange, asked = GroupStore.exchange, list[float]()
+
+    def slow(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
+        time.sleep(0.15)
+        asked.append(time.monotonic())
+        if len(asked) in (3, 4):
+            raise UnreachableError("overrun")
+        return exchange(store, who, report, **how)
+
+    monkeypatch.setattr(GroupStore, "exchange", slow)
+    member = make("a")
+    told(member, at(10))
+    # It would ask ten times a second.
+    member.tell(at(10), waits=True)
+    until(lambda: len(asked) >= 5)
+    pauses = [later - before for before, later in itertools.pairwise(asked)]
+    assert all(pause >= 0.7 for pause in pauses[:2])
+    assert all(pause >= 1 for pause in pauses[2:])
 
 
 def test_a_member_that_starts_again_holds_the_others_where_it_was_until_it_has_planned(make: Make) -> None:
