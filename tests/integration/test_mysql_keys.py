@@ -148,15 +148,20 @@ def test_a_table_without_a_key_is_one_chunk(mysql_database: Database, caplog: py
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("bound", [[7], [7, 1], ["abc", "1"], [["a"], 1]])
-def test_a_bound_that_is_no_key_of_the_table_is_refused(bound: list[Any], mysql_database: Database) -> None:
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("bound", [[7], [7, 1], ["abc", "1"], [["a"], 1], ["a", 1, 2]])
+def test_a_bound_that_is_no_key_of_the_table_is_refused(
+    bound: list[Any], named: bool, mysql_database: Database
+) -> None:
     kind = KINDS["text and number"]
     fill(mysql_database, kind)
     life = Life(mysql_database, snapshotChunkRows=10)
     start = life.reader.initialOffset()
     end = dict(life.reader.latestOffset(start, ALL))
     log = f"{mysql_database.name}.t"
-    end["snapshot"] = {log: [*end["snapshot"][log][:-1], bound]}
+    *before, last = end["snapshot"][log]
+    names = last[: len(last) // 2] if named else []
+    end["snapshot"] = {log: [*before, [*names, *bound]]}
     with pytest.raises(WatermarkSourceError, match=r"checkpoint") as refused:
         life.rows(start, end)
     assert "Traceback" not in str(refused.value)

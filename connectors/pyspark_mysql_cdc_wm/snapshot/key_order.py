@@ -139,14 +139,14 @@ def sorted_by(column: KeyColumn) -> str:
 
 def _parts(key: Sequence[KeyColumn], bound: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Return the values of a bound, which says nothing about rows that are sorted in another way than it was made."""
-    middle, by = len(bound) // 2, tuple(map(sorted_by, key))
-    if bound[:middle] != by:
+    begun, by, values = bound[: len(bound) // 2], tuple(map(sorted_by, key)), bound[len(key) :]
+    if begun != by or len(values) != len(key):
         raise OffsetError(
-            f"a snapshot was begun in the order of ({', '.join(map(str, bound[:middle]))}), and the table is read by "
-            f"({', '.join(by)}) now. Was its key altered since, or snapshotChunkColumn changed? Set it back until the "
-            "snapshot is complete, or begin a new query"
+            f"by the checkpoint a snapshot was begun in the order of ({', '.join(map(str, begun))}), and the table is "
+            f"read by ({', '.join(by)}) now. Was its key altered since, or snapshotChunkColumn changed? Set it back "
+            "until the snapshot is complete, or begin a new query"
         )
-    return bound[middle:]
+    return values
 
 
 def _numbers(values: pa.Array, labels: Sequence[str]) -> npt.NDArray[np.uint64]:
