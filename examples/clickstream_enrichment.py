@@ -131,9 +131,9 @@ class PrintSink:
 
 
 def wait_for(query: StreamingQuery, sink: PrintSink, clicks: int) -> None:
-    """Return when all clicks have come out."""
+    """Return when all clicks have come out, and between batches: one that is stopped midway leaves long traces."""
     seen, deadline = -1, time.monotonic() + PATIENCE_SECONDS
-    while sink.clicks < clicks:
+    while sink.clicks < clicks or query.status["isTriggerActive"]:
         if query.exception() is not None:
             raise SystemExit(f"the query failed: {query.exception()}")
         last = query.lastProgress
