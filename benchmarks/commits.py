@@ -54,17 +54,17 @@ def commits(spark: SparkSession, server: MySql, rounds: int) -> Iterator[Figure]
         f"CREATE TABLE {_TABLE} (id BIGINT PRIMARY KEY AUTO_INCREMENT, note VARCHAR(64))",
     )  # fmt: skip
     name = f"commit to sink at {RATE} changes/s"
-    yield from _figures(name, [each for _ in range(rounds) for each in _latencies(spark, server)], rounds)
+    yield from _figures(name, spark, server, rounds)
     spark.conf.set(_CHECKPOINTS, _WITHOUT_PROCESSES)
-    lighter = [each for _ in range(rounds) for each in _latencies(spark, server)]
+    yield from _figures(f"{name}, no processes for a checkpoint", spark, server, rounds)
     spark.conf.unset(_CHECKPOINTS)
-    yield from _figures(f"{name}, no processes for a checkpoint", lighter, rounds)
 
 
-def _figures(name: str, taken: list[float], rounds: int) -> Iterator[Figure]:
+def _figures(name: str, spark: SparkSession, server: MySql, rounds: int) -> Iterator[Figure]:
+    taken = sorted(each for _ in range(rounds) for each in _latencies(spark, server))
     detail = f"{len(taken)} commits in {rounds} runs"
     yield Figure(f"{name}: median", statistics.median(taken), "ms", at_most=250, detail=detail)
-    yield Figure(f"{name}: p99", sorted(taken)[int(len(taken) * 0.99)], "ms", at_most=600, detail=detail)
+    yield Figure(f"{name}: p99", taken[int(len(taken) * 0.99)], "ms", at_most=600, detail=detail)
 
 
 def _latencies(spark: SparkSession, server: MySql) -> list[float]:

@@ -30,7 +30,9 @@ def stream_layout(
     _check_names("excludeColumns", left_out, tables, everywhere=False)
     first, columns = next(iter(tables.items()))
     names = tuple(filter(choice.has, columns.names))
-    event_time = _event_time(tables, choice)
+    event_time = choice.event_time
+    if event_time is not None:
+        _check_event_time(tables, event_time)
     layout = Layout(names, tuple(columns.type_by_name[name] for name in names), event_time=event_time, about=about)
     if as_json:
         layout = Layout.of_json(choice, event_time, about)
@@ -52,11 +54,8 @@ def _check_free(layout: Layout, table: TableName, own: Collection[str]) -> None:
         )
 
 
-def _event_time(tables: Mapping[TableName, TableColumns], choice: ColumnChoice) -> EventTimeColumn | None:
-    """Return the column that is event time; tables may spell it in their own ways."""
-    column = choice.event_time
-    if column is None:
-        return None
+def _check_event_time(tables: Mapping[TableName, TableColumns], column: EventTimeColumn) -> None:
+    """Check that all tables have the column that is event time; they may spell it in their own ways."""
     _check_names("eventTimeColumn", (column.name,), tables, everywhere=True)
     for table, columns in tables.items():
         kind = _kind(column, columns)
@@ -64,7 +63,6 @@ def _event_time(tables: Mapping[TableName, TableColumns], choice: ColumnChoice) 
             raise OptionError(
                 "eventTimeColumn", column.name, f"is {kind} in {table}, and must be TIMESTAMP or DATETIME"
             )
-    return column
 
 
 def _kind(column: EventTimeColumn, table: TableColumns) -> pa.DataType | None:

@@ -90,8 +90,8 @@ class Transactions:
             SourceError: the server cannot be reached, or refuses.
         """
         end, executed = self._status.executed_end()
-        for lay_before in list(self._known.values())[-1:]:
-            check_has(self._connection.settings.where, executed, lay_before)
+        if self._known:
+            check_has(self._connection.settings.where, executed, next(reversed(self._known.values())))
         for _ in range(_LOOKS):
             if end.number in self._known:
                 return end, True

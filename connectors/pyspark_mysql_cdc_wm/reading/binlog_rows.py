@@ -23,7 +23,7 @@ from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import columns_now
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.known_columns import Known
-from pyspark_mysql_cdc_wm.reading.log_part import EVERYTHING, Part
+from pyspark_mysql_cdc_wm.reading.log_part import EVERYTHING, Part, is_read
 from pyspark_mysql_cdc_wm.reading.log_statements import altered_in
 from pyspark_mysql_cdc_wm.records.change_columns import ChangedRows, changed_rows
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes, as_logged
@@ -74,7 +74,7 @@ class BinlogRows:
             connection.close()
             # Commit times of all tables need no names.
             named = self.layout.names or self.layout.event_time is not None or part is not EVERYTHING
-            completed = LeastMetadata(connection, partial(self._reads, part)).completed if named else as_logged
+            completed = LeastMetadata(connection, partial(is_read, self.tables, part)).completed if named else as_logged
             altered: dict[tuple[str, str], str] = {}
             needed = partial(self._needed, part, partial(columns_now, connection), altered)
             decoder = ChangeDecoder(charsets, needed, completed=completed, batch_rows=self.batch_rows)
@@ -118,7 +118,7 @@ class BinlogRows:
     ) -> Collection[str] | None:
         """Return the columns of a table to decode, ``None`` if nobody reads it."""
         name = TableName(table.database, table.table)
-        if not self._reads(part, name):
+        if not is_read(self.tables, part, name):
             return None
         if self.known is not None:
             if part is EVERYTHING:
@@ -126,9 +126,6 @@ class BinlogRows:
             self.known.compare(table, partial(columns, name), altered.get(name))
         looked_at = (*key_names(table), *part.compares(table))
         return self.layout.needed((str(column.name) for column in table.columns), looked_at)
-
-    def _reads(self, part: Part, name: TableName) -> bool:
-        return self.tables.matches(name) and part.has(name)
 
     def _rows(self, changes: Changes, part: Part, altered: Mapping[tuple[str, str], str]) -> ChangedRows:
         try:

@@ -34,8 +34,9 @@ class Known:
         """
         name = TableName(table.database, table.table)
         all_names = [str(column.name) for column in table.columns]
-        if self.layout.event_time is not None and self.layout.event_time_of(all_names) is None:
-            raise without_event_time(self.layout.event_time, name, None)
+        event_time = self.layout.event_time
+        if event_time is not None and event_time.among(all_names) is None:
+            raise without_event_time(event_time, name, None)
         names = set(filter(self.choice.has, all_names))
         if self.layout.choice is None and name not in self.tables and names != set(self.layout.names):
             raise SchemaError(

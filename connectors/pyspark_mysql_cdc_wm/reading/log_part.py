@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.layout import Mask
@@ -50,3 +50,8 @@ class Everything:
 
 
 EVERYTHING = Everything()
+
+
+def is_read(tables: Selection, part: Part, name: TableName) -> bool:
+    """Return whether anything of a table is delivered."""
+    return tables.matches(name) and part.has(name)

@@ -57,10 +57,6 @@ class Layout:
     def needed(self, names: Iterable[str], key: Sequence[str]) -> tuple[str, ...]:
         """Return which of a table's columns must be read: event time included, and those that rows are compared by."""
         all_names = tuple(names)
-        event_time = self.event_time_of(all_names)
+        event_time = None if self.event_time is None else self.event_time.among(all_names)
         others = key if event_time is None else (event_time, *key)
         return tuple(dict.fromkeys((*self.delivered(all_names), *others)))
-
-    def event_time_of(self, names: Iterable[str]) -> str | None:
-        """Return which of a table's columns is event time, ``None`` if none is."""
-        return None if self.event_time is None else self.event_time.among(names)

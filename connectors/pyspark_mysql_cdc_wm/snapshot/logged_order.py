@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
@@ -47,8 +45,6 @@ class LoggedOrder:
         names = chunk_names(changes.table, self._choice)
         keys = [changes.column(name) for name in names]
         key = [_described(columns[name], values, known) for name, values in zip(names, keys, strict=True)]
-        if names != changes.key:
-            key = [replace(each, chosen=True) for each in key]
         return KeyOrder(key, self._connection).within(keys, wanted)
 
 
