@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 from pyspark.sql.streaming import DataStreamWriter, StreamingQueryListener
@@ -28,6 +28,7 @@ from pyspark.sql.streaming.listener import (
 
 from services.java import QUICK_START
 from watermark_source import follow_watermark
+from watermark_source.errors import UnreachableError
 
 ROWS = "rows"
 WINDOWS = "windows"
@@ -194,12 +195,23 @@ def session(master: str) -> SparkSession:
     return builder.getOrCreate()
 
 
+def loaded(job: KilledJob, spark: SparkSession) -> dict[str, DataStreamWriter]:
+    """Return a job's queries, as soon as its server is there: the driver may begin while that is killed."""
+    while True:
+        try:
+            return job.queries(spark)
+        except AnalysisException as failure:
+            if UnreachableError.__name__ not in str(failure):
+                raise
+        time.sleep(0.5)
+
+
 def main(job: KilledJob) -> None:
     """Run a job's queries for ever."""
     spark = session(job.master)
     lines = Lines(job.progress_log)
     spark.streams.addListener(ProgressLog(lines))
-    queries = job.queries(spark)
+    queries = loaded(job, spark)
     running = {}
     for name, query in queries.items():
         running[name] = query.start()
