@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType, begins_transaction
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
-from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
@@ -78,6 +78,19 @@ class _WantedTables:
         self.found.append((table, self._decoder_of(table, names)))
         return len(self.found) - 1
 
+    def stretches(self, tables: Ints) -> Iterator[Longs]:
+        """Yield events of one table in one shape, by the tables of all; each table's are in the order of the binlog.
+
+        One that was altered and altered back has come to a shape twice.
+        """
+        shapes: dict[tuple[str, str], list[int]] = {}
+        for index in np.unique(tables[tables >= 0]).tolist():
+            table, _ = self.found[index]
+            shapes.setdefault((table.database, table.table), []).append(index)
+        for indexes in shapes.values():
+            at = np.flatnonzero(np.isin(tables, indexes))
+            yield from np.split(at, np.flatnonzero(np.diff(tables[at])) + 1)
+
 
 class ChangeDecoder:
     """Decodes one block of events after another, in the order of the binlog."""
@@ -107,7 +120,7 @@ class ChangeDecoder:
         self._unpacker = Unpacker()
         self._version = 0
         self._last_with_rows = -1
-        self._counted: dict[int, tuple[int, int]] = {}
+        self._counted: dict[tuple[str, str], tuple[int, int]] = {}
         self.reached = 0
         """The latest commit time of all transactions so far, of any table; microseconds, 0 before the first."""
 
@@ -131,10 +144,9 @@ class ChangeDecoder:
         routes = self._routes(memory, events, file)
         if self._router.transactions - first >= len(versions):
             raise fault_error(Fault.GTID, f"binlog {file}, in a compressed transaction")
-        for index in np.unique(routes.tables[routes.tables >= 0]).tolist():
-            chosen = np.flatnonzero(routes.tables == index)
+        for chosen in self._tables.stretches(routes.tables):
             rows = events[chosen]
-            table, decoder = self._tables.found[index]
+            table, decoder = self._tables.found[routes.tables[chosen[0]]]
             for images in decoder.decode(memory, rows, f"binlog {file}"):
                 source = chosen[images.events]
                 transactions = routes.transactions[source]
@@ -145,7 +157,7 @@ class ChangeDecoder:
                     routes.committed[source],
                     transactions,
                     versions[transactions - first],
-                    self._numbers(index, transactions),
+                    self._numbers((table.database, table.table), transactions),
                 )
 
     def pass_over(self, memory: Bytes, events: Longs, file: str, places: Longs) -> None:
@@ -159,11 +171,11 @@ class ChangeDecoder:
         routes = self._routes(memory, events, file)
         goes_on = routes.transactions == routes.transactions[-1:]
         for index in np.unique(routes.tables[goes_on & (routes.tables >= 0)]).tolist():
-            _, decoder = self._tables.found[index]
+            table, decoder = self._tables.found[index]
             images = decoder.count(memory, events[goes_on & (routes.tables == index)], f"binlog {file}")
-            transaction = int(routes.transactions[-1])
-            last, counted = self._counted.get(index, (-1, 0))
-            self._counted[index] = (transaction, images + (counted if last == transaction else 0))
+            transaction, name = int(routes.transactions[-1]), (table.database, table.table)
+            last, counted = self._counted.get(name, (-1, 0))
+            self._counted[name] = (transaction, images + (counted if last == transaction else 0))
 
     def _routes(self, memory: Bytes, events: Longs, file: str) -> Routes:
         routes = self._router.route(memory, events, file)
@@ -194,12 +206,12 @@ class ChangeDecoder:
         self._version = int(versions[-1])
         return versions
 
-    def _numbers(self, index: int, transactions: Longs) -> Longs:
+    def _numbers(self, name: tuple[str, str], transactions: Longs) -> Longs:
         """Number the images of a table within each transaction; one may have begun in an earlier batch."""
         begins = np.flatnonzero(np.diff(transactions, prepend=-1))
         numbers = np.arange(len(transactions)) - np.repeat(begins, np.diff(begins, append=len(transactions)))
-        last, counted = self._counted.get(index, (-1, 0))
+        last, counted = self._counted.get(name, (-1, 0))
         if last == transactions[0]:
             numbers[: begins[1] if len(begins) > 1 else None] += counted
-        self._counted[index] = (int(transactions[-1]), int(numbers[-1]) + 1)
+        self._counted[name] = (int(transactions[-1]), int(numbers[-1]) + 1)
         return numbers
