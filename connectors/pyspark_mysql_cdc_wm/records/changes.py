@@ -14,7 +14,8 @@ from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
-from pyspark_mysql_cdc_wm.records.routing import Router, Routes
+from pyspark_mysql_cdc_wm.records.routing import NO_TABLE, Router, Routes
+from pyspark_mysql_cdc_wm.records.statements import rollbacks
 from watermark_source.errors import UnsupportedFormatError
 
 
@@ -179,9 +180,25 @@ class ChangeDecoder:
 
     def _routes(self, memory: Bytes, events: Longs, file: str) -> Routes:
         routes = self._router.route(memory, events, file)
+        self._leave_out_undone(memory, events, routes, file)
         self.reached = max(self.reached, int(routes.committed.max(initial=0)))
         self._refuse_prepared(memory, events, routes, file)
         return routes
+
+    def _leave_out_undone(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
+        """Leave out rows that their own transaction rolled back; refuse if some may have been delivered already."""
+        numbers = np.arange(len(events))
+        for found in rollbacks(memory, events, routes.transactions):
+            of_it = (routes.transactions == routes.transactions[found.number]) & (numbers < found.number)
+            since = found.since
+            if since is None and found.is_whole and (of_it & begins_transaction(events)).any():
+                since = 0
+            if since is None and routes.transactions[found.number] == self._last_with_rows:
+                raise UnsupportedFormatError(
+                    f"binlog {file} position {events[found.number, POSITION]}: a transaction was logged and rolled "
+                    "back, and is too long to be left out. Start the query again, or begin a new one"
+                )
+            routes.tables[of_it & (numbers >= (since or 0))] = NO_TABLE
 
     def _refuse_prepared(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
         """Refuse rows of a transaction that is only prepared: whether it is committed is told later, elsewhere."""
