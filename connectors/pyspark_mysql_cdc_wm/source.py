@@ -167,5 +167,5 @@ class MySqlSource:
         client = options.client.patient
         return MySqlRangeReader(
             BinlogRows(client, self.tables, layout, known, options.fail_on_data_loss),
-            SnapshotRows(client, self.tables, options.choice, layout),
+            SnapshotRows(client, self.tables, options.choice, layout, known),
         )

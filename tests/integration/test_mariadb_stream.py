@@ -156,6 +156,28 @@ def test_what_empties_a_table_in_words_that_mariadb_alone_has_is_refused(
     life.reader.stop()
 
 
+def test_what_is_logged_and_rolled_back_does_not_come(mariadb: Database) -> None:
+    mariadb.run(_ANEW.format("v"), "CREATE TABLE m (id INT) ENGINE = MyISAM")
+    life = Life(mariadb, tables=f"{mariadb.name}.v", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    insert, own = "INSERT INTO v VALUES ({}, 'n', 0)", "CREATE TEMPORARY TABLE {} (id INT)"
+    mariadb.run("BEGIN", insert.format(1), own.format("one"), insert.format(2), "ROLLBACK")
+    mariadb.run(
+        "BEGIN", insert.format(3), "SAVEPOINT a", insert.format(4), "INSERT INTO m VALUES (1)", "ROLLBACK TO a",
+        insert.format(5), "SAVEPOINT b", insert.format(6), "ROLLBACK TO a", insert.format(7), "COMMIT",
+    )  # fmt: skip
+    end = life.reader.latestOffset(start, ALL)
+    held = [id_ for (id_,) in mariadb.run("SELECT id FROM v ORDER BY id")]
+    assert [(change[1], change[3]) for change in life.changes(start, end)] == list(enumerate(held)) == [(0, 3), (1, 7)]
+    # More than is received at once: its first rows are gone when its end is seen.
+    mariadb.run(
+        "BEGIN", "INSERT INTO v SELECT seq, REPEAT('n', 40), 0 FROM seq_10_to_100000", own.format("two"), "ROLLBACK"
+    )
+    with pytest.raises(UnsupportedFormatError, match="was logged and rolled back, and is too long to be left out"):
+        life.changes(end, life.reader.latestOffset(end, ALL))
+    life.reader.stop()
+
+
 def test_a_checkpoint_of_another_server_is_refused(mariadb: Database) -> None:
     life = Life(mariadb, startingOffsets="latest")
     start = life.reader.initialOffset()

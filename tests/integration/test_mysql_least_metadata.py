@@ -182,3 +182,20 @@ def test_a_table_dropped_while_its_snapshot_is_read_ends_nothing(database: Datab
     # Nobody can tell any more what its columns were called.
     assert life.rows(start, end) == []
     life.reader.stop()
+
+
+def test_metadata_that_is_set_within_a_transaction_changes_no_numbers(database: Database) -> None:
+    database.run(_TABLE)
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    try:
+        database.run(
+            "BEGIN", "INSERT INTO t VALUES (1, 'one', 1)", "SET GLOBAL binlog_row_metadata = 'FULL'",
+            "UPDATE t SET amount = 2", "SET GLOBAL binlog_row_metadata = 'MINIMAL'", "UPDATE t SET amount = 3",
+            "COMMIT",
+        )  # fmt: skip
+    finally:
+        database.run("SET GLOBAL binlog_row_metadata = 'MINIMAL'")
+    found = life.changes(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
+    assert [(change[1], change[5]) for change in found] == [(0, 1), (1, 1), (2, 2), (3, 2), (4, 3)]

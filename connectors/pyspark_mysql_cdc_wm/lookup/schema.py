@@ -184,10 +184,15 @@ def _described(
     columns = tuple(_column(row, collations.numbers, table) for row in needed)
     types = tuple(column_type(each, collations.charsets, f"table {table} column {each.name}") for each in columns)
     kinds = {str(column.name): (column, kind) for column, kind in zip(columns, types, strict=True)}
-    known = collations.charsets, collations.names
-    key_columns = chunk_columns = tuple(key_column(*kinds[name], *known) for name in names)
+
+    def ordered(name: str) -> KeyColumn:
+        column, kind = kinds[name]
+        labels = None if column.labels is None else tuple(label.decode() for label in column.labels)
+        return key_column(column, kind, collations.charsets, collations.names, labels)
+
+    key_columns = chunk_columns = tuple(map(ordered, names))
     if chunk_column is not None and names != [chunk_column]:
-        chunk_columns = (replace(key_column(*kinds[chunk_column], *known), chosen=True),)
+        chunk_columns = (replace(ordered(chunk_column), chosen=True),)
     return TableColumns(all_names, columns, types, key_columns, chunk_columns)
 
 

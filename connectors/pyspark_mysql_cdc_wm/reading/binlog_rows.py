@@ -123,7 +123,7 @@ class BinlogRows:
         if self.known is not None:
             if part is EVERYTHING:
                 self.known.check(table)
-            self.known.compare(table, partial(columns, name), altered.get(name))
+            self.known.compare_logged(table, partial(columns, name), altered.get(name))
         looked_at = (*key_names(table), *part.compares(table))
         return self.layout.needed((str(column.name) for column in table.columns), looked_at)
 

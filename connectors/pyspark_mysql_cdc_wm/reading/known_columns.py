@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -45,8 +45,16 @@ class Known:
                 "they share by the option columns, or leave the table out of the option tables"
             )
 
-    def compare(self, table: TableMap, has_now: Callable[[], Set[str]], altered_by: str | None) -> None:
-        """Compare the columns of a table that was altered with the stream's.
+    def compare_logged(self, table: TableMap, has_now: Callable[[], Set[str]], altered_by: str | None) -> None:
+        """Compare the columns that a table had in the binlog with the stream's; see ``compare``."""
+        name, columns = TableName(table.database, table.table), (str(column.name) for column in table.columns)
+        by = "" if altered_by is None else f" by {altered_by}"
+        self.compare(name, columns, has_now, "where the binlog is read", by)
+
+    def compare(
+        self, name: TableName, columns: Iterable[str], has_now: Callable[[], Set[str]], where: str, by: str = ""
+    ) -> None:
+        """Compare the columns that a table has somewhere with the stream's: it was altered if they differ.
 
         ``has_now`` asks the server which columns the table has. What is in one that it has no more nobody can have; a
         warning tells of it, once a process.
@@ -54,28 +62,23 @@ class Known:
         Raises:
             SchemaError: the table has got columns that the stream has not, and they are not to be ignored.
         """
-        name = TableName(table.database, table.table)
         if self.layout.choice is not None or name not in self.tables:
             return
-        here, stream = set(filter(self.choice.has, (str(column.name) for column in table.columns))), self.layout.names
+        here, stream = set(filter(self.choice.has, columns)), self.layout.names
         if more := here.difference(stream):
-            shown = f"{name} was altered{'' if altered_by is None else f' by {altered_by}'}: where the binlog is read "
+            shown = f"{name} was altered{by}: {where} it "
             if not self.ignores_new_columns and (new := more & has_now()):
                 raise SchemaError(
-                    f"{shown}it has columns that the stream has not: {', '.join(sorted(new))}. Load the stream again "
+                    f"{shown}has columns that the stream has not: {', '.join(sorted(new))}. Load the stream again "
                     "and start the query with its checkpoint: it goes on here, with the columns that the table has "
                     "now. Or set schemaChangeBehavior to ignore, to go on without them, or rowFormat to json in a new "
                     "query, which takes any"
                 )
             _warn_once(
-                f"{shown}it has columns that the stream has not: {', '.join(sorted(more))}. What is in them does not "
-                "come"
+                f"{shown}has columns that the stream has not: {', '.join(sorted(more))}. What is in them does not come"
             )
         if less := [each for each in stream if each not in here]:
-            _warn_once(
-                f"{name} was altered: where the binlog is read it lacks columns of the stream, which are null: "
-                f"{', '.join(less)}"
-            )
+            _warn_once(f"{name} was altered: {where} it lacks columns of the stream, which are null: {', '.join(less)}")
 
 
 @lru_cache(maxsize=1_000)

@@ -23,6 +23,7 @@ from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.visibility import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.reading.known_columns import Known
 from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
@@ -60,6 +61,8 @@ class SnapshotRows:
     tables: Selection
     choice: ColumnChoice
     layout: Layout
+    known: Known | None = None
+    """``None`` to look at no columns."""
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
@@ -74,6 +77,7 @@ class SnapshotRows:
         Raises:
             SourceError: the server, the way to it, or the bytes it sent.
             DataLossError: the binlog from that place on was purged.
+            SchemaError: a table has got columns that the stream has not, and they are not to be ignored.
         """
         with (
             closing(MySqlConnection(self.client)) as connection,
@@ -98,6 +102,8 @@ class SnapshotRows:
     ) -> Iterator[ReadBatch]:
         table, by_name, types = chunk.table, columns.by_name, columns.type_by_name
         undone.keyed_by(columns.key, str(table))
+        if self.known is not None:
+            self.known.compare(table, columns.names, lambda: frozenset(columns.names), "where its snapshot is read")
         needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
         asked = [by_name[name] for name in needed]
         for found in view.rows(table, asked, [types[name] for name in needed], columns.chunk_columns, undone.keys):

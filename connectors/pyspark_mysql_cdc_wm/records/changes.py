@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType, begins_transaction
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
-from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
-from pyspark_mysql_cdc_wm.records.routing import Router, Routes
+from pyspark_mysql_cdc_wm.records.routing import NO_TABLE, Router, Routes
+from pyspark_mysql_cdc_wm.records.statements import rollbacks
 from watermark_source.errors import UnsupportedFormatError
 
 
@@ -78,6 +79,19 @@ class _WantedTables:
         self.found.append((table, self._decoder_of(table, names)))
         return len(self.found) - 1
 
+    def stretches(self, tables: Ints) -> Iterator[Longs]:
+        """Yield events of one table in one shape, by the tables of all; each table's are in the order of the binlog.
+
+        One that was altered and altered back has come to a shape twice.
+        """
+        shapes: dict[tuple[str, str], list[int]] = {}
+        for index in np.unique(tables[tables >= 0]).tolist():
+            table, _ = self.found[index]
+            shapes.setdefault((table.database, table.table), []).append(index)
+        for indexes in shapes.values():
+            at = np.flatnonzero(np.isin(tables, indexes))
+            yield from np.split(at, np.flatnonzero(np.diff(tables[at])) + 1)
+
 
 class ChangeDecoder:
     """Decodes one block of events after another, in the order of the binlog."""
@@ -107,7 +121,7 @@ class ChangeDecoder:
         self._unpacker = Unpacker()
         self._version = 0
         self._last_with_rows = -1
-        self._counted: dict[int, tuple[int, int]] = {}
+        self._counted: dict[tuple[str, str], tuple[int, int]] = {}
         self.reached = 0
         """The latest commit time of all transactions so far, of any table; microseconds, 0 before the first."""
 
@@ -131,10 +145,9 @@ class ChangeDecoder:
         routes = self._routes(memory, events, file)
         if self._router.transactions - first >= len(versions):
             raise fault_error(Fault.GTID, f"binlog {file}, in a compressed transaction")
-        for index in np.unique(routes.tables[routes.tables >= 0]).tolist():
-            chosen = np.flatnonzero(routes.tables == index)
+        for chosen in self._tables.stretches(routes.tables):
             rows = events[chosen]
-            table, decoder = self._tables.found[index]
+            table, decoder = self._tables.found[routes.tables[chosen[0]]]
             for images in decoder.decode(memory, rows, f"binlog {file}"):
                 source = chosen[images.events]
                 transactions = routes.transactions[source]
@@ -145,7 +158,7 @@ class ChangeDecoder:
                     routes.committed[source],
                     transactions,
                     versions[transactions - first],
-                    self._numbers(index, transactions),
+                    self._numbers((table.database, table.table), transactions),
                 )
 
     def pass_over(self, memory: Bytes, events: Longs, file: str, places: Longs) -> None:
@@ -159,17 +172,33 @@ class ChangeDecoder:
         routes = self._routes(memory, events, file)
         goes_on = routes.transactions == routes.transactions[-1:]
         for index in np.unique(routes.tables[goes_on & (routes.tables >= 0)]).tolist():
-            _, decoder = self._tables.found[index]
+            table, decoder = self._tables.found[index]
             images = decoder.count(memory, events[goes_on & (routes.tables == index)], f"binlog {file}")
-            transaction = int(routes.transactions[-1])
-            last, counted = self._counted.get(index, (-1, 0))
-            self._counted[index] = (transaction, images + (counted if last == transaction else 0))
+            transaction, name = int(routes.transactions[-1]), (table.database, table.table)
+            last, counted = self._counted.get(name, (-1, 0))
+            self._counted[name] = (transaction, images + (counted if last == transaction else 0))
 
     def _routes(self, memory: Bytes, events: Longs, file: str) -> Routes:
         routes = self._router.route(memory, events, file)
+        self._leave_out_undone(memory, events, routes, file)
         self.reached = max(self.reached, int(routes.committed.max(initial=0)))
         self._refuse_prepared(memory, events, routes, file)
         return routes
+
+    def _leave_out_undone(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
+        """Leave out rows that their own transaction rolled back; refuse if some may have been delivered already."""
+        numbers = np.arange(len(events))
+        for found in rollbacks(memory, events, routes.transactions):
+            of_it = (routes.transactions == routes.transactions[found.number]) & (numbers < found.number)
+            since = found.since
+            if since is None and found.is_whole and (of_it & begins_transaction(events)).any():
+                since = 0
+            if since is None and routes.transactions[found.number] == self._last_with_rows:
+                raise UnsupportedFormatError(
+                    f"binlog {file} position {events[found.number, POSITION]}: a transaction was logged and rolled "
+                    "back, and is too long to be left out. Start the query again, or begin a new one"
+                )
+            routes.tables[of_it & (numbers >= (since or 0))] = NO_TABLE
 
     def _refuse_prepared(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
         """Refuse rows of a transaction that is only prepared: whether it is committed is told later, elsewhere."""
@@ -194,12 +223,12 @@ class ChangeDecoder:
         self._version = int(versions[-1])
         return versions
 
-    def _numbers(self, index: int, transactions: Longs) -> Longs:
+    def _numbers(self, name: tuple[str, str], transactions: Longs) -> Longs:
         """Number the images of a table within each transaction; one may have begun in an earlier batch."""
         begins = np.flatnonzero(np.diff(transactions, prepend=-1))
         numbers = np.arange(len(transactions)) - np.repeat(begins, np.diff(begins, append=len(transactions)))
-        last, counted = self._counted.get(index, (-1, 0))
+        last, counted = self._counted.get(name, (-1, 0))
         if last == transactions[0]:
             numbers[: begins[1] if len(begins) > 1 else None] += counted
-        self._counted[index] = (int(transactions[-1]), int(numbers[-1]) + 1)
+        self._counted[name] = (int(transactions[-1]), int(numbers[-1]) + 1)
         return numbers

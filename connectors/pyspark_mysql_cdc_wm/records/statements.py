@@ -43,6 +43,7 @@ _DROP_DATABASE = re.compile(r"DROP\s+(?:DATABASE|SCHEMA)\b\s*(?:IF\s+EXISTS\b\s*
 _TRUNCATE = re.compile(r"TRUNCATE\b\s*(?:TABLE\b\s*)?", re.IGNORECASE)
 _OTHER_TABLE = re.compile(rf"{_NEW_TABLE}|\b(?:WITH|TO|CONVERT)\s+TABLE\b\s*", re.IGNORECASE)
 """Of an ALTER, what stands before a name of a table that is not the one it begins with."""
+_UNDOES = re.compile(r"(SAVEPOINT|ROLLBACK(?:\s+TO)?)\b\s*(.*)", re.IGNORECASE | re.DOTALL)
 _QUOTED = r"""`(?:[^`]|``)+`|"(?:[^"]|"")+"|'(?:[^'\\]|\\.|'')*'"""
 _STRING = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
 _FOR_ITSELF = re.compile(rf"SET\s+STATEMENT\b(?:{_QUOTED}|[^`\"'])*?\bFOR\s+", re.IGNORECASE)
@@ -165,6 +166,33 @@ def drops(memory: Bytes, events: Longs) -> Iterator[Drop]:
         drop = (_DROP.match(found.text) or _REPLACE.match(found.text)) and not _OWN.match(found.text)
         if drop or databases:
             yield Drop(tables_named(found.text, found.database) if drop else set(), databases, found.number + 1)
+
+
+class Rollback(NamedTuple):
+    """A statement that undoes what its transaction did: servers log both where something else cannot be undone."""
+
+    number: int
+    """Of its event in the block."""
+    is_whole: bool
+    """Whether it undoes the whole transaction."""
+    since: int | None
+    """The event behind which it undoes, if that is a savepoint of this block."""
+
+
+def rollbacks(memory: Bytes, events: Longs, transactions: Longs) -> Iterator[Rollback]:
+    """Yield the statements of a block that undo what their transactions did, by the number of each event's transaction.
+
+    Raises:
+        CorruptDataError: a statement that does not fit its event.
+    """
+    savepoints: dict[tuple[int, str], int] = {}
+    for found in statements(memory, events):
+        if undoes := _UNDOES.fullmatch(found.text):
+            point = int(transactions[found.number]), undoes[2]
+            if undoes[1].upper() == "SAVEPOINT":
+                savepoints[point] = found.number
+            else:
+                yield Rollback(found.number, not undoes[2], savepoints.get(point))
 
 
 def defined_until(memory: Bytes, events: Longs, concerns: Concerns, table: str) -> int:

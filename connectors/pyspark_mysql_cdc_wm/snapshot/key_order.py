@@ -10,6 +10,7 @@ for each text that a decision hangs on. Comparing text by any other rule than th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import quoted
+from pyspark_mysql_cdc_wm.records.column import ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, text_literal
 from pyspark_mysql_cdc_wm.records.layout import Mask
 from watermark_source.errors import OffsetError
@@ -128,19 +130,37 @@ def _collated(column: KeyColumn, text: str) -> str:
 
 def bound_of(key: Sequence[KeyColumn], answers: Sequence[Any]) -> Bound:
     """Return a bound for what the server answered: what rows are sorted by, and then the values."""
-    values = (column.bound_value(answer) for column, answer in zip(key, answers, strict=True))
-    return (*map(sorted_by, key), *values)
+    values = [column.bound_value(answer) for column, answer in zip(key, answers, strict=True)]
+    return (*map(sorted_by, key, values), *values)
 
 
-def sorted_by(column: KeyColumn) -> str:
-    """Return what a bound says of a column: of all that sorts alike everywhere the name alone."""
+def sorted_by(column: KeyColumn, value: int | str) -> str:
+    """Return what a bound of that value says of a column: of all that sorts alike everywhere the name alone.
+
+    Of ENUM and SET it says which labels come up to the value: others may be added behind them.
+    """
+    if column.labels is not None:
+        number = column.number(value)
+        up_to = number if column.type is ColumnType.ENUM else number.bit_length()
+        return f"{column.name} OF {_digest(column.labels[:up_to])}"
+    if column.type is ColumnType.TIMESTAMP2:
+        # A DATETIME is written alike, and is another moment.
+        return f"{column.name} IN UTC"
     return column.name if column.collation is None else f"{column.name} COLLATE {column.collation}"
+
+
+def _digest(labels: Sequence[str]) -> str:
+    # Servers describe a column in characters of up to three bytes, and show another by a question mark.
+    shown = ["".join("?" if character > "\uffff" else character for character in label) for label in labels]
+    return hashlib.blake2b("\0".join(shown).encode(), digest_size=6).hexdigest()
 
 
 def _parts(key: Sequence[KeyColumn], bound: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """Return the values of a bound, which says nothing about rows that are sorted in another way than it was made."""
-    begun, by, values = bound[: len(bound) // 2], tuple(map(sorted_by, key)), bound[len(key) :]
-    if begun != by or len(values) != len(key):
+    begun, values = bound[: len(bound) // 2], bound[len(key) :]
+    fits = len(values) == len(key) == len(begun)
+    by = tuple(map(sorted_by, key, values if fits else [0] * len(key)))
+    if not fits or begun != by:
         raise OffsetError(
             f"by the checkpoint a snapshot was begun in the order of ({', '.join(map(str, begun))}), and the table is "
             f"read by ({', '.join(by)}) now. Was its key altered since, or snapshotChunkColumn changed? Set it back "

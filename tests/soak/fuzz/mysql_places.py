@@ -109,7 +109,10 @@ def _key(bits: Bits) -> str:
     value: int | str = _text(bits)
     if bits.byte() % 2 == 0 and value.isascii() and value.removeprefix("-").isdigit() and len(value) < 50:
         value = int(value)
-    return _condition((column,), (sorted_by(column), value))
+    try:
+        return _condition((column,), (sorted_by(column, value), value))
+    except OffsetError as error:
+        return str(error)[:_LONGEST]
 
 
 def _condition(key: tuple[KeyColumn, ...], bound: tuple[int | str, ...]) -> str:
