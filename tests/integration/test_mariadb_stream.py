@@ -178,6 +178,16 @@ def test_what_is_logged_and_rolled_back_does_not_come(mariadb: Database) -> None
     life.reader.stop()
 
 
+def test_what_rows_were_does_not_come_as_other_rows(mariadb: Database) -> None:
+    mariadb.run("CREATE OR REPLACE TABLE v (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
+    life = Life(mariadb, tables=f"{mariadb.name}.v", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    mariadb.run("INSERT INTO v VALUES (1)", "DELETE FROM v")
+    with pytest.raises(UnsupportedFormatError, match=r"[.]v: it keeps what its rows were .*GENERATED ALWAYS AS ROW"):
+        life.rows(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
+
+
 def test_a_checkpoint_of_another_server_is_refused(mariadb: Database) -> None:
     life = Life(mariadb, startingOffsets="latest")
     start = life.reader.initialOffset()
