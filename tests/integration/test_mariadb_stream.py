@@ -142,6 +142,8 @@ def test_a_table_that_is_replaced_is_one_that_was_dropped(mariadb: Database, cap
             _ANEW.format("p") + " PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS THAN (200))",
             "ALTER TABLE p CONVERT TABLE v TO PARTITION p2 VALUES LESS THAN (300)",
         ),
+        # Rows that do not fit are dropped.
+        ("INSERT INTO v VALUES (251, 'n', 0)", "ALTER IGNORE TABLE v ADD UNIQUE (name)"),
     ],
 )
 def test_what_empties_a_table_in_words_that_mariadb_alone_has_is_refused(
