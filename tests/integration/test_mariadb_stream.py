@@ -142,6 +142,8 @@ def test_a_table_that_is_replaced_is_one_that_was_dropped(mariadb: Database, cap
             _ANEW.format("p") + " PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS THAN (200))",
             "ALTER TABLE p CONVERT TABLE v TO PARTITION p2 VALUES LESS THAN (300)",
         ),
+        # Rows that do not fit are dropped.
+        ("INSERT INTO v VALUES (251, 'n', 0)", "ALTER IGNORE TABLE v ADD UNIQUE (name)"),
     ],
 )
 def test_what_empties_a_table_in_words_that_mariadb_alone_has_is_refused(
@@ -175,6 +177,16 @@ def test_what_is_logged_and_rolled_back_does_not_come(mariadb: Database) -> None
     )
     with pytest.raises(UnsupportedFormatError, match="was logged and rolled back, and is too long to be left out"):
         life.changes(end, life.reader.latestOffset(end, ALL))
+    life.reader.stop()
+
+
+def test_what_rows_were_does_not_come_as_other_rows(mariadb: Database) -> None:
+    mariadb.run("CREATE OR REPLACE TABLE v (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
+    life = Life(mariadb, tables=f"{mariadb.name}.v", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    mariadb.run("INSERT INTO v VALUES (1)", "DELETE FROM v")
+    with pytest.raises(UnsupportedFormatError, match=r"[.]v: it keeps what its rows were .*GENERATED ALWAYS AS ROW"):
+        life.rows(start, life.reader.latestOffset(start, ALL))
     life.reader.stop()
 
 

@@ -200,7 +200,7 @@ def test_a_table_that_is_redefined_after_the_view_of_a_chunk_began_is_seen_as_it
     statement: str, mysql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(mysql_database, "t", 10)
-    life = Life(mysql_database)
+    life = Life(mysql_database, schemaChangeBehavior="ignore")
     start = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     hold = ConsistentView.hold

@@ -12,9 +12,12 @@ from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import Layout
-from watermark_source.errors import SchemaError
+from watermark_source.errors import SchemaError, UnsupportedFormatError
 
 _log = logging.getLogger(__name__)
+
+_HIDDEN = frozenset({"row_start", "row_end"})
+"""What MariaDB calls the columns, and logs, that say from when until when a row was such, if its table names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +49,20 @@ class Known:
             )
 
     def compare_logged(self, table: TableMap, has_now: Callable[[], Set[str]], altered_by: str | None) -> None:
-        """Compare the columns that a table had in the binlog with the stream's; see ``compare``."""
-        name, columns = TableName(table.database, table.table), (str(column.name) for column in table.columns)
+        """Compare the columns that a table had in the binlog with the stream's; see ``compare``.
+
+        Raises:
+            SchemaError: as ``compare``.
+            UnsupportedFormatError: rows of the past come like those of the present.
+        """
+        name, columns = TableName(table.database, table.table), {str(column.name) for column in table.columns}
+        if columns >= _HIDDEN and self._reads_columns_of(name) and not _HIDDEN & {*self.layout.names, *has_now()}:
+            raise UnsupportedFormatError(
+                f"table {name}: it keeps what its rows were (WITH SYSTEM VERSIONING), and the binlog tells of that as "
+                "of other rows, by columns that the table does not show. Declare columns for it "
+                "(GENERATED ALWAYS AS ROW START and ROW END), set rowFormat to json, or leave the table out of the "
+                "option tables"
+            )
         by = "" if altered_by is None else f" by {altered_by}"
         self.compare(name, columns, has_now, "where the binlog is read", by)
 
@@ -62,7 +77,7 @@ class Known:
         Raises:
             SchemaError: the table has got columns that the stream has not, and they are not to be ignored.
         """
-        if self.layout.choice is not None or name not in self.tables:
+        if not self._reads_columns_of(name):
             return
         here, stream = set(filter(self.choice.has, columns)), self.layout.names
         if more := here.difference(stream):
@@ -79,6 +94,9 @@ class Known:
             )
         if less := [each for each in stream if each not in here]:
             _warn_once(f"{name} was altered: {where} it lacks columns of the stream, which are null: {', '.join(less)}")
+
+    def _reads_columns_of(self, name: TableName) -> bool:
+        return self.layout.choice is None and name in self.tables
 
 
 @lru_cache(maxsize=1_000)

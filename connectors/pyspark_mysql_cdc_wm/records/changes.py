@@ -188,17 +188,15 @@ class ChangeDecoder:
     def _leave_out_undone(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
         """Leave out rows that their own transaction rolled back; refuse if some may have been delivered already."""
         numbers = np.arange(len(events))
-        for found in rollbacks(memory, events, routes.transactions):
-            of_it = (routes.transactions == routes.transactions[found.number]) & (numbers < found.number)
-            since = found.since
-            if since is None and found.is_whole and (of_it & begins_transaction(events)).any():
-                since = 0
-            if since is None and routes.transactions[found.number] == self._last_with_rows:
+        for number, since in rollbacks(memory, events, routes.transactions):
+            transaction = routes.transactions[number]
+            if since is None and transaction == self._last_with_rows:
                 raise UnsupportedFormatError(
-                    f"binlog {file} position {events[found.number, POSITION]}: a transaction was logged and rolled "
-                    "back, and is too long to be left out. Start the query again, or begin a new one"
+                    f"binlog {file} position {events[number, POSITION]}: a transaction was logged and rolled back, and "
+                    "is too long to be left out. Start the query again, or begin a new one"
                 )
-            routes.tables[of_it & (numbers >= (since or 0))] = NO_TABLE
+            undone = (numbers >= (since or 0)) & (numbers < number) & (routes.transactions == transaction)
+            routes.tables[undone] = NO_TABLE
 
     def _refuse_prepared(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
         """Refuse rows of a transaction that is only prepared: whether it is committed is told later, elsewhere."""

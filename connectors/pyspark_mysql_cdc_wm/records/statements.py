@@ -27,7 +27,7 @@ _RENAME_TABLE = r"RENAME\s+TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?"
 _NEW_TABLE = r"(?<![\w`\"])RENAME(?:\s+(?:TO|AS)\b\s*|\s*=\s*|\s+(?!\s|COLUMN\b|INDEX\b|KEY\b)|(?=[`\"]))"
 """Of an ALTER, what stands before the table's new name."""
 _WHOLE = re.compile(
-    rf"TRUNCATE\b|{_RENAME_TABLE}"
+    rf"TRUNCATE\b|{_RENAME_TABLE}|ALTER\s+(?:ONLINE\s+)?IGNORE\b.*\b(?:UNIQUE|PRIMARY)\b"
     rf"|{_ALTER_TABLE}.*(?:\b(?:(?:TRUNCATE|DROP|EXCHANGE|DISCARD|IMPORT)\s+(?:PARTITION|TABLESPACE)"
     rf"|CONVERT\s+(?:PARTITION|TABLE))\b|{_NEW_TABLE})",
     re.IGNORECASE | re.DOTALL,
@@ -168,19 +168,11 @@ def drops(memory: Bytes, events: Longs) -> Iterator[Drop]:
             yield Drop(tables_named(found.text, found.database) if drop else set(), databases, found.number + 1)
 
 
-class Rollback(NamedTuple):
-    """A statement that undoes what its transaction did: servers log both where something else cannot be undone."""
+def rollbacks(memory: Bytes, events: Longs, transactions: Longs) -> Iterator[tuple[int, int | None]]:
+    """Yield which statements of a block undo what their transaction did, and since which savepoint of the block.
 
-    number: int
-    """Of its event in the block."""
-    is_whole: bool
-    """Whether it undoes the whole transaction."""
-    since: int | None
-    """The event behind which it undoes, if that is a savepoint of this block."""
-
-
-def rollbacks(memory: Bytes, events: Longs, transactions: Longs) -> Iterator[Rollback]:
-    """Yield the statements of a block that undo what their transactions did, by the number of each event's transaction.
+    Servers log both, what was done and its end, where something else that was done cannot be undone. ``None``: since
+    before the block, or the transaction's beginning. ``transactions`` has the number of each event's.
 
     Raises:
         CorruptDataError: a statement that does not fit its event.
@@ -192,7 +184,7 @@ def rollbacks(memory: Bytes, events: Longs, transactions: Longs) -> Iterator[Rol
             if undoes[1].upper() == "SAVEPOINT":
                 savepoints[point] = found.number
             else:
-                yield Rollback(found.number, not undoes[2], savepoints.get(point))
+                yield found.number, savepoints.get(point)
 
 
 def defined_until(memory: Bytes, events: Longs, concerns: Concerns, table: str) -> int:
