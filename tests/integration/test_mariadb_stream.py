@@ -166,7 +166,7 @@ def test_what_is_logged_and_rolled_back_does_not_come(mariadb: Database) -> None
     mariadb.run("BEGIN", insert.format(1), own.format("one"), insert.format(2), "ROLLBACK")
     mariadb.run(
         "BEGIN", insert.format(3), "SAVEPOINT a", insert.format(4), "INSERT INTO m VALUES (1)", "ROLLBACK TO a",
-        insert.format(5), "SAVEPOINT b", insert.format(6), "ROLLBACK TO a", insert.format(7), "COMMIT",
+        insert.format(5), "SAVEPOINT b", insert.format(6), "ROLLBACK TO A", insert.format(7), "COMMIT",
     )  # fmt: skip
     end = life.reader.latestOffset(start, ALL)
     held = [id_ for (id_,) in mariadb.run("SELECT id FROM v ORDER BY id")]

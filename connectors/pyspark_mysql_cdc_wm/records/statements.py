@@ -180,7 +180,7 @@ def rollbacks(memory: Bytes, events: Longs, transactions: Longs) -> Iterator[tup
     savepoints: dict[tuple[int, str], int] = {}
     for found in statements(memory, events):
         if undoes := _UNDOES.fullmatch(found.text):
-            point = int(transactions[found.number]), undoes[2]
+            point = int(transactions[found.number]), undoes[2].casefold()
             if undoes[1].upper() == "SAVEPOINT":
                 savepoints[point] = found.number
             else:
