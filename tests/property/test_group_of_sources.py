@@ -12,7 +12,7 @@ from tests.simulation.log import SimulatedLog
 from tests.simulation.meeting import MemberDriver, Store
 from tests.simulation.scenarios import budgets, logs
 from watermark_source.alignment.group import GroupMember, MemberStatus
-from watermark_source.eventtime.watermark import MIN
+from watermark_source.eventtime.watermark import MIN, saturating_add
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.split_watermark import event_time_of, watermark_of
 
@@ -85,6 +85,31 @@ def test_no_source_reads_more_than_one_row_of_a_split_beyond_the_drift(
         for split, rows in member.batches[-1].rows.items():
             beyond = [row for row in rows if row.event_time > allowed]
             assert len(beyond) <= 1, (split, beyond)
+
+
+@given(logs(splits=2, most=12, noise=True), groups, drifts, budgets, scripts)
+def test_an_event_of_2099_in_one_source_lets_no_other_run_ahead_and_none_wait_for_ever(
+    noisy: SimulatedLog,
+    group: Sequence[SimulatedLog],
+    drift: int,
+    max_rows: int | None,
+    script: Sequence[tuple[int, str]],
+) -> None:
+    policy = PlanPolicy(max_drift=drift, idle_timeout=1, max_future_skew=1_000_000_000)
+    first, *_ = members = meet([noisy, *group], policy, max_rows, index=True)
+    for number, what in [*script, *((n, w) for _ in range(20) for n in range(4) for w in (ASK, STEP))]:
+        member = members[number % len(members)]
+        is_behind = member is not first and first.name in member.heard and first.state().splits
+        behind = earliest_unread(first, policy) if is_behind else None
+        before = len(member.batches)
+        perform(members, number, what)
+        if len(member.batches) > before and behind is not None:
+            allowed = event_time_of(saturating_add(behind, drift), policy)
+            for split, rows in member.batches[-1].rows.items():
+                assert sum(row.event_time > allowed for row in rows) <= 1, split
+    go_on(members)
+    for member in members:
+        assert {s: t.position for s, t in member.state().splits.items()} == member.log.ends()
 
 
 @given(groups, drifts, scripts)

@@ -92,6 +92,10 @@ MISUSES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
     "no such key": (lambda df: order_by_event_time(df, ["value", "user"]), "no column 'user'.*'value'"),
     "no key": (lambda df: order_by_event_time(df, []), "key names no column; name one or more of .*'value'"),
     "a map": (lambda df: order_by_event_time(df.withColumn("m", F.expr("map(1, 2)")), "m"), "key m is a map"),
+    "a collation": (
+        lambda df: order_by_event_time(df.withColumn("c", F.expr("array(struct('a' COLLATE UTF8_LCASE))")), "c"),
+        "key c has texts with a collation",
+    ),
     "a computed time": (
         lambda df: order_by_event_time(df.withColumn("t", F.expr("event_time + INTERVAL 1 HOUR")), "value", "t"),
         r"column 't' \(timestamp\) follows no watermark",

@@ -13,6 +13,7 @@ from watermark_source.alignment.others import Elsewhere, Others, unanswered
 from watermark_source.clock import Clock
 from watermark_source.errors import UsageError
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.group_store.doubt import Doubt, after_answer, is_believed
 from watermark_source.group_store.store import GroupStore, Identity
 
 _log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ _FIRST = 10.0
 _SETTLING = 0.4
 """Seconds from the first word until what is known is sure: those that start together hear of each other by then."""
 _LATE_SETTLING = 7.0
-"""The same when the store was away at first: who cannot reach it either tries again within a second, and a try takes
+"""The same when the store was away meanwhile: who cannot reach it either tries again within a second, and a try takes
 six at most."""
 _COMING = 10.0
 """Seconds those that start together wait for one that has come, and has not planned yet."""
@@ -75,7 +76,7 @@ class Meeting:
         """From when on those that start together have spoken; ``None`` until the store answers."""
         self.has_begun = False
         """Whether what is known was sure once."""
-        self._doubtful_until, self._were_there = 0.0, 0
+        self._doubts: tuple[Doubt, ...] = ()
         self._thread = threading.Thread(target=self._run, name=f"alignment group {who.group}", daemon=True)
 
     @property
@@ -113,7 +114,7 @@ class Meeting:
         if heard.coming and not self.has_begun and time.monotonic() < come_by:
             return False
         self.has_begun = True
-        return heard.others.members >= self._were_there or time.monotonic() >= self._doubtful_until
+        return is_believed(self._doubts, heard.others.members, time.monotonic())
 
     @property
     def place(self) -> str:
@@ -148,9 +149,11 @@ class Meeting:
             self._news.clear()
             asked_at = time.monotonic()
             try:
-                if not joined or self._was_out():
-                    self._store.join(self._who)
+                if not joined:
+                    self._come()
                     joined = True
+                elif self._was_out():
+                    self._store.join(self._who)
                 self._exchange()
             except UsageError as wrong:
                 self._wrong = wrong
@@ -162,6 +165,12 @@ class Meeting:
                 self._trouble = trouble
             self._pause(time.monotonic() - asked_at)
         self._leave()
+
+    def _come(self) -> None:
+        """Join the group, which is of silent members with another drift if they have only not reached the store."""
+        if self._store.join(self._who):
+            self._rest(_LATE_SETTLING)
+            self._store.join(self._who)
 
     def _was_out(self) -> bool:
         """Whether the others may have gone on without this one, and with another drift: it comes as if it were new."""
@@ -199,11 +208,19 @@ class Meeting:
         After a time without answers nobody could speak; after a jump of the store's clock everybody seems silent; and
         what answers after an error may be another server, or have been emptied.
         """
-        was_away = self._trouble is not None or heard.answered_at - before.answered_at > _SILENT
-        if was_away or heard.is_odd_after(before):
-            in_doubt = self._were_there if heard.answered_at < self._doubtful_until else 0
-            self._were_there = max(in_doubt, before.others.members)
-            self._doubtful_until = heard.answered_at + self._who.time_to_live / 1_000
+        failed, was_silent = self._trouble is not None, heard.answered_at - before.answered_at > _SILENT
+        self._doubts = after_answer(
+            self._doubts,
+            failed=failed,
+            is_odd=was_silent or heard.is_odd_after(before),
+            members=before.others.members,
+            before=before.answered_at,
+            now=heard.answered_at,
+            time_to_live=self._who.time_to_live / 1_000,
+        )
+        if failed and was_silent and not self.has_begun:
+            # Those that start together may not have been able to speak either.
+            self._settled_at = heard.answered_at + _LATE_SETTLING
 
     def _take_another_name(self) -> None:
         """Leave the row to the process that has taken it: both go by the checkpoint that one has copied."""
@@ -220,10 +237,13 @@ class Meeting:
         Nobody hurries after trouble: where a store is down or overrun, tries are what keeps it there.
         """
         shortest = min(max(SHORTEST, _EASE * taken), _MOST_EASE) if self._trouble is None else LONGEST
-        rest, longest = 0.0, max(LONGEST, shortest)
+        self._rest(max(LONGEST, shortest), hurry_after=shortest)
+
+    def _rest(self, longest: float, hurry_after: float | None = None) -> None:
+        rest = 0.0
         while rest < longest and not self._leaving:
             step = time.monotonic()
-            if rest >= shortest and (self._hurry or self._news.is_set()):
+            if hurry_after is not None and rest >= hurry_after and (self._hurry or self._news.is_set()):
                 return
             time.sleep(SHORTEST / 4)
             rest += time.monotonic() - step

@@ -68,9 +68,9 @@ def writes_and_tells_at_once(dialect: Dialect) -> bool:
     return dialect.name in _UPSERTS
 
 
-def other_drift(connection: Connection, group: str, member: str, max_drift: int) -> int | None:
-    """Return the drift of a member that has another one; ``None`` if there is none."""
-    statement = _told(_OTHER.c.max_drift).where(_OTHER.c.max_drift != max_drift).limit(1)
+def other_drift(connection: Connection, group: str, member: str, max_drift: int, *, alive: bool) -> int | None:
+    """Return the drift of an ``alive`` or silent member that has another one; ``None`` if there is none."""
+    statement = _told(_OTHER.c.max_drift, alive=alive).where(_OTHER.c.max_drift != max_drift).limit(1)
     found: int | None = connection.execute(statement, {"group_name": group, "member": member}).scalar()
     return found
 
@@ -96,12 +96,14 @@ def _values(names: tuple[str, ...]) -> dict[str, Any]:
     return {name: bindparam(name) for name in names} | {"seen": StoreClock()}
 
 
-def _told(*what: ColumnElement[Any]) -> Select[Any]:
-    """Return a question about the others that are alive."""
+def _told(*what: ColumnElement[Any], alive: bool = True) -> Select[Any]:
+    """Return a question about the others that are alive, or about those that are silent."""
     # One that was heard of in the future was not: the clock was set back, and it is heard of again within a second.
-    alive = func.abs(StoreClock() - _OTHER.c.seen) <= _OTHER.c.time_to_live
+    silent_for = func.abs(StoreClock() - _OTHER.c.seen)
     return select(*what).where(
-        _OTHER.c.group_name == bindparam("group_name"), _OTHER.c.member != bindparam("member"), alive
+        _OTHER.c.group_name == bindparam("group_name"),
+        _OTHER.c.member != bindparam("member"),
+        silent_for <= _OTHER.c.time_to_live if alive else silent_for > _OTHER.c.time_to_live,
     )
 
 

@@ -121,20 +121,23 @@ class GroupStore:
             self._check("source", answer.slowest, is_right=isinstance(answer.slowest, str))
         return answer
 
-    def join(self, who: Identity) -> None:
-        """Look whether the group has room for a member.
+    def join(self, who: Identity) -> bool:
+        """Look whether the group has room for a member, and return whether others with another drift are silent.
 
         Raises:
             UsageError: its drift is not the group's.
             UnreachableError, RefusedError, CorruptDataError: as ``exchange``.
         """
         if who.max_drift is None:
-            return
+            return False
         with self._transaction() as connection:
-            other = other_drift(connection, who.group, who.member, who.max_drift)
+            other, silent = (
+                other_drift(connection, who.group, who.member, who.max_drift, alive=alive) for alive in (True, False)
+            )
         self._check_drift(other)
         if other is not None:
             raise another_drift(who.source, who.max_drift, who.group, other)
+        return silent is not None
 
     def leave(self, who: Identity) -> None:
         """Have the others forget this member, if it is not another process's by now. Raises as ``exchange``."""

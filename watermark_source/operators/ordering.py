@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import MapType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError, listed
 from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
@@ -45,7 +45,8 @@ def order_by_event_time(
 
     Args:
         df: what ``follow_watermark`` returned, of one source or a union; rows may have been filtered and columns added.
-        key: the column, or columns, within whose equal values rows are put in order; any type but a map.
+        key: the column, or columns, within whose equal values rows are put in order; any type but a map, and texts of
+            UTF8_BINARY alone.
         time: the column ``follow_watermark`` was given. It stays event time for operators above, to which rows in order
             are on time, and late rows late.
         late: the name of the column that is added.
@@ -96,9 +97,22 @@ def _check(df: DataFrame, keys: Sequence[str], late: str, buckets: int) -> None:
         raise UsageError(f"{_CALLER}: key names no column; name one or more of {df.columns}")
     if maps := [name for name in keys if isinstance(df.schema[name].dataType, MapType)]:
         raise UsageError(f"{_CALLER}: key {listed(maps)} is a map, which has no hash; use one of its values")
+    if collated := [name for name in keys if _is_collated(df.schema[name].dataType)]:
+        raise UsageError(
+            f"{_CALLER}: key {listed(collated)} has texts with a collation, and keys are told apart by their bytes: "
+            'equal ones would not come in order. Cast it first, as in .withColumn("key", lower("key").cast("string"))'
+        )
     if len(set(lowered)) < len(lowered):
         raise UsageError(f"{_CALLER}: each column needs a name of its own; the columns are {df.columns}")
     if late.lower() in lowered:
         raise UsageError(f'{_CALLER}: there is a column {late!r} already; name another one, as in late="is_late"')
     if buckets < 1:
         raise UsageError(f"{_CALLER}: buckets = {buckets}: must be a whole number of at least 1, for example 64")
+
+
+def _is_collated(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _is_collated(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_is_collated(field.dataType) for field in kind)
+    return isinstance(kind, StringType) and kind.collation != "UTF8_BINARY"

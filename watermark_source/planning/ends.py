@@ -92,8 +92,12 @@ class Backlog:
         return {
             s: watermark_of(e.event_time, self.policy)
             for s, e in found.items()
-            if e is not None and e.position >= self.splits[s].position
+            if e is not None and e.position >= self.splits[s].position and not self.is_of_future(e.event_time)
         }
+
+    def is_of_future(self, event_time: Millis) -> bool:
+        """Whether an event time may be one that moves no watermark: what comes after it in the log can be earlier."""
+        return self.future_cap is not None and event_time >= self.future_cap
 
     def up_to(self, watermark: Millis, holder: Split | Elsewhere | None = None, *, never_beyond: bool = False) -> Reach:
         """Return how far each split may be read for its watermark not to go beyond ``watermark``.
@@ -251,16 +255,18 @@ def _reached_by(ends: Mapping[Split, int], reach: Reach, limit: Limit, backlog: 
     """Return the watermark each split has or could have, as nothing earlier is left in it, when it is read so far."""
     reached: dict[Split, Millis] = {}
     for split, end in ends.items():
-        if split in reach.blind:
+        entry, newest = reach.cut.get(split), backlog.newest.get(split)
+        shown = newest if entry is None else entry.event_time
+        if split in reach.blind or shown is None or backlog.is_of_future(shown):
             continue
-        watermark = MIN if (known := backlog.splits[split].watermark) is None else known
-        if (entry := reach.cut.get(split)) is not None:
+        if entry is not None:
             at_end = limit.watermark if end <= entry.position else watermark_of(entry.event_time, backlog.policy)
-        elif (newest := backlog.newest.get(split)) is not None and end == backlog.ends[split]:
-            at_end = watermark_of(newest, backlog.policy)
+        elif end == backlog.ends[split]:
+            at_end = watermark_of(shown, backlog.policy)
         else:
             continue
-        reached[split] = max(watermark, at_end)
+        watermark = backlog.splits[split].watermark
+        reached[split] = at_end if watermark is None else max(watermark, at_end)
     return reached
 
 

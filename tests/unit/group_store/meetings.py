@@ -59,10 +59,10 @@ def stay_away(monkeypatch: pytest.MonkeyPatch, *members: str) -> set[str]:
             raise UnreachableError("away")
         return exchange(store, who, report, **how)
 
-    def join_unless_away(store: GroupStore, who: Identity) -> None:
+    def join_unless_away(store: GroupStore, who: Identity) -> bool:
         if who.member in away:
             raise UnreachableError("away")
-        join(store, who)
+        return join(store, who)
 
     monkeypatch.setattr(GroupStore, "exchange", unless_away)
     monkeypatch.setattr(GroupStore, "join", join_unless_away)

@@ -9,12 +9,14 @@ import pytest
 
 from tests.unit.group_store.meetings import Make, at, stay_away, told, until
 from watermark_source.errors import UsageError
+from watermark_source.group_store import meeting as module
 
 
 def test_of_two_drifts_the_one_that_comes_back_is_refused_and_not_the_one_that_went_on(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other has come while it was away for so long that nobody knew of it, and comes after it by name."""
+    monkeypatch.setattr(module, "_LATE_SETTLING", 0.2)
     away = stay_away(monkeypatch)
     back = make("a", drift=5, time_to_live=300)
     told(back, at(10))
@@ -39,6 +41,27 @@ def test_of_two_drifts_the_one_that_comes_back_is_refused_and_not_the_one_that_w
     before = runs._heard
     until(lambda: runs.others(None).ceiling is None and runs._heard is not before)
     assert runs.others(None).members == 0
+
+
+def test_of_two_drifts_the_one_that_was_there_goes_on_though_a_newcomer_reached_the_store_first(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was away from all of them for so long that nobody seems to be there, and comes before the other by name."""
+    monkeypatch.setattr(module, "_LATE_SETTLING", 2.0)
+    away = stay_away(monkeypatch)
+    was_there = make("b", drift=5, time_to_live=1_500)
+    told(was_there, at(10))
+    was_there.tell(at(10), waits=True)
+    until(lambda: was_there.others(None).ceiling is None)
+    away.add("b-id")
+    until(lambda: was_there.trouble is not None)
+    time.sleep(1.6)
+    newcomer = make("a", drift=1_000)
+    away.discard("b-id")
+    with pytest.raises(UsageError, match="one group has one drift"):
+        newcomer.others(None)
+    until(lambda: was_there.others(None).ceiling is None)
+    assert was_there.others(None).members == 0
 
 
 @pytest.mark.parametrize("parts", [["", "-wal", "-shm"], ["-shm"]])

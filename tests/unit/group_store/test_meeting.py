@@ -124,6 +124,24 @@ def test_those_that_start_while_the_store_is_away_hear_of_each_other_before_eith
     assert b.others(Millis(20)).minimum == 10
 
 
+def test_those_that_start_while_the_store_comes_and_goes_wait_for_each_other_anew(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_FIRST", 0.1)
+    monkeypatch.setattr(module, "_LATE_SETTLING", 2.0)
+    away = stay_away(monkeypatch, "a-id", "b-id")
+    a, b = make("a"), make("b")
+    told(a, at(10))
+    told(b, at(50))
+    for _ in range(2):
+        until(lambda: a.trouble is not None and b.trouble is not None)
+        time.sleep(2.2)
+        away.discard("b-id")
+        until(lambda: b.trouble is None)
+        assert (b.others(Millis(20)).members, b.others(Millis(20)).ceiling) == (0, 20)
+        away.add("b-id")
+
+
 def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +159,24 @@ def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
     assert b.others(Millis(20)).ceiling == 20
     away.discard("a-id")
     until(lambda: b.others(Millis(20)).minimum == 10 and b.others(Millis(20)).ceiling is None)
+
+
+def test_a_store_that_answers_once_between_two_times_away_has_nobody_go_beyond_the_last_limit(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SILENT", 0.3)
+    a, b = make("a", time_to_live=1_000), make("b", time_to_live=1_000)
+    told(a, at(10))
+    told(b, at(50))
+    until(lambda: b.others(None).minimum == 10)
+    away = stay_away(monkeypatch, "a-id", "b-id")
+    for _ in range(2):
+        until(lambda: a.trouble is not None and b.trouble is not None)
+        time.sleep(1.2)
+        away.discard("b-id")
+        until(lambda: b.trouble is None)
+        assert (b.others(Millis(20)).members, b.others(Millis(20)).ceiling) == (0, 20)
+        away.add("b-id")
 
 
 def test_whatever_a_driver_raises_the_thread_goes_on(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.log import SimulatedLog
-from tests.unit.planning.example_states import A, B, at, log_of, observation
+from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.alignment.others import Elsewhere, Others
 from watermark_source.eventtime.watermark import MIN, Millis
@@ -52,6 +52,18 @@ def test_without_an_index_it_counts_with_what_it_has_seen() -> None:
 def test_a_source_that_is_held_before_its_first_row_says_where_it_begins_if_it_can(index: bool) -> None:
     found = member({A: at(0)}, log_of([100]), others=HELD, index=index)
     assert found == (active(99) if index else GroupMember(MemberStatus.STARTING))
+
+
+def test_a_row_of_the_future_moves_no_watermark_and_earlier_ones_may_come_after_it() -> None:
+    capped = PlanPolicy(max_drift=10, max_future_skew=1_000)
+    for beyond in (1_000 + 5, 5_000):
+        assert member({A: at(1, 99)}, log_of([100, 105, NOW + beyond]), capped) == active(99)
+        # Over a gap, after which it is read.
+        behind = Others(Millis(5_000), Elsewhere("users"), 1)
+        assert member({A: at(1, 99)}, log_of([100, NOW + beyond, 200]), capped, others=behind) == active(99)
+        held = member({A: at(0)}, log_of([NOW + beyond, 200]), capped, others=HELD)
+        assert held == GroupMember(MemberStatus.STARTING)
+    assert member({A: at(1, 99)}, log_of([100, NOW + 900]), capped) == active(NOW + 899)
 
 
 def test_a_source_whose_first_range_was_not_yet_seen_is_still_starting() -> None:
