@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
@@ -34,7 +34,7 @@ def budgeted_ends(backlog: Backlog, allowed: Mapping[Split, int], budget: int | 
         rows = _total(some, some.ends)
         aim = _search(some, some.ends, max(1, budget * rows // _total(backlog, backlog.ends))).event_time
     found = _search(backlog, allowed, budget, aim)
-    return found.ends if found.over is None else _oldest_first(backlog, found.ends, found.over, budget)
+    return found.ends if found.over is None else _oldest_first(backlog, found.ends, found.over, found.ahead, budget)
 
 
 class _Found(NamedTuple):
@@ -44,6 +44,8 @@ class _Found(NamedTuple):
     ends: dict[Split, int]
     over: Mapping[Split, int] | None = None
     """How far with the next millisecond, which does not fit; ``None`` if ``ends`` are good enough."""
+    ahead: Set[Split] = frozenset()
+    """Those whose ``ends`` are behind a row of it or of a later one, over a gap."""
 
 
 def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: int | None = None) -> _Found:
@@ -51,6 +53,7 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
     low, high, likely = _bounds(backlog)
     start, halve = low, False
     best, over = {s: t.position for s, t in backlog.splits.items()}, allowed
+    ahead: Set[Split] = frozenset()
     least, most = 0, _total(backlog, allowed)
     while high - low > 1:
         if low >= likely:
@@ -73,6 +76,7 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
         if size >= _GOOD_SHARE * budget:
             return _Found(aim, tried.ends)
         low, best, least = max(aim, _quiet_until(backlog, tried, aim)), tried.ends, size
+        ahead = {s for s, e in tried.cut.items() if tried.ends[s] > e.position}
         aim = None
         next_rows = _next_rows(tried, allowed)
         too_late = next_rows[budget - size][0] if len(next_rows) > budget - size else high
@@ -80,7 +84,7 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
             high = likely = too_late
             most = budget + 1
             over = {**best, **{s: tried.cut[s].position + 1 for at, s in next_rows if at <= too_late}}
-    return _Found(low, dict(best), {s: max(end, best[s]) for s, end in over.items()})
+    return _Found(low, dict(best), {s: max(end, best[s]) for s, end in over.items()}, ahead)
 
 
 def _next_rows(tried: Reach, allowed: Mapping[Split, int]) -> list[tuple[Millis, Split]]:
@@ -107,18 +111,17 @@ def _bounds(backlog: Backlog) -> tuple[int, int, int]:
 
 
 def _oldest_first(
-    backlog: Backlog, best: Mapping[Split, int], over: Mapping[Split, int], budget: int
+    backlog: Backlog, best: Mapping[Split, int], over: Mapping[Split, int], ahead: Set[Split], budget: int
 ) -> dict[Split, int]:
     """Add to ``best`` what fits of ``over``: the lowest watermark's first, what is left of the budget to the next.
 
-    With alignment everybody's first row comes before anybody's second: they are all of one millisecond, and who reads
-    several of it while others read none would be ahead of them by more than a row.
+    With alignment everybody's first row of it comes before anybody's second: these are all of one millisecond, and who
+    reads several of it while others read none would be ahead of them by more than a row.
     """
     ends = dict(best)
     left = budget - _total(backlog, best)
     in_order = sorted(ends, key=lambda s: (_order(backlog, s), s))
-    unread = [s for s in in_order if best[s] == backlog.splits[s].position]
-    first_rows = [] if backlog.policy.max_drift is None else [(s, 1) for s in unread]
+    first_rows = [] if backlog.policy.max_drift is None else [(s, 1) for s in in_order if s not in ahead]
     for split, most in [*first_rows, *((s, budget) for s in in_order)]:
         size = min(over[split] - ends[split], left, most)
         ends[split] += size

@@ -52,6 +52,11 @@ def test_rows_of_one_millisecond_go_to_the_lowest_watermark_first() -> None:
     assert cut(log, {A: at(0, 5), B: at(0), C: at(0, 4)}, 120) == {A: 0, B: 100, C: 20}
 
 
+def test_with_alignment_no_split_reads_several_rows_of_a_millisecond_while_another_reads_none_of_it() -> None:
+    log = log_of([7, 7], [6, 7])
+    assert cut(log, {A: at(0), B: at(0)}, 3, policy=PlanPolicy(max_drift=0)) == {A: 1, B: 2}
+
+
 def test_what_is_left_before_a_full_millisecond_is_filled_up() -> None:
     log = log_of([1, 2, *[3] * 1_000], [1])
     assert cut(log, {A: at(0), B: at(0)}, 100) == {A: 99, B: 1}
