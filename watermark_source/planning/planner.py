@@ -90,7 +90,10 @@ def plan(
 
     going = {s: t for s, t in splits.items() if s not in observation.waiting}
     backlog = backlog_of(going, observation, policy, index, rows)
-    limit, allowed, newest_matters, reached = aligned_ends(splits, observation, backlog)
+    # Of a table that is found later nobody gains by waiting for it.
+    in_snapshot = bool(going_on) and state.watermark is None
+    holds_group = in_snapshot and policy.holds_group_in_snapshot
+    limit, allowed, newest_matters, reached = aligned_ends(splits, observation, backlog, holds_group=holds_group)
     waits = _waits_for_more(backlog, allowed, observation, policy)
     budget = None if observation.one_batch else observation.max_rows
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget)
@@ -140,8 +143,7 @@ def plan(
             observation,
             policy,
             on_clock=on_clock,
-            # Of one that is found later nobody gains by waiting for it.
-            in_snapshot=bool(going_on) and state.watermark is None,
+            holds_group=holds_group,
         ),
     )
 
