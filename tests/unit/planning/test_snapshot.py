@@ -202,6 +202,22 @@ def test_a_table_found_later_gets_its_snapshot_and_the_watermark_goes_on() -> No
     assert (done.frontiers, done.watermark) == ({}, 7_999)
 
 
+def test_a_table_found_later_begins_when_the_log_of_changes_is_read_to_its_end() -> None:
+    """At a place before, it may have had another name: what it held there, and that it got its own, nobody can tell."""
+    log = log_of(range(5_000, 9_000, 100), [])
+    log.splits = {LOG: log.splits[A], OTHER: log.splits[B]}
+    state = replace(running(), splits={LOG: at(1, 4_999)})
+    found = {"added": {OTHER: 0}, "found": frozenset({"shop.users"}), "chunks": {"shop.users": (None,)}}
+    behind = Others(Millis(4_999), Elsewhere("clicks"), 1)
+    for limits, is_cut in (({"max_rows": 10}, True), ({"others": behind}, True), ({}, False)):
+        seen = observation(log, ends={LOG: 40, OTHER: 1}, newest={LOG: Millis(8_900)}, **limits, **found)
+        after = plan(state, seen, PlanPolicy(max_drift=1_000 if "others" in limits else None), log).state
+        assert (1 < after.splits[LOG].position < 40) == is_cut
+        assert (OTHER in after.splits) == ("shop.users" in after.frontiers) == (not is_cut)
+    away = observation(log, ends={OTHER: 1}, unknown=frozenset({LOG}), newest={}, **found)
+    assert OTHER not in plan(state, away, PlanPolicy(), log).state.splits
+
+
 @pytest.mark.parametrize("is_later", [True, False])
 def test_beside_a_snapshot_for_which_nobody_waits_the_log_stays_within_its_group(is_later: bool) -> None:
     log = log_of(range(5_000, 9_000, 100), [])
