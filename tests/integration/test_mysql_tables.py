@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.lookup import table_list
 from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
@@ -146,6 +147,29 @@ def test_a_table_that_comes_in_whole_while_a_batch_is_planned_waits_for_the_next
     while (start := end) != (end := life.reader.latestOffset(end, ALL)):
         applied(batch(life, start, end), tables)
     life.reader.stop()
+    assert tables == on_server(database, "t", "new_one")
+
+
+def test_a_table_that_comes_in_whole_beyond_a_limit_of_rows_waits_until_all_before_it_is_read(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    database = mysql_database
+    fill(database, "t", 3)
+    fill(database, "hidden", 3)
+    life = Life(database, tables=f"{database.name}.t,{database.name}.new_*")
+    tables: Tables = {}
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        applied(batch(life, start, end), tables)
+    database.run(*["UPDATE t SET amount = amount + 1"] * 10)
+    database.run("RENAME TABLE hidden TO new_one", "UPDATE new_one SET amount = -1")
+    batches = 0
+    while (start := end) != (end := life.reader.latestOffset(end, ReadMaxRows(20))):
+        applied(batch(life, start, end), tables)
+        batches += 1
+    life.reader.stop()
+    assert batches > 2
     assert tables == on_server(database, "t", "new_one")
 
 

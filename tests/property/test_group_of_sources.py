@@ -112,11 +112,11 @@ def test_an_event_of_2099_in_one_source_lets_no_other_run_ahead_and_none_wait_fo
         assert {s: t.position for s, t in member.state().splits.items()} == member.log.ends()
 
 
-@given(groups, drifts, scripts)
+@given(groups, drifts, budgets, scripts)
 def test_who_cannot_reach_the_store_goes_no_further_than_its_last_limit(
-    group: Sequence[SimulatedLog], drift: int, script: Sequence[tuple[int, str]]
+    group: Sequence[SimulatedLog], drift: int, max_rows: int | None, script: Sequence[tuple[int, str]]
 ) -> None:
-    members = meet(group, PlanPolicy(max_drift=drift), None, index=True)
+    members = meet(group, PlanPolicy(max_drift=drift), max_rows, index=True)
     for number, what in script:
         perform(members, number, what)
     alone = members[0]

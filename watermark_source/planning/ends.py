@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from watermark_source.alignment.group import view
-from watermark_source.alignment.others import NOBODY, Elsewhere, Others
+from watermark_source.alignment.others import NOBODY, Elsewhere
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.row_index import RowIndex
@@ -72,6 +72,8 @@ class Backlog:
     blind_step: int
     rows: RowIndex | None = None
     """``None`` where each position is about one row."""
+    never_beyond: bool = False
+    """Whether not one row beyond a limit is read, over a gap in time either."""
 
     def within(self, split: Split, end: int, rows: int) -> int:
         """Return where so many rows of a split end, ``end`` at the latest."""
@@ -99,7 +101,7 @@ class Backlog:
         """Whether an event time may be one that moves no watermark: what comes after it in the log can be earlier."""
         return self.future_cap is not None and event_time >= self.future_cap
 
-    def up_to(self, watermark: Millis, holder: Split | Elsewhere | None = None, *, never_beyond: bool = False) -> Reach:
+    def up_to(self, watermark: Millis, holder: Split | Elsewhere | None = None) -> Reach:
         """Return how far each split may be read for its watermark not to go beyond ``watermark``.
 
         With a drift, the gap rule: a split that would end the batch further behind than the drift, only because its
@@ -122,7 +124,7 @@ class Backlog:
             elif entry is not None and entry.position < ends[split]:
                 ends[split] = entry.position
                 cut[split] = entry
-        if not never_beyond:
+        if not self.never_beyond:
             for split in self._in_a_gap(cut, watermark):
                 ends[split] = cut[split].after
             if isinstance(holder, Split) and holder in cut and ends[holder] == self.splits[holder].position:
@@ -163,7 +165,8 @@ def backlog_of(
     step = BLIND_STEP
     if observation.max_rows is not None and ends:
         step = max(1, min(step, observation.max_rows // len(ends)))
-    return Backlog({s: splits[s] for s in ends}, ends, newest, latest, policy, index, cap, step, rows)
+    never_beyond = observation.others.ceiling is not None
+    return Backlog({s: splits[s] for s in ends}, ends, newest, latest, policy, index, cap, step, rows, never_beyond)
 
 
 def group_limit(
@@ -200,10 +203,15 @@ def _reached(
     return state.watermark
 
 
-def aligned_ends(splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog) -> Aligned:
-    """Return the group's limit, and the planned ends of the splits that have rows, none beyond it."""
+def aligned_ends(
+    splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog, *, holds_group: bool = False
+) -> Aligned:
+    """Return the group's limit, and the planned ends of the splits that have rows, none beyond it.
+
+    ``holds_group``: the source's own snapshot is under way, and nobody elsewhere goes on before it is complete.
+    """
     others = observation.others
-    if others.ceiling is None and observation.chunks:
+    if holds_group and others.ceiling is None and observation.chunks:
         # Of two that hold the group each reads its own snapshot.
         observation = replace(observation, others=NOBODY)
     elif others.hold and not observation.one_batch:
@@ -220,11 +228,11 @@ def aligned_ends(splits: Mapping[Split, SplitState], observation: Observation, b
             # Nobody has read a row, and no log's end is known: one step, to see where everybody is.
             ends = {s: backlog.within(s, end, backlog.blind_step) for s, end in backlog.ends.items()}
             return Aligned(None, ends, newest_matters=backlog.index is not None and bool(ends))
-        reach = backlog.up_to(limit.watermark, limit.holder, never_beyond=others.ceiling is not None)
+        reach = backlog.up_to(limit.watermark, limit.holder)
         if reach.blind <= blind:
             # What has come to the end of its run waits for nobody, and nobody for it.
             counting = {s: t for s, t in splits.items() if s in backlog.splits or not observation.ends_are_final}
-            ends = _with_next_row(counting, backlog, reach, limit, others)
+            ends = _with_next_row(counting, backlog, reach, limit, observation)
             matters = _newest_matters(backlog, reach)
             return Aligned(limit, ends, matters, _reached_by(ends, reach, limit, backlog))
         # What the index cannot tell about a split now, it could not tell about its end either.
@@ -232,13 +240,16 @@ def aligned_ends(splits: Mapping[Split, SplitState], observation: Observation, b
 
 
 def _with_next_row(
-    splits: Mapping[Split, SplitState], backlog: Backlog, reach: Reach, limit: Limit, others: Others
+    splits: Mapping[Split, SplitState], backlog: Backlog, reach: Reach, limit: Limit, observation: Observation
 ) -> dict[Split, int]:
     """Let the slowest go on over a gap in time if nobody else does: of members that wait for each other, it is one."""
+    others = observation.others
+    # A snapshot goes on whatever the limit is.
+    dated = {s: end for s, end in reach.ends.items() if s.log not in observation.chunks}
     held = (
         others.ceiling is None
         and limit.holder == others.slowest
-        and all(end == backlog.splits[s].position for s, end in reach.ends.items())
+        and all(end == backlog.splits[s].position for s, end in dated.items())
     )
     if not held or others.minimum is None:
         return reach.ends

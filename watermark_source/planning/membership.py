@@ -18,7 +18,7 @@ def membership(
     policy: PlanPolicy,
     *,
     on_clock: bool,
-    in_snapshot: bool,
+    holds_group: bool,
 ) -> GroupMember:
     """Return the source as a member: with the lowest watermark its splits have when the batch is read.
 
@@ -28,9 +28,9 @@ def membership(
         observation: what the plan was made of.
         policy: the user's decisions.
         on_clock: whether the source's event time is the clock.
-        in_snapshot: whether a snapshot that comes first is under way.
+        holds_group: whether a snapshot that comes first is under way, for which the members elsewhere wait.
     """
-    if in_snapshot and policy.holds_group_in_snapshot:
+    if holds_group:
         return GroupMember(MemberStatus.HOLDING)
     if on_clock:
         return GroupMember(MemberStatus.CLOCK)
@@ -55,7 +55,9 @@ def _by_event_times(
         return GroupMember(MemberStatus.ACTIVE, min(known))
     if planned and not active:
         return GroupMember(MemberStatus.IDLE)
-    return GroupMember(MemberStatus.HOLDING if policy.waits_for_first else MemberStatus.WAITING)
+    # Its first row may have been of a split that is idle by now.
+    is_first = policy.waits_for_first and all(t.watermark is None for t in planned.values())
+    return GroupMember(MemberStatus.HOLDING if is_first else MemberStatus.WAITING)
 
 
 def _starts(state: SplitState, end: int) -> bool:

@@ -34,7 +34,7 @@ class Observation:
     chunks: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
     """Of snapshots that go on: where the chunks end that come next, all of which are in ``ends``."""
     found: Set[str] = frozenset()
-    """Logs that are new and whose snapshot begins."""
+    """Logs that are new: their snapshot begins with a batch that reads the log of changes to its end."""
     dropped: Set[str] = frozenset()
     """Logs to forget: those that are gone while their snapshot is under way, and those that are chosen no more."""
     waiting: Set[Split] = frozenset()

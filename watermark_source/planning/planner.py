@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from watermark_source.alignment.group import GroupMember
 from watermark_source.errors import OffsetError
 from watermark_source.eventtime.combine import recompute
-from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
+from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
 from watermark_source.planning.loss import Loss, check_loss, refuse
@@ -72,6 +72,39 @@ def plan(
         DataLossError: rows are gone and ``policy.fail_on_data_loss`` is set.
         OffsetError: the state is on processing time and the policy is not: that flag never goes back (FLIP-326).
     """
+    planned = _plan(state, observation, policy, index, rows=rows, announce=announce)
+    if observation.found and _reads_less_than_there_is(planned.state, observation):
+        # What is new was there at the log's end, but perhaps not where this batch ends: it begins with one that ends
+        # there.
+        planned = _plan(state, _without_found(observation), policy, index, rows=rows, announce=announce)
+    return planned
+
+
+def _reads_less_than_there_is(planned: SourceState, observation: Observation) -> bool:
+    logs = ((s, t) for s, t in planned.splits.items() if s.log not in planned.frontiers)
+    return any(t.position < observation.ends.get(s, MAX) for s, t in logs)
+
+
+def _without_found(observation: Observation) -> Observation:
+    found = set(map(snapshot_split, observation.found))
+    return replace(
+        observation,
+        found=frozenset(),
+        chunks={log: bounds for log, bounds in observation.chunks.items() if log not in observation.found},
+        ends={s: end for s, end in observation.ends.items() if s not in found},
+        added={s: start for s, start in observation.added.items() if s not in found},
+    )
+
+
+def _plan(
+    state: SourceState,
+    observation: Observation,
+    policy: PlanPolicy,
+    index: TimeIndex | None,
+    *,
+    rows: RowIndex | None,
+    announce: bool,
+) -> Plan:
     if state.use_processing_time and not policy.use_processing_time:
         raise OffsetError(
             "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
@@ -90,7 +123,10 @@ def plan(
 
     going = {s: t for s, t in splits.items() if s not in observation.waiting}
     backlog = backlog_of(going, observation, policy, index, rows)
-    limit, allowed, newest_matters, reached = aligned_ends(splits, observation, backlog)
+    # Of a table that is found later nobody gains by waiting for it.
+    in_snapshot = bool(going_on) and state.watermark is None
+    holds_group = in_snapshot and policy.holds_group_in_snapshot
+    limit, allowed, newest_matters, reached = aligned_ends(splits, observation, backlog, holds_group=holds_group)
     waits = _waits_for_more(backlog, allowed, observation, policy)
     budget = None if observation.one_batch else observation.max_rows
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget)
@@ -140,8 +176,7 @@ def plan(
             observation,
             policy,
             on_clock=on_clock,
-            # Of one that is found later nobody gains by waiting for it.
-            in_snapshot=bool(going_on) and state.watermark is None,
+            holds_group=holds_group,
         ),
     )
 

@@ -177,6 +177,12 @@ class SourceRunner:
             observation = self._dated(observation, splits_behind(state, observation.ends))
             planned = self._plan(state, observation)
         self._newest_mattered = planned.newest_matters
+        added = planned.state.splits.keys() - state.splits.keys()
+        if added and state.watermark is not None and not self._policy.use_processing_time:
+            _log.warning(
+                "%s: found while the query runs, and read from the beginning. What lies there before the watermark, "
+                "%s, is late", listed(added), watermark_text(state.watermark),
+            )  # fmt: skip
         for loss in planned.losses:
             _log.warning("failOnDataLoss is false, going on: %s", loss.text)
         self._book.forget(*observation.highest)
@@ -308,17 +314,11 @@ class SourceRunner:
             logs = with_chunks(logs, state, snapshots, listed_before, to_end=to_end, first=first, may_wait=may_wait)
             self._copied.forget(logs.dropped)
             self._copied.meet((unfinished(state).keys() | logs.found) - logs.dropped, state, snapshots)
-        added = logs.ends.keys() - state.splits.keys()
-        if added and state.watermark is not None and not self._policy.use_processing_time:
-            _log.warning(
-                "%s: found while the query runs, and read from the beginning. What lies there before the watermark, "
-                "%s, is late", listed(added), watermark_text(state.watermark),
-            )  # fmt: skip
         return replace(
             logs,
             now=self._clock.now(),
             earliest=self._earliest(state, logs.ends, limit),
-            added=self._added(added, logs.found),
+            added=self._added(logs.ends.keys() - state.splits.keys(), logs.found),
             others=self._membership.others(state),
             highest=self._last_ranges(state, logs.ends.keys() | logs.unknown),
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,

@@ -53,9 +53,9 @@ class SnapshotCount:
         """Return how far each is when the batch that ends in ``state`` is done; nothing once all were before it."""
         if not state.frontiers:
             return ()
-        going_on = unfinished(state).keys()
+        going_on, begun = unfinished(state).keys(), state.frontiers.keys() | (state.complete or frozenset())
         found = []
-        for log, count in sorted(self._counts.items()):
+        for log, count in sorted((log, self._counts[log]) for log in self._counts.keys() & begun):
             at = state.splits.get(snapshot_split(log), SplitState(0, 0))
             if count.since is None and count.rows:
                 count.since, count.first_rows = now, count.rows

@@ -7,8 +7,11 @@ import pytest
 
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
-from tests.unit.planning.example_states import A, B, C, at, backlog, log_of
+from tests.unit.planning.example_states import A, B, C, at, backlog, log_of, observation
+from watermark_source.alignment.others import NOBODY, unanswered
+from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.budget import budgeted_ends
+from watermark_source.planning.ends import aligned_ends
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.split import SAMPLE, Split, SplitRange
 from watermark_source.planning.state import SplitState
@@ -71,6 +74,22 @@ def test_rows_behind_a_far_future_event_come_in_their_turn() -> None:
     log = log_of([10**15, *range(1_000)], range(1_000))
     policy = PlanPolicy(max_future_skew=0)
     assert cut(log, {A: at(1), B: at(0)}, 100, policy=policy)[A] >= 50
+
+
+def test_where_not_one_row_may_be_beyond_the_limit_a_budget_takes_none_over_a_gap() -> None:
+    """While the store does not answer: the other rows fill the budget, and the limit of before holds."""
+    log, splits = log_of(range(1_000), [0, 5_000]), {A: at(200, 198), B: at(1, -1)}
+    policy = PlanPolicy(max_drift=200)
+    last = {"others": unanswered(NOBODY, Millis(1_199))}
+    allowed = aligned_ends(splits, observation(log, **last), backlog(log, splits, policy, **last)).ends
+    assert allowed == {A: 1_000, B: 1}
+    for budget in (1, 10, 300):
+        waiting = backlog(log, splits, policy, max_rows=budget, **last)
+        found = budgeted_ends(waiting, allowed, budget)
+        assert found[B] == 1
+        assert 0.8 * budget <= found[A] - 200 <= budget
+    # Where the group answers that row is read.
+    assert cut(log, splits, 300, policy=policy)[B] == 2
 
 
 def test_without_a_time_index_the_budget_is_shared_by_backlog() -> None:

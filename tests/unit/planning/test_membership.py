@@ -85,6 +85,9 @@ def test_without_rows_it_waits_for_its_first_or_has_the_group_wait() -> None:
     patient = PlanPolicy(max_drift=10, waits_for_first=True)
     assert member({A: at(0)}, log_of([]), patient) == GroupMember(MemberStatus.HOLDING)
     assert member({A: at(1, 99)}, log_of([100]), patient) == active(99)
+    # A partition that is new is not the source's first.
+    idle = at(1, 99, status=SplitStatus.IDLE, since=Millis(5))
+    assert member({A: idle, B: at(0)}, log_of([100], []), patient) == GroupMember(MemberStatus.WAITING)
 
 
 def test_idle_and_finished_sources_say_so() -> None:

@@ -25,9 +25,12 @@ def others(minimum: int) -> Others:
 def aligned(
     splits: dict[Split, SplitState], log: SimulatedLog, seen: Others, policy: PlanPolicy = DRIFT_10, **changes: Any
 ) -> Aligned:
-    index = changes.pop("index", True)
+    index, holds_group = changes.pop("index", True), changes.pop("holds_group", False)
     return aligned_ends(
-        splits, observation(log, others=seen, **changes), backlog(log, splits, policy, index=index, **changes)
+        splits,
+        observation(log, others=seen, **changes),
+        backlog(log, splits, policy, index=index, others=seen, **changes),
+        holds_group=holds_group,
     )
 
 
@@ -70,9 +73,13 @@ def test_who_is_waited_for_is_named() -> None:
 
 def test_of_two_that_hold_the_group_each_reads_its_own_snapshot() -> None:
     log = log_of([100, 200])
-    seen = Others(MIN, CLICKS, 1)
-    assert aligned({A: at(0)}, log, seen, chunks={"t": (None,)}).ends == {A: 2}
-    assert aligned({A: at(0)}, log, unanswered(seen, None), chunks={"t": (None,)}).ends == {A: 0}
+    seen, given = Others(MIN, CLICKS, 1), {"chunks": {"t": (None,)}, "holds_group": True}
+    assert aligned({A: at(0)}, log, seen, **given).ends == {A: 2}
+    assert aligned({A: at(0)}, log, unanswered(seen, None), **given).ends == {A: 0}
+    # One for which nobody waits lets its log run ahead of nobody.
+    assert aligned({A: at(0)}, log, others(99), **given).ends == {A: 2}
+    assert aligned({A: at(0)}, log, seen, chunks={"t": (None,)}).ends == {A: 0}
+    assert aligned({A: at(0)}, log, others(99), chunks={"t": (None,)}).ends == {A: 1}
 
 
 def test_trigger_once_waits_for_nobody() -> None:
@@ -103,6 +110,14 @@ def test_of_members_that_wait_for_each_other_over_a_gap_each_goes_on_by_one_row(
     # And so does everybody for a split without rows.
     short = log_of([100, 5_000], [100])
     assert aligned({A: at(1, 120), B: at(1, 99)}, short, others(99)).ends == {A: 1}
+
+
+def test_over_a_gap_a_log_goes_on_beside_the_snapshot_of_a_table_that_was_found_later() -> None:
+    log, table = log_of([100, 5_000], []), Split("t", 0)
+    log.splits[table] = log.splits.pop(B)
+    splits, chunks = {A: at(1, 99), table: at(0)}, {"chunks": {"t": (None,)}, "ends": {A: 2, table: 1}}
+    assert aligned(splits, log, others(99), **chunks).ends == {A: 2, table: 1}
+    assert aligned(splits, log, others(98), **chunks).ends == {A: 1, table: 1}
 
 
 def test_what_is_reached_is_told_for_the_end_of_the_log_the_limit_and_the_row_beyond_a_gap() -> None:

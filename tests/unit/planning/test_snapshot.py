@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.planning.example_states import at
+from tests.unit.planning.example_states import A, B, at, log_of, observation
+from watermark_source.alignment.others import Elsewhere, Others
 from watermark_source.errors import InternalError, OffsetError
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
@@ -199,6 +200,46 @@ def test_a_table_found_later_gets_its_snapshot_and_the_watermark_goes_on() -> No
     done = planned(last, 600, None, highest=8_000).state
     assert done.complete == {"shop.orders", "shop.users"}
     assert (done.frontiers, done.watermark) == ({}, 7_999)
+
+
+def test_a_table_found_later_begins_when_the_log_of_changes_is_read_to_its_end() -> None:
+    """At a place before, it may have had another name: what it held there, and that it got its own, nobody can tell."""
+    log = log_of(range(5_000, 9_000, 100), [])
+    log.splits = {LOG: log.splits[A], OTHER: log.splits[B]}
+    state = replace(running(), splits={LOG: at(1, 4_999)})
+    found = {"added": {OTHER: 0}, "found": frozenset({"shop.users"}), "chunks": {"shop.users": (None,)}}
+    behind = Others(Millis(4_999), Elsewhere("clicks"), 1)
+    for limits, is_cut in (({"max_rows": 10}, True), ({"others": behind}, True), ({}, False)):
+        seen = observation(log, ends={LOG: 40, OTHER: 1}, newest={LOG: Millis(8_900)}, **limits, **found)
+        after = plan(state, seen, PlanPolicy(max_drift=1_000 if "others" in limits else None), log).state
+        assert (1 < after.splits[LOG].position < 40) == is_cut
+        assert (OTHER in after.splits) == ("shop.users" in after.frontiers) == (not is_cut)
+    away = observation(log, ends={OTHER: 1}, unknown=frozenset({LOG}), newest={}, **found)
+    assert OTHER not in plan(state, away, PlanPolicy(), log).state.splits
+
+
+@pytest.mark.parametrize("is_later", [True, False])
+def test_beside_a_snapshot_for_which_nobody_waits_the_log_stays_within_its_group(is_later: bool) -> None:
+    log = log_of(range(5_000, 9_000, 100), [])
+    log.splits = {LOG: log.splits[A], OTHER: log.splits[B]}
+    state = SourceState(
+        splits={LOG: at(1, 4_999), OTHER: at(0)}, watermark=Millis(4_999) if is_later else None,
+        frontiers={"shop.users": ()}, complete=frozenset(),
+    )  # fmt: skip
+    chunk = {"ends": {LOG: 40, OTHER: 1}, "chunks": {"shop.users": (None,)}}
+
+    def read(minimum: int, *, holds: bool = is_later) -> list[SplitRange]:
+        others = Others(Millis(minimum), Elsewhere("clicks"), 1)
+        seen = observation(log, newest={LOG: Millis(8_900)}, others=others, **chunk)
+        policy = PlanPolicy(max_drift=1_000, holds_group_in_snapshot=holds)
+        return ranges_of(plan(state, seen, policy, log).state)
+
+    table = SplitRange(OTHER, 0, 1)
+    # The watermark of an event at 6 000 is 5 999.
+    assert read(4_999) == [SplitRange(LOG, 1, 11), table]
+    assert read(MIN) == []
+    if not is_later:
+        assert read(MIN, holds=True) == [SplitRange(LOG, 1, 40), table]
 
 
 def test_a_table_found_before_the_first_watermark_is_waited_for() -> None:
