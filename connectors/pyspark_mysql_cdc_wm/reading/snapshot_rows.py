@@ -137,7 +137,7 @@ class SnapshotRows:
         def blocks() -> Iterable[PlacedBlock]:
             if as_of is None:
                 return dumped(self.client, status.base(), place, end)
-            return dumped_without(self.client, GtidSet.parse(as_of[1]), end)
+            return dumped_without(self.client, status.base(), GtidSet.parse(as_of[1]), end)
 
         is_behind = as_of is not None or end > place
         if keyless and is_behind:
