@@ -107,12 +107,12 @@ class SnapshotRows:
         needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
         asked = [by_name[name] for name in needed]
         for found in view.rows(table, asked, [types[name] for name in needed], columns.chunk_columns, undone.keys):
-            values = dict(zip(needed, found, strict=True))
+            values, rows = dict(zip(needed, found, strict=True)), len(found[0])
             kept = undone.untouched([values[name] for name in columns.key])
             if kept is not None:
                 taken = integers(kept, pa.int64())
-                values = {name: each.take(taken) for name, each in values.items()}
-            yield from self._batch(chunk, table_rows(self.layout, f"table {table}", by_name, values), place)
+                values, rows = {name: each.take(taken) for name, each in values.items()}, len(taken)
+            yield from self._batch(chunk, table_rows(self.layout, f"table {table}", by_name, values, rows), place)
 
     def _undone(
         self,
