@@ -88,7 +88,7 @@ def test_its_rows_come_once_and_in_order(
     assert (len([each for each in caplog.messages if "going on after" in each]) > 4) == breaks
 
 
-@pytest.mark.needs_mysql("is not asked for sets of GTIDs")
+@pytest.mark.needs_mysql("has GTIDs always, of a form of its own")
 def test_a_dump_that_was_killed_and_ends_as_if_it_were_complete_goes_on(mysql_database: Database) -> None:
     database = mysql_database
     database.run("CREATE TABLE t (id INT PRIMARY KEY, body LONGBLOB)")

@@ -164,7 +164,7 @@ def test_a_file_that_says_it_was_begun_long_before_hides_no_transaction(server: 
         assert read(database, startingTimestamp=moment) == [change for change in changes if change[0] >= moment]
 
 
-@pytest.mark.needs_mysql("is written to behind the place where another kind of look ends")
+@pytest.mark.needs_mysql("has GTIDs always, of a form of its own")
 def test_what_is_committed_while_a_moment_is_looked_for_comes(server: MySql) -> None:
     class Busy(Transactions):
         """Those of a server that is written to after each look at its end."""
