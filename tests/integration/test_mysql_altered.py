@@ -68,6 +68,17 @@ def test_a_column_that_is_dropped_while_a_query_runs_is_null_from_there_on_and_t
 _INSERTED = "INSERT INTO t VALUES (2, 'two', 2, 2)", "INSERT INTO t (id, amount) VALUES (3, 3)"
 
 
+def test_rows_without_any_column_of_the_stream_are_null(mysql_database: Database) -> None:
+    database = mysql_database
+    database.run("CREATE TABLE t (name INT)")
+    life = Life(database, startingOffsets="latest", schemaChangeBehavior="ignore")
+    start = life.reader.initialOffset()
+    database.run("INSERT INTO t VALUES (1)", "ALTER TABLE t RENAME COLUMN name TO new", "INSERT INTO t VALUES (2), (3)")
+    assert rows_of(life, start, "_change_type", "_change_number", "name") == [
+        ("insert", 0, 1), ("insert", 0, None), ("insert", 1, None),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("alter", "new"),
     [

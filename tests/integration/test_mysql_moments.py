@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
+from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
+from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
+from pyspark_mysql_cdc_wm.options.start import StartAtTime
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from services.mysql import MySql, mysql_service
 from services.where import Where
-from tests.integration.mysql_binlog import Database, end_of_binlog, new_database
+from tests.integration.mysql_binlog import Database, end_of_binlog, new_database, root
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from watermark_source.errors import DataLossError
@@ -139,6 +147,45 @@ def test_a_moment_before_what_was_purged_is_data_loss(server: MySql) -> None:
         with pytest.raises(DataLossError, match=rf"startingTimestamp = {moment} .* what was before it was purged"):
             Life(database, startingTimestamp=moment).reader.initialOffset()
         assert [row for _, row in read(database, startingTimestamp=moment, failOnDataLoss="false")] == [2]
+
+
+def test_a_file_that_says_it_was_begun_long_before_hides_no_transaction(server: MySql) -> None:
+    """As one that a statement began which took an hour, or one on a replica that was an hour behind."""
+    begin_file = "SET timestamp = UNIX_TIMESTAMP() - 3600", "FLUSH BINARY LOGS", "SET timestamp = DEFAULT"
+    with new_database(server) as database:
+        database.run(
+            _TABLE, *begin_file, "INSERT INTO t VALUES (1, 'n', 0)", "INSERT INTO t VALUES (2, 'n', 0)",
+            *begin_file, "INSERT INTO t VALUES (3, 'n', 0)",
+        )  # fmt: skip
+        changes = read(database, startingOffsets="earliest")
+        moment = next(committed for committed, row in changes if row == 2)
+        assert read(database, startingTimestamp=moment) == [change for change in changes if change[0] >= moment]
+        database.run("FLUSH BINARY LOGS")
+        assert read(database, startingTimestamp=moment) == [change for change in changes if change[0] >= moment]
+
+
+@pytest.mark.needs_mysql("has GTIDs always, of a form of its own")
+def test_what_is_committed_while_a_moment_is_looked_for_comes(server: MySql) -> None:
+    class Busy(Transactions):
+        """Those of a server that is written to after each look at its end."""
+
+        def newest_end(self) -> tuple[LogPosition, bool]:
+            found = super().newest_end()
+            database.run("INSERT INTO t SELECT COUNT(*), 'n', 0 FROM t")
+            return found
+
+    with new_database(server) as database, closing(MySqlConnection(root(server))) as connection:
+        database.run(_TABLE)
+        status = LogStatus(connection)
+        moment = (status.now() or 0) + 1
+        while (status.now() or 0) <= moment:
+            time.sleep(0.001)
+        busy = Busy(connection, status)
+        times = BinlogTimeIndex(connection, status, busy)
+        bounds = BinlogBounds(status, busy, times, StartAtTime(moment), by_commit=True, fail_on_data_loss=True)
+        (begin,) = bounds.initial_positions(frozenset({BINLOG})).values()
+        rows, _ = _read(_source(database), begin, status.end().number)
+        assert [row for _, row in rows] == [0]
 
 
 def _source(database: Database) -> MySqlSource:

@@ -28,6 +28,7 @@ EVENT_FIELDS = 7
 
 _ROTATE_NAME = HEADER_SIZE + 8
 _LOW = 0xFFFFFFFF
+_FARTHEST = 0x7FFFFFFF
 
 
 class EventType(IntEnum):
@@ -103,7 +104,7 @@ def read_event(  # noqa: PLR0917 - a loop's variables
     """Put the event that fills ``[at, stop)`` into a row of the table: ``(fault, checksums, position after it)``.
 
     The table's position is that of the event's end, 64 bits wide; that of one that is not in the file is the last's.
-    With ``gaps`` the server may have left events out.
+    With ``gaps`` the server may have left events out; a heartbeat then says how far it is.
     """
     kind = byte_at(data, at + 4)
     end = uint32_at(data, at + 13)
@@ -128,6 +129,10 @@ def read_event(  # noqa: PLR0917 - a loop's variables
         if skipped and not gaps:
             return np.int64(Fault.POSITION), checksums, position
         position += skipped
+    elif gaps and kind == _HEARTBEATS[0] and end:
+        # What was left out last has no event that says where it ends.
+        skipped = (end - position) & _LOW
+        position += skipped if skipped <= _FARTHEST else 0
     events[row, START] = at
     events[row, STOP] = body
     events[row, TYPE] = kind

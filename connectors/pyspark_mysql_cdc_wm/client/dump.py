@@ -117,6 +117,8 @@ class BinlogDump:
             command = _DUMP
         else:
             self.file, position = "", _FIRST_POSITION
+            # Heartbeats of the first version say in their heads how far events were left out.
+            flags &= _NON_BLOCKING
             request = struct.pack("<HIIQI", flags, server_id, 0, _FIRST_POSITION, len(start)) + start
             command = _DUMP_GTID
         self._connection._execute_command(command, request)  # noqa: SLF001 - PyMySQL has no public name for it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -59,60 +59,57 @@ def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: 
         place = LogPosition.of(at)
         return FilePosition(file_name(base, place.file), place.offset)
 
-    def too_late(at: int) -> ResponseTimeoutError:
-        return ResponseTimeoutError(
-            f"{settings.where}: the binlog ends at {LogPosition.of(at).shown(base)}, and should go on to "
-            f"{LogPosition.of(end).shown(base)}; it did not within {ANSWER_SECONDS:g} s. Was the binlog reset (RESET "
-            "BINARY LOGS AND GTIDS)?"
-        )
-
-    return _begun_again(settings, from_place, range(start, end), too_late, check=check)
+    return _begun_again(settings, from_place, range(start, end), base, check=check)
 
 
-def dumped_without(settings: ClientSettings, left_out: GtidSet, end: int) -> Iterator[PlacedBlock]:
+def dumped_without(settings: ClientSettings, base: str, left_out: GtidSet, end: int) -> Iterator[PlacedBlock]:
     """Yield the events of all transactions up to a place but some, which the server leaves out.
 
-    All transactions before that place must be committed: they are sent then.
+    A dump that ends early is begun anew, as by ``dumped``: a server ends one that somebody has killed (``KILL QUERY``)
+    like one that is complete. That it is, its last event or heartbeat says.
 
-    Raises:
-        DataLossError: the server no longer has one of them.
-        SourceError: what ``BinlogDump`` raises.
+    Raises as ``dumped`` does.
     """
     encoded = left_out.encoded()
-    return _begun_again(settings, lambda _: encoded, range(end), None)
+    return _begun_again(settings, lambda _: encoded, range(end), base, leaves_out=True)
 
 
 def _begun_again(
     settings: ClientSettings,
     start: Callable[[int], FilePosition | bytes],
     places: range,
-    too_late: Callable[[int], Exception] | None,
+    base: str,
     *,
     check: bool = True,
+    leaves_out: bool = False,
 ) -> Iterator[PlacedBlock]:
     """Yield the events of dumps, one after another, each once.
 
-    A dump that breaks off is followed by another; one that ends before the last place too, unless ``too_late``, which
-    says why it should not have, is ``None``.
+    A dump that breaks off or ends early is followed by another. Where the server ``leaves_out`` some events, one may be
+    complete that has none just before the last place.
     """
     done, late = _Yielded(places.start), time.monotonic() + ANSWER_SECONDS
     while done.at < places.stop:
-        before, ended = done.place, False
+        before = done.place
         try:
-            for block in _until_the_end(settings, start(done.at), places.stop, check=check):
-                # Of what is sent again, a dump's own events included, nothing is given twice.
-                yield from done.new(block if done.at == places.start else _after(block, done.at))
-            ended = True
+            passed = yield from _once(settings, start(done.at), places, done, check=check)
+            if passed and leaves_out:
+                return
         except UnreachableError as lost:
             if done.place == before and time.monotonic() > late:
                 raise
             _log.info("%s; going on after %s", lost, LogPosition.of(done.at))
-        if done.at >= places.stop or (ended and too_late is None):
+        else:
+            if done.place == before and time.monotonic() > late:
+                raise ResponseTimeoutError(
+                    f"{settings.where}: the binlog ends at {LogPosition.of(done.at).shown(base)}, and should go on to "
+                    f"{LogPosition.of(places.stop).shown(base)}; it did not within {ANSWER_SECONDS:g} s. Was the "
+                    "binlog reset (RESET BINARY LOGS AND GTIDS)?"
+                )
+        if done.at >= places.stop:
             return
         if done.place > before:
             late = time.monotonic() + ANSWER_SECONDS
-        elif too_late is not None and time.monotonic() > late:
-            raise too_late(done.at)
         time.sleep(_PAUSE_SECONDS)
 
 
@@ -151,21 +148,25 @@ class _Yielded:
             yield block
 
 
-def _until_the_end(
-    settings: ClientSettings, start: FilePosition | bytes, end: int, *, check: bool = True
-) -> Iterator[PlacedBlock]:
+def _once(
+    settings: ClientSettings, start: FilePosition | bytes, wanted: range, done: _Yielded, *, check: bool
+) -> Generator[PlacedBlock, None, bool]:
+    """Yield what is new of a dump up to the last place, and return whether it came there."""
     dump = BinlogDump(settings, start, check=check)
     file = file_number(start.file) if isinstance(start, FilePosition) else 0
     with closing(dump):
         for block in dump.blocks():
             places, file = _places(block, file)
             # Places only grow, so those within are the first.
-            inside = int(np.searchsorted(places, end, side="right"))
+            inside = int(np.searchsorted(places, wanted.stop, side="right"))
             if inside:
-                yield PlacedBlock(block.memory, block.events[:inside], block.file, places[:inside], block.part)
+                found = PlacedBlock(block.memory, block.events[:inside], block.file, places[:inside], block.part)
+                # Of what is sent again, a dump's own events included, nothing is given twice.
+                yield from done.new(found if done.at == wanted.start else _after(found, done.at))
             goes_on = block.part is not None and not block.part.is_last
-            if inside < len(places) or (inside and places[inside - 1] == end and not goes_on):
-                return
+            if inside < len(places) or (inside and places[inside - 1] == wanted.stop and not goes_on):
+                return True
+    return False
 
 
 def _places(block: Block, file: int) -> tuple[Longs, int]:

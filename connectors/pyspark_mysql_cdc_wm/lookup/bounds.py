@@ -119,8 +119,7 @@ class BinlogBounds:
                     f"{lost}. Give a later moment, or set failOnDataLoss to false to begin with what is left"
                 )
             _log.warning("failOnDataLoss is false: %s", lost)
-        found = self._times.first_committed_after(millis - 1)
-        return self._end()[0].number if found is None else found.start
+        return self._times.begin_at(millis)
 
     def _check(self, left_out: GtidSet) -> None:
         if self._transactions is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.commit_times import commit_times
-from pyspark_mysql_cdc_wm.binlog.events import SECONDS, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.events import SECONDS, TYPE, EventType, begins_transaction
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
 from pyspark_mysql_cdc_wm.client.log_dump import dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
@@ -22,6 +22,15 @@ class Committed(NamedTuple):
     start: int
     end: int
     micros: int
+
+
+class FileBegin(NamedTuple):
+    """What a file's beginning says of when it was begun."""
+
+    seconds: int
+    """Since 1970, when the statement began that began the file: long before, perhaps, or at a time that it set."""
+    first: int | None
+    """Microseconds since 1970, when the first transaction from there on was committed; ``None`` if there is none."""
 
 
 def first_committed_after(settings: ClientSettings, base: str, start: int, end: int, micros: int) -> Committed | None:
@@ -45,11 +54,17 @@ def first_committed_after(settings: ClientSettings, base: str, start: int, end: 
     return None if found is None else Committed(found[0], end, found[1])
 
 
-def created(settings: ClientSettings, file: str) -> int:
-    """Return when a file was begun, in whole seconds since 1970 by the server's clock; raises as ``dumped``."""
+def begun(settings: ClientSettings, file: str) -> FileBegin:
+    """Return when a file was begun; raises as ``dumped``."""
+    seconds: int | None = None
     with closing(BinlogDump(settings, FilePosition(file))) as dump:
         for block in dump.blocks():
             heads = block.events[block.events[:, TYPE] == EventType.FORMAT_DESCRIPTION]
-            if len(heads):
-                return int(heads[0, SECONDS])
-    raise CorruptDataError(f"{settings.where}: binlog {file} does not begin with the description of its format")
+            if seconds is None and len(heads):
+                seconds = int(heads[0, SECONDS])
+            begins = block.events[begins_transaction(block.events)][:1]
+            if seconds is not None and len(begins):
+                return FileBegin(seconds, int(commit_times(block.memory, begins, block.file)[0]))
+    if seconds is None:
+        raise CorruptDataError(f"{settings.where}: binlog {file} does not begin with the description of its format")
+    return FileBegin(seconds, None)

@@ -15,7 +15,7 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.time_index import IndexEntry
 
 if TYPE_CHECKING:
-    from pyspark_mysql_cdc_wm.lookup.commit_search import Committed
+    from pyspark_mysql_cdc_wm.lookup.commit_search import Committed, FileBegin
 
 _KEPT = 8
 
@@ -31,7 +31,7 @@ class BinlogTimeIndex:
         self._connection = connection
         self._status = status
         self._transactions = transactions
-        self._created: dict[str, int] = {}
+        self._begun: dict[str, FileBegin] = {}
         self._passed: dict[int, int] = {}
         """By moment, a place before which no transaction of its file is later: searches go on from there."""
 
@@ -57,22 +57,36 @@ class BinlogTimeIndex:
 
     def first_committed_after(self, millis: int) -> Committed | None:
         """Return the first transaction that was committed in a later millisecond; raises as ``first_after``."""
+        now = self._status.now()
+        return None if now is not None and now <= millis else self._searched(millis, self._end())
+
+    def begin_at(self, millis: int) -> int:
+        """Return the place before the first transaction that was committed at a moment or later, else an end.
+
+        Nothing before that end was committed so late: it is asked for first, and what comes meanwhile lies behind it.
+        Raises as ``first_after``.
+        """
+        end, now = self._end(), self._status.now()
+        found = None if now is not None and now < millis else self._searched(millis - 1, end)
+        return end if found is None else found.start
+
+    def begun_by(self, millis: int) -> bool:
+        """Return whether the oldest file there is was begun by a moment; raises as ``first_after``."""
+        return self._begin(self._status.files()[0]).seconds < millis // 1_000
+
+    def _end(self) -> int:
+        return (self._transactions or self._status).end().number
+
+    def _searched(self, millis: int, end: int) -> Committed | None:
         # Brings the compiler with it, which most queries do not need here.
         from pyspark_mysql_cdc_wm.lookup.commit_search import first_committed_after  # noqa: PLC0415
 
-        now = self._status.now()
-        if now is not None and now <= millis:
-            return None
-        start, end = self._start(millis), (self._transactions or self._status).end().number
-        found = first_committed_after(self._connection.settings, self._status.base(), start, end, 1_000 * millis + 999)
+        settings, base = self._connection.settings, self._status.base()
+        found = first_committed_after(settings, base, self._start(millis), end, 1_000 * millis + 999)
         self._passed[millis] = end if found is None else found.start
         while len(self._passed) > _KEPT:
             del self._passed[min(self._passed)]
         return found
-
-    def begun_by(self, millis: int) -> bool:
-        """Return whether the oldest file there is was begun by a moment; raises as ``first_after``."""
-        return self._is_begun(self._status.files()[0], millis)
 
     def _start(self, millis: int) -> int:
         """Return a place before which nothing is later: of the last search, or the beginning of a file."""
@@ -88,12 +102,20 @@ class BinlogTimeIndex:
         return max(known, LogPosition(file_number(files[low])).number)
 
     def _is_begun(self, file: str, millis: int) -> bool:
+        """Return whether nothing before a file was committed after a moment.
+
+        By its first transaction: of the file itself it is told when the statement began that began it. That may have
+        taken long, have been of another server, or have set its own time. Of MariaDB the same is told of transactions,
+        so both must have begun.
+        """
+        begin = self._begin(file)
         # Within the second in which a file was begun, the one before may have been written to.
-        return 1_000 * (self._created_at(file) + 1) <= millis
+        return begin.first is not None and begin.seconds < millis // 1_000 and begin.first // 1_000 <= millis
 
-    def _created_at(self, file: str) -> int:
-        from pyspark_mysql_cdc_wm.lookup.commit_search import created  # noqa: PLC0415 - see above
+    def _begin(self, file: str) -> FileBegin:
+        from pyspark_mysql_cdc_wm.lookup.commit_search import begun  # noqa: PLC0415 - see above
 
-        if file not in self._created:
-            self._created[file] = created(self._connection.settings, file)
-        return self._created[file]
+        known = self._begun.get(file)
+        if known is None or known.first is None:
+            known = self._begun[file] = begun(self._connection.settings, file)
+        return known

@@ -81,7 +81,7 @@ class BinlogRows:
             if left_out is None:
                 blocks = dumped(self.client, base, start, entered.end)
             else:
-                blocks = dumped_without(self.client, GtidSet.parse(left_out), wanted.end)
+                blocks = dumped_without(self.client, base, GtidSet.parse(left_out), wanted.end)
             if whole is not None:
                 blocks = _of_piece(blocks, wanted, decoder, shift)
             try:

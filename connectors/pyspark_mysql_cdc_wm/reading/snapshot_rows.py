@@ -107,12 +107,12 @@ class SnapshotRows:
         needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
         asked = [by_name[name] for name in needed]
         for found in view.rows(table, asked, [types[name] for name in needed], columns.chunk_columns, undone.keys):
-            values = dict(zip(needed, found, strict=True))
+            values, rows = dict(zip(needed, found, strict=True)), len(found[0])
             kept = undone.untouched([values[name] for name in columns.key])
             if kept is not None:
                 taken = integers(kept, pa.int64())
-                values = {name: each.take(taken) for name, each in values.items()}
-            yield from self._batch(chunk, table_rows(self.layout, f"table {table}", by_name, values), place)
+                values, rows = {name: each.take(taken) for name, each in values.items()}, len(taken)
+            yield from self._batch(chunk, table_rows(self.layout, f"table {table}", by_name, values, rows), place)
 
     def _undone(
         self,
@@ -137,7 +137,7 @@ class SnapshotRows:
         def blocks() -> Iterable[PlacedBlock]:
             if as_of is None:
                 return dumped(self.client, status.base(), place, end)
-            return dumped_without(self.client, GtidSet.parse(as_of[1]), end)
+            return dumped_without(self.client, status.base(), GtidSet.parse(as_of[1]), end)
 
         is_behind = as_of is not None or end > place
         if keyless and is_behind:

@@ -37,7 +37,8 @@ def table_rows_of(changes: Changes, layout: Layout) -> TableRows:
     """
     where = f"table {changes.table.database}.{changes.table.table}"
     columns = {str(column.name): column for column in changes.table.columns}
-    return table_rows(layout, where, columns, dict(zip(changes.names, changes.columns, strict=True)))
+    values = dict(zip(changes.names, changes.columns, strict=True))
+    return table_rows(layout, where, columns, values, len(changes.images.kinds))
 
 
 def changed_rows(changes: Changes, layout: Layout, kept: Mask | None = None) -> ChangedRows:

@@ -28,15 +28,16 @@ class TableRows(NamedTuple):
         return TableRows(tuple(each.take(at) for each in self.columns), times)
 
 
-def table_rows(layout: Layout, where: str, table: Mapping[str, Column], values: Mapping[str, pa.Array]) -> TableRows:
-    """Return rows of a table, whose columns and values are given by name, in its order.
+def table_rows(
+    layout: Layout, where: str, table: Mapping[str, Column], values: Mapping[str, pa.Array], rows: int
+) -> TableRows:
+    """Return rows of a table, whose columns and values, if it has any that are read, are given by name, in its order.
 
     A column that the table has not, or had not then, is null.
 
     Raises:
         UnsupportedFormatError: a column of the table is of another type than the stream's, and does not fit it.
     """
-    rows = len(next(iter(values.values()), ()))
     times = None if layout.event_time is None else _times(where, layout.event_time, values, rows)
     if layout.choice is None:
         wanted = zip(layout.names, layout.types, strict=True)
