@@ -66,6 +66,8 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
             halve = not halve
         aim = min(max(aim, low + 1), high - 1)
         tried = backlog.up_to(watermark_of(Millis(aim), backlog.policy))
+        # Where the index cannot tell so early, it may at the limit.
+        tried = tried._replace(ends={s: min(end, allowed[s]) for s, end in tried.ends.items()})
         size = _total(backlog, tried.ends)
         if size > budget:
             high, over, most = aim, tried.ends, size
