@@ -173,6 +173,35 @@ def test_a_table_that_comes_in_whole_beyond_a_limit_of_rows_waits_until_all_befo
     assert tables == on_server(database, "t", "new_one")
 
 
+def test_a_snapshot_goes_on_while_a_table_that_came_later_waits_for_the_end_of_the_binlog(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is before it by name took its turns, and had to wait: in a group everybody waited for ever."""
+    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    database = mysql_database
+    fill(database, "t", 10)
+    chosen = f"{database.name}.t,{database.name}.a_*"
+    aligned = {"alignmentGroup": "g", "alignmentMaxDrift": "1 hour", "alignmentStore": "none"}
+    life = Life(database, tables=chosen, snapshotChunkRows=2, snapshotParallelism=1, **aligned)
+    tables: Tables = {}
+    start: Mapping[str, Any] = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    applied(batch(life, start, end), tables)
+    fill(database, "a_new", 3)
+    database.run(*["UPDATE t SET amount = amount + 1"] * 10)
+    t, a_new = f"{database.name}.t", f"{database.name}.a_new"
+    while t not in end.get("complete", ()):
+        start, end = end, life.reader.latestOffset(end, ReadMaxRows(1))
+        applied(batch(life, start, end), tables)
+        # The last chunk's batch is followed by the one that counts it.
+        assert t in end.get("complete", ()) or end["splits"][t]["0"][0] > start["splits"][t]["0"][0]
+    assert a_new not in end["splits"]
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        applied(batch(life, start, end), tables)
+    life.reader.stop()
+    assert tables == on_server(database, "t", "a_new")
+
+
 @pytest.mark.timeout(600)
 def test_a_query_finds_new_tables_and_goes_on_after_restarts(mysql_streams: MySqlStreams) -> None:
     database = mysql_streams.database

@@ -137,7 +137,7 @@ class Snapshots(Protocol):
         for last must be there to be read when this returns.
 
         Args:
-            lower: the logs to go on with, and where.
+            lower: the logs to go on with, and where, in the order of their turns.
             to_end: plan all that is left.
         """
         ...

@@ -356,8 +356,8 @@ class SourceRunner:
     def _dated(self, logs: Observation, splits: Set[Split]) -> Observation:
         """Add the newest event times of some splits, as far as there is a time index."""
         index = self._connector.time_index
-        # Snapshots have no end but that of their chunks.
-        splits = splits - set(map(snapshot_split, logs.chunks))
+        # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
+        splits = splits - set(map(snapshot_split, logs.chunks.keys() | logs.found))
         if index is None or not splits:
             return logs
         newest = index.newest(splits)

@@ -44,7 +44,8 @@ def with_chunks(
     if snapshots.one_moment and may_wait and state.watermark is None and lower.keys() - dropped:
         # What is found now was perhaps not there at that moment.
         found, logs = frozenset(), replace(logs, waiting=logs.ends.keys() | logs.unknown)
-    lower = {log: key for log, key in {**lower, **dict.fromkeys(found)}.items() if log not in dropped}
+    # First those under way: what is found may wait for the log's end, and would keep the turn until then.
+    lower = {log: key for log, key in {**lower, **dict.fromkeys(sorted(found))}.items() if log not in dropped}
     if dropped:
         _log.warning("%s: gone before the snapshot was read to its end; nothing more comes of it", listed(dropped))
     if first:

@@ -118,7 +118,7 @@ class ChunkBounds:
                 f"{self._connection.settings.where}: gtid_mode was set to {'OFF' if self._by_gtids else 'ON'} while a "
                 "snapshot was read. Start the query again, it goes on where it was"
             )
-        tables = {log: TableName.of(log) for log in sorted(lower)}
+        tables = {log: TableName.of(log) for log in lower}
         self._describe({name for name in tables.values() if name not in self._described})
         self._tell(set(tables.values()) & self._described.keys() - self._told)
         found: dict[str, tuple[Bound, ...]] = {}
