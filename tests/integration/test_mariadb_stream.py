@@ -171,12 +171,32 @@ def test_what_is_logged_and_rolled_back_does_not_come(mariadb: Database) -> None
     end = life.reader.latestOffset(start, ALL)
     held = [id_ for (id_,) in mariadb.run("SELECT id FROM v ORDER BY id")]
     assert [(change[1], change[3]) for change in life.changes(start, end)] == list(enumerate(held)) == [(0, 3), (1, 7)]
-    # More than is received at once: its first rows are gone when its end is seen.
+    # Too much to be kept: its first rows are gone when its end is seen.
     mariadb.run(
-        "BEGIN", "INSERT INTO v SELECT seq, REPEAT('n', 40), 0 FROM seq_10_to_100000", own.format("two"), "ROLLBACK"
+        "BEGIN", "INSERT INTO v SELECT seq, REPEAT('n', 40), 0 FROM seq_10_to_200000", own.format("two"), "ROLLBACK"
     )
     with pytest.raises(UnsupportedFormatError, match="was logged and rolled back, and is too long to be left out"):
         life.changes(end, life.reader.latestOffset(end, ALL))
+    life.reader.stop()
+
+
+def test_what_is_rolled_back_does_not_come_wherever_it_lies_in_a_long_range(mariadb: Database) -> None:
+    mariadb.run(_ANEW.format("v"))
+    life = Life(mariadb, tables=f"{mariadb.name}.v", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    for i in range(40):
+        rows = f"INSERT INTO v SELECT seq, REPEAT('n', 40), 0 FROM seq_{i}0000_to_{i}4999"
+        mariadb.run("BEGIN", rows, f"CREATE TEMPORARY TABLE one{i} (id INT)", ("COMMIT", "ROLLBACK")[i % 2])
+    end = life.reader.latestOffset(start, ALL)
+    held = [id_ for (id_,) in mariadb.run("SELECT id FROM v ORDER BY id")]
+    assert len(held) == 100_000
+    for pieces in (1, 7):
+        again = Life(mariadb, tables=f"{mariadb.name}.v", minPartitions=pieces)
+        partitions = again.reader.partitions(dict(start), dict(end))
+        assert len(partitions) == pieces
+        batches = [batch for partition in partitions for batch in again.reader.read(partition)]
+        assert [id_ for batch in batches for id_ in batch.column("id").to_pylist() if id_ is not None] == held
+        again.reader.stop()
     life.reader.stop()
 
 

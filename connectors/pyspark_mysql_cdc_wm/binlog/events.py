@@ -75,6 +75,8 @@ BEGINNINGS = (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, E
 """The events that transactions begin with."""
 
 _FORMAT_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
+_REPEATED = (_FORMAT_DESCRIPTION, 164)
+"""What a file begins with; MariaDB's START_ENCRYPTION too, which is flagged as ignorable."""
 _ROTATE = int(EventType.ROTATE)
 _HEARTBEATS = (int(EventType.HEARTBEAT), int(EventType.HEARTBEAT_V2))
 
@@ -121,7 +123,8 @@ def read_event(  # noqa: PLR0917 - a loop's variables
         return np.int64(Fault.EVENT_SIZE), checksums, position
     if check and checksums and checksum(data, at, stop - CHECKSUM_SIZE) != uint32_at(data, stop - CHECKSUM_SIZE):
         return np.int64(Fault.CHECKSUM), checksums, position
-    repeated = kind == _FORMAT_DESCRIPTION and end == 0
+    # Where a dump begins within a file, these come first, without their position.
+    repeated = end == 0 and kind in _REPEATED
     if not repeated and not flags & ARTIFICIAL and kind != _HEARTBEATS[0] and kind != _HEARTBEATS[1]:
         position += stop - at
         # MariaDB leaves the position out inside a transaction.

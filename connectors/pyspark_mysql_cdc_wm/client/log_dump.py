@@ -11,18 +11,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import POSITION, TYPE, EventType, next_file
+from pyspark_mysql_cdc_wm.binlog.events import POSITION, START, STOP, TYPE, EventType, next_file
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name, file_number, position_number
-from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition, PayloadPart
 from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS, ClientSettings
-from watermark_source.errors import ResponseTimeoutError, UnreachableError
+from watermark_source.errors import DataLossError, ResponseTimeoutError, UnreachableError
 
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.01
 _ROTATE = int(EventType.ROTATE)
+_WHOLE_BYTES = 8 * 1024 * 1024
 
 
 class PlacedBlock(NamedTuple):
@@ -48,6 +49,7 @@ def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: 
 
     A position may be reported before a dump may send what lies before it (that is when the file is synchronised), so
     a dump that ends early is begun anew where it ended, within a transaction if need be; one that breaks off too.
+    Of MariaDB no transaction is in several blocks that is not long.
 
     Raises:
         DataLossError: the server no longer has the file.
@@ -59,7 +61,7 @@ def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: 
         place = LogPosition.of(at)
         return FilePosition(file_name(base, place.file), place.offset)
 
-    return _begun_again(settings, from_place, range(start, end), base, check=check)
+    return _with_whole_transactions(_begun_again(settings, from_place, range(start, end), base, check=check))
 
 
 def dumped_without(settings: ClientSettings, base: str, left_out: GtidSet, end: int) -> Iterator[PlacedBlock]:
@@ -111,6 +113,42 @@ def _begun_again(
         if done.place > before:
             late = time.monotonic() + ANSWER_SECONDS
         time.sleep(_PAUSE_SECONDS)
+
+
+def _with_whole_transactions(blocks: Iterator[PlacedBlock]) -> Iterator[PlacedBlock]:
+    """Yield MariaDB's transactions whole, if they are not too long: some are logged, and rolled back at their end."""
+    held: PlacedBlock | None = None
+    try:
+        for each in blocks:
+            block = each if held is None else _together(held, each)
+            begins = np.flatnonzero(block.events[:, TYPE] == EventType.MARIADB_GTID)
+            last = int(begins[-1]) if begins.size else len(block.events)
+            if begins.size and block.events[-1, STOP] - block.events[last, START] > _WHOLE_BYTES:
+                last = len(block.events)
+            held = _together(block.without(last)) if last < len(block.events) else None
+            if last:
+                yield block.between(0, last)
+    except DataLossError:
+        if held is not None:
+            yield held
+        raise
+    if held is not None:
+        yield held
+
+
+def _together(*blocks: PlacedBlock) -> PlacedBlock:
+    """Return blocks as one, in memory of its own."""
+    contents, tables, size = [], [], 0
+    for each in blocks:
+        begin, stop = int(each.events[0, START]), int(each.events[-1, STOP])
+        moved = each.events.copy()
+        moved[:, (START, STOP)] += size - begin
+        tables.append(moved)
+        contents.append(each.memory[begin:stop])
+        size += stop - begin
+    memory = np.concatenate((*contents, np.zeros(PADDING, np.uint8)))
+    places = np.concatenate([each.places for each in blocks])
+    return PlacedBlock(memory, np.concatenate(tables), blocks[0].file, places)
 
 
 def _after(block: PlacedBlock, at: int) -> PlacedBlock:

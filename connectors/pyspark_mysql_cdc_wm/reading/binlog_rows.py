@@ -21,6 +21,7 @@ from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.schema import columns_now
+from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.known_columns import Known
 from pyspark_mysql_cdc_wm.reading.log_part import EVERYTHING, Part, is_read
@@ -54,7 +55,8 @@ class BinlogRows:
         """Yield the rows of a range; the last batch has none, and tells how far the log's time has come.
 
         Both its ends are between transactions, or else those of the ``whole`` that it is a piece of are; the log is
-        then passed over from there on. An event is of the piece in which it ends.
+        then passed over from there on. An event is of the piece in which it ends, and of MariaDB, which may roll back
+        at its end what it logged of a transaction, in which its transaction begins.
 
         Raises:
             DataLossError: part of the range was purged, and ``fail_on_data_loss`` is set.
@@ -70,6 +72,7 @@ class BinlogRows:
             start = entered.start
             if not self.fail_on_data_loss:
                 start = self._still_there(status, base, entered)
+            whole_transactions = connection.is_mariadb
             # Opened again if something is asked while the range is read.
             connection.close()
             # Commit times of all tables need no names.
@@ -83,7 +86,7 @@ class BinlogRows:
             else:
                 blocks = dumped_without(self.client, base, GtidSet.parse(left_out), wanted.end)
             if whole is not None:
-                blocks = _of_piece(blocks, wanted, decoder, shift)
+                blocks = _of_piece(blocks, wanted, decoder, shift, start if whole_transactions else None)
             try:
                 for block in blocks:
                     if self.known is not None:
@@ -151,11 +154,21 @@ def _shown(wanted: SplitRange, base: str) -> str:
 
 
 def _of_piece(
-    blocks: Iterator[PlacedBlock], piece: SplitRange, decoder: ChangeDecoder, shift: int
+    blocks: Iterator[PlacedBlock], piece: SplitRange, decoder: ChangeDecoder, shift: int, entered: int | None
 ) -> Iterator[PlacedBlock]:
-    """Yield the blocks of a piece, in which an event ends; those before it the decoder passes over."""
+    """Yield the blocks of a piece, in which an event ends; those before it the decoder passes over.
+
+    With a place at which the log is ``entered`` a transaction is of the piece in which it begins, whole.
+    """
+    starts = TransactionStarts(entered or 0)
     for block in blocks:
-        first, last = np.searchsorted(block.places, (piece.start, piece.end), side="right").tolist()
+        places = block.places
+        if entered is not None:
+            begins, before = starts.of(block)
+            begun = np.concatenate((np.array([entered], np.int64), before))
+            entered = int(begun[-1])
+            places = np.repeat(begun + 1, np.diff(begins, prepend=0, append=len(places)))
+        first, last = np.searchsorted(places, (piece.start, piece.end), side="right").tolist()
         if first:
             decoder.pass_over(block.memory, block.events[:first], block.file, block.places[:first] + shift)
         if first < last:

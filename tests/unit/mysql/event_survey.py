@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numba
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.events import EVENT_FIELDS, HEADER_SIZE, read_event
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, uint32_at
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from watermark_source.errors import InternalError
-from watermark_source.machine_code.native import Word, address_of, compiled
+from watermark_source.machine_code.native import Word, address_of
 
 
 class Survey(NamedTuple):
@@ -26,8 +27,11 @@ class Survey(NamedTuple):
     """Whether events from here on carry checksums."""
 
 
-@compiled(
-    "Tuple((int64, int64, int64, boolean, int64))(uint8[::1], int64, int64, boolean, boolean, int64, int64[:, ::1])"
+# Not kept between processes: what is kept goes by the sources of these tests, and not by those of what they test.
+@numba.njit(
+    "Tuple((int64, int64, int64, boolean, int64))(uint8[::1], int64, int64, boolean, boolean, int64, int64[:, ::1])",
+    nogil=True,
+    error_model="numpy",
 )
 def _survey(
     array: Word, start: Word, stop: Word, checksums: Word, check: Word, position: Word, events: Word

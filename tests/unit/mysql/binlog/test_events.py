@@ -16,6 +16,7 @@ from tests.unit.mysql.recordings import MAGIC_SIZE, content, surveyed
 from watermark_source.errors import CorruptDataError, InternalError
 from watermark_source.machine_code.native import address_of
 
+_START_ENCRYPTION = 164
 RECORDINGS = ["full", "minimal", "no_checksum", "compressed", "tagged", "mariadb"]
 
 
@@ -83,6 +84,28 @@ def test_an_event_that_is_missing_is_noticed() -> None:
     torn = whole[:second] + whole[third:]
     with pytest.raises(CorruptDataError, match="not where the events before it lead"):
         EventSurvey(position=MAGIC_SIZE, checksums=False).survey(padded(torn), 0, len(torn))
+
+
+def test_what_a_file_begins_with_and_a_dump_within_it_repeats_takes_no_room() -> None:
+    whole = content("mariadb")
+    _, events = surveyed("mariadb")
+    at = int(events[5, STOP]) + 4
+    key = b"\1" + (1).to_bytes(4, "little") + bytes(12)
+    # As a server sends it that encrypts its binlog (encrypt_binlog).
+    head = bytes(4) + bytes([_START_ENCRYPTION]) + (1).to_bytes(4, "little")
+    sent = _repeated(whole[: int(events[0, STOP]) + 4]) + _repeated(head + bytes(8) + b"\x80\0" + key + bytes(4))
+    survey = EventSurvey(position=MAGIC_SIZE + at, checksums=False)
+
+    found = survey.survey(padded(sent + whole[at:]), 0, len(sent) + len(whole) - at)
+
+    assert found.events[:, TYPE].tolist()[:2] == [EventType.FORMAT_DESCRIPTION, _START_ENCRYPTION]
+    assert found.events[2:, POSITION].tolist() == events[6:, POSITION].tolist()
+
+
+def _repeated(event: bytes) -> bytes:
+    """Return an event with its size, no position, and the checksum of that."""
+    made = event[:9] + len(event).to_bytes(4, "little") + bytes(4) + event[17:-4]
+    return made + zlib.crc32(made).to_bytes(4, "little")
 
 
 def test_a_size_that_cannot_be_is_refused() -> None:
