@@ -168,6 +168,30 @@ def test_a_chunk_may_end_at_a_label_that_was_added_since_the_query_began(
     assert left == Counter(database.run("SELECT id, k FROM t"))
 
 
+def test_a_chunk_may_end_at_a_date_that_is_none(mysql_database: Database) -> None:
+    database = mysql_database
+    none = "'0000-00-00', '0000-00-00', '0000-00-00'"
+    database.run(
+        "SET sql_mode = ''",
+        "CREATE TABLE t (born DATE, at TIMESTAMP(3) NOT NULL DEFAULT '2020-01-01', till DATETIME, id INT, "
+        "PRIMARY KEY (born, at, till, id))",
+        f"INSERT INTO t VALUES ({none}, 1), ({none}, 2), ({none}, 3), ({none}, 4), ('0000-00-00', '2020-01-01', 0, 5)",
+    )
+    life = Life(database, snapshotChunkRows=2, snapshotParallelism=1)
+    start: Mapping[str, Any] = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run("DELETE FROM t WHERE id IN (1, 4)", "UPDATE t SET id = 6 WHERE id = 3")
+    rows = life.rows(start, end)
+    assert sorted(row["id"] for row in rows) == [1, 2]
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        rows += life.rows(start, end)
+    life.reader.stop()
+    left = Counter[int]()
+    for row in rows:
+        left[row["id"]] += 1 if row["_change_type"] == "insert" else -1
+    assert +left == Counter([2, 5, 6])
+
+
 @pytest.mark.parametrize(
     ("column", "says"),
     [
