@@ -73,7 +73,12 @@ def test_rows_without_any_column_of_the_stream_are_null(mysql_database: Database
     database.run("CREATE TABLE t (name INT)")
     life = Life(database, startingOffsets="latest", schemaChangeBehavior="ignore")
     start = life.reader.initialOffset()
+    snapshot = Life(database, schemaChangeBehavior="ignore")
+    begin = snapshot.reader.initialOffset()
+    planned = snapshot.reader.latestOffset(begin, ALL)
     database.run("INSERT INTO t VALUES (1)", "ALTER TABLE t RENAME COLUMN name TO new", "INSERT INTO t VALUES (2), (3)")
+    assert [row["name"] for row in snapshot.rows(begin, planned)] == [None] * 3
+    snapshot.reader.stop()
     assert rows_of(life, start, "_change_type", "_change_number", "name") == [
         ("insert", 0, 1), ("insert", 0, None), ("insert", 1, None),
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -135,6 +136,60 @@ def test_a_snapshot_goes_on_where_labels_were_added_behind_the_others(mysql_data
     life.reader.stop()
     assert [(row["_change_type"], row["k"]) for row in rows if row["k"] != "😀"] == [("insert", "a"), ("insert", "c")]
     assert [row["_change_type"] for row in rows if row["k"] == "😀"] == ["insert", "delete"]
+
+
+@pytest.mark.parametrize("consistency", ["batch", "table"])
+def test_a_chunk_may_end_at_a_label_that_was_added_since_the_query_began(
+    consistency: str, mysql_database: Database
+) -> None:
+    database = mysql_database
+    database.run(
+        "CREATE TABLE t (id INT, k ENUM('b','a') NOT NULL, PRIMARY KEY (id, k))",
+        "INSERT INTO t VALUES (1, 'b'), (1, 'a'), (2, 'b'), (2, 'a')",
+    )
+    options = {"snapshotChunkRows": 2, "snapshotParallelism": 1, "snapshotConsistency": consistency}
+    life = Life(database, **options)
+    start: Mapping[str, Any] = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    rows = life.rows(start, end)
+    database.run(
+        "DELETE FROM t WHERE id = 2 AND k = 'a'", "ALTER TABLE t MODIFY k ENUM('b','a','c') NOT NULL",
+        "INSERT INTO t VALUES (3, 'c'), (4, 'c'), (5, 'c')",
+    )  # fmt: skip
+    start, end = end, life.reader.latestOffset(end, ALL)
+    assert end["snapshot"][f"{database.name}.t"][-1][2:] == [4, 3]
+    rows += life.rows(start, end)
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        rows += life.rows(start, end)
+    life.reader.stop()
+    left = Counter[tuple[Any, ...]]()
+    for row in rows:
+        left[row["id"], row["k"]] += 1 if row["_change_type"] == "insert" else -1
+    assert left == Counter(database.run("SELECT id, k FROM t"))
+
+
+def test_a_chunk_may_end_at_a_date_that_is_none(mysql_database: Database) -> None:
+    database = mysql_database
+    none = "'0000-00-00', '0000-00-00', '0000-00-00'"
+    database.run(
+        "SET sql_mode = ''",
+        "CREATE TABLE t (born DATE, at TIMESTAMP(3) NOT NULL DEFAULT '2020-01-01', till DATETIME, id INT, "
+        "PRIMARY KEY (born, at, till, id))",
+        f"INSERT INTO t VALUES ({none}, 1), ({none}, 2), ({none}, 3), ({none}, 4), ('0000-00-00', '2020-01-01', 0, 5)",
+    )
+    life = Life(database, snapshotChunkRows=2, snapshotParallelism=1)
+    start: Mapping[str, Any] = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run("DELETE FROM t WHERE id IN (1, 4)", "UPDATE t SET id = 6 WHERE id = 3")
+    rows = life.rows(start, end)
+    assert sorted(row["id"] for row in rows) == [1, 2]
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        rows += life.rows(start, end)
+    life.reader.stop()
+    left = Counter[int]()
+    for row in rows:
+        left[row["id"]] += 1 if row["_change_type"] == "insert" else -1
+    assert +left == Counter([2, 5, 6])
 
 
 @pytest.mark.parametrize(

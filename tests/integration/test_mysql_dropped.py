@@ -113,6 +113,24 @@ def test_a_table_dropped_since_the_tables_were_listed_is_left_out(mysql_database
     assert end["snapshot"] == {f"{mysql_database.name}.t": [], f"{mysql_database.name}.u": [None]}
 
 
+def test_a_table_made_anew_before_its_turn_is_read_in_the_order_it_has_then(mysql_database: Database) -> None:
+    database = mysql_database
+    by_name = "CREATE TABLE {} (id INT, name VARCHAR(40) COLLATE utf8mb4_%s PRIMARY KEY, amount BIGINT)"
+    fill(database, "t", 2)
+    fill(database, "u", 2, declared=by_name % "bin")
+    life = Life(database, tables=f"{database.name}.*", snapshotChunkRows=1, snapshotParallelism=1)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    tables: Tables = {}
+    start, end = end, life.reader.latestOffset(end, ALL)
+    applied(batch(life, start, end), tables)
+    database.run("DROP TABLE u")
+    fill(database, "u", 3, declared=by_name % "general_ci")
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        applied(batch(life, start, end), tables)
+    life.reader.stop()
+    assert tables == on_server(database, "t", "u")
+
+
 def waits_for_a_table(database: Database) -> bool:
     states = database.run("SELECT STATE FROM information_schema.PROCESSLIST")
     return any("table metadata lock" in str(state) for (state,) in states)

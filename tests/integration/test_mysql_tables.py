@@ -102,6 +102,25 @@ def test_a_binlog_read_alone_tells_of_new_tables_from_their_first_row_and_takes_
     life.reader.stop()
 
 
+def test_a_table_that_came_later_and_is_altered_then_ends_the_query_as_others_do(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    database = mysql_database
+    fill(database, "t", 1)
+    life = Life(database, tables=f"{database.name}.*")
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    fill(database, "new_one", 1)
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        batch(life, start, end)
+    assert f"{database.name}.new_one" in end["complete"]
+    database.run("ALTER TABLE new_one RENAME COLUMN name TO nick", "UPDATE new_one SET amount = -1")
+    altered = r"new_one was altered by .* RENAME COLUMN name TO nick: where the binlog is read it has columns"
+    with pytest.raises(SchemaError, match=altered):
+        life.rows(end, life.reader.latestOffset(end, ALL))
+    life.reader.stop()
+
+
 def test_a_restart_looks_again_at_a_table_that_came_in_whole(mysql_database: Database) -> None:
     database = mysql_database
     fill(database, "t", 3)

@@ -56,7 +56,7 @@ class Known:
             UnsupportedFormatError: rows of the past come like those of the present.
         """
         name, columns = TableName(table.database, table.table), {str(column.name) for column in table.columns}
-        if columns >= _HIDDEN and self._reads_columns_of(name) and not _HIDDEN & {*self.layout.names, *has_now()}:
+        if columns >= _HIDDEN and self.layout.choice is None and not _HIDDEN & {*self.layout.names, *has_now()}:
             raise UnsupportedFormatError(
                 f"table {name}: it keeps what its rows were (WITH SYSTEM VERSIONING), and the binlog tells of that as "
                 "of other rows, by columns that the table does not show. Declare columns for it "
@@ -77,7 +77,7 @@ class Known:
         Raises:
             SchemaError: the table has got columns that the stream has not, and they are not to be ignored.
         """
-        if not self._reads_columns_of(name):
+        if self.layout.choice is not None:
             return
         here, stream = set(filter(self.choice.has, columns)), self.layout.names
         if more := here.difference(stream):
@@ -94,9 +94,6 @@ class Known:
             )
         if less := [each for each in stream if each not in here]:
             _warn_once(f"{name} was altered: {where} it lacks columns of the stream, which are null: {', '.join(less)}")
-
-    def _reads_columns_of(self, name: TableName) -> bool:
-        return self.layout.choice is None and name in self.tables
 
 
 @lru_cache(maxsize=1_000)

@@ -29,6 +29,8 @@ _NUMBERED = frozenset({ColumnType.ENUM, ColumnType.SET, ColumnType.BIT})
 _FLOATS = frozenset({ColumnType.FLOAT, ColumnType.DOUBLE})
 _STRINGS = frozenset({ColumnType.STRING, ColumnType.VARCHAR})
 _TIME_TEXT = re.compile(r"(-?)(\d{2,3}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?")
+_NO_DATE = re.compile(r"0000-00-00( 00:00:00(\.0+)?)?")
+_DATES = frozenset({ColumnType.DATE, ColumnType.DATETIME2, ColumnType.TIMESTAMP2})
 _TEMPORAL: Mapping[ColumnType, str] = {
     ColumnType.DATE: "DATE",
     ColumnType.TIME2: "TIME",
@@ -127,8 +129,9 @@ class KeyColumn:
             OffsetError: it is not one of this column's.
         """
         parsed = self._parsed(value)
-        if self.type in _NUMBERED:
-            return str(self.number(value))
+        if parsed is None or self.type in _NUMBERED:
+            # What a strict sql_mode refuses as a date it takes as a number.
+            return "0" if parsed is None else str(self.number(value))
         if isinstance(parsed, bytes):
             return f"x'{parsed.hex()}'"
         if isinstance(parsed, float):
@@ -141,13 +144,13 @@ class KeyColumn:
         return text_literal(parsed) if isinstance(parsed, str) else f"{parsed:f}"
 
     def scalar(self, value: int | str) -> pa.Scalar:
-        """Return a bound's value as one of the column's, of which it is known how it sorts.
+        """Return a bound's value as one of the column's, of which it is known how it sorts; null for ``0000-00-00``.
 
         Raises:
             OffsetError: it is not one of this column's.
         """
         parsed = self._parsed(value)
-        if pa.types.is_timestamp(self.arrow) and self.arrow.tz is not None:
+        if parsed is not None and pa.types.is_timestamp(self.arrow) and self.arrow.tz is not None:
             parsed = parsed.replace(tzinfo=timezone.utc)
         try:
             return pa.scalar(parsed, self.arrow)
@@ -158,6 +161,8 @@ class KeyColumn:
         """Return a bound's value as Python has it, of the kind that a value in Arrow has; a moment without a zone."""
         if isinstance(value, str) is self.is_whole:
             raise self._strange(value)
+        if self.type in _DATES and _NO_DATE.fullmatch(str(value)):
+            return None
         try:
             return self._parser(value)
         except (ValueError, ArithmeticError):

@@ -172,12 +172,17 @@ class ChunkBounds:
     def _ends(self, name: TableName, start: Bound, most: int, *, to_end: bool) -> tuple[Bound, ...]:
         if name not in self._described:
             raise UnknownSplitError(f"there is no table {name}")
-        key = self._described[name].chunk_columns
-        if to_end or not key:
+        if to_end:
+            return (None,)
+        # As it is now: it may have more labels since it was looked at, or be another one of its name.
+        now = described(self._connection, {name}, self._choice).get(name)
+        if now is None:
+            raise UnknownSplitError(f"there is no table {name}")
+        if not now.chunk_columns:
             return (None,)
         ends: list[Bound] = []
         while len(ends) < most and (not ends or ends[-1] is not None):
-            start = self._key_after(name, key, start)
+            start = self._key_after(name, now.chunk_columns, start)
             ends.append(start)
         return tuple(ends)
 

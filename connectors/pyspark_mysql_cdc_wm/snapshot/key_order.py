@@ -72,6 +72,8 @@ class KeyOrder:
         if column.collation is None:
             limit = column.scalar(value)
             # What is no date is null here, and sorts before all dates there.
+            if not limit.is_valid:
+                return np.where(_mask(values.is_null(), of_null=True), 0, 1)
             less = _mask(pc.less(values, limit), of_null=True)
             return np.where(less, -1, np.where(_mask(pc.equal(values, limit), of_null=False), 0, 1))
         signs = np.zeros(len(values), np.int64)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
+from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.column import Column, TableMap, key_names
@@ -14,6 +18,7 @@ from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
 from pyspark_mysql_cdc_wm.records.labels import labels_of
 from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
+from watermark_source.errors import OffsetError
 
 
 def chunk_names(table: TableMap, choice: ColumnChoice) -> tuple[str, ...]:
@@ -30,6 +35,7 @@ class LoggedOrder:
         self._connection = connection
         self._choice = choice
         self._collations: Collations | None = None
+        self._now: dict[TableName, TableColumns | None] = {}
 
     def within(self, changes: Changes, wanted: KeyRange) -> Mask:
         """Return which images are in a range.
@@ -45,7 +51,27 @@ class LoggedOrder:
         names = chunk_names(changes.table, self._choice)
         keys = [changes.column(name) for name in names]
         key = [_described(columns[name], values, known) for name, values in zip(names, keys, strict=True)]
-        return KeyOrder(key, self._connection).within(keys, wanted)
+        try:
+            return KeyOrder(key, self._connection).within(keys, wanted)
+        except OffsetError:
+            if not any(column.labels for column in key):
+                raise
+            longer = self._with_labels_added_since(TableName(changes.table.database, changes.table.table), key)
+            return KeyOrder(longer, self._connection).within(keys, wanted)
+
+    def _with_labels_added_since(self, table: TableName, key: Sequence[KeyColumn]) -> list[KeyColumn]:
+        """Return a key as it was, with the labels that have come behind those there were: a bound may be one of them.
+
+        Whether those before it are still the same the bound says.
+        """
+        if table not in self._now:
+            self._now[table] = described(self._connection, {table}, self._choice).get(table)
+        now = self._now[table]
+        labels = {} if now is None else {column.name: column.labels or () for column in now.chunk_columns}
+        return [
+            replace(column, labels=had + labels.get(column.name, ())[len(had) :]) if (had := column.labels) else column
+            for column in key
+        ]
 
 
 def _described(column: Column, values: pa.Array, known: Collations) -> KeyColumn:

@@ -38,6 +38,9 @@ from pyspark_mysql_cdc_wm.records.statements import database_dropped, tables_nam
         ("ALTER TABLE p CONVERT TABLE t TO PARTITION p0 VALUES LESS THAN (9)", {("shop", "p"), ("shop", "t")}),
         ("ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4", {("shop", "t")}),
         ("SET STATEMENT max_statement_time = 9, sql_mode = ' for x' FOR TRUNCATE t", {("shop", "t")}),
+        ("REPLACE INTO `sums`.`u` (db, tbl) SELECT 'shop', 't', COUNT(*) FROM `shop`.`t` /* t */", {("sums", "u")}),
+        ("insert low_priority ignore`t` SELECT * FROM v", {("shop", "t")}),
+        ("INSERT t(v) VALUES (1)", {("shop", "t")}),
         (
             "UPDATE other.u SET a = 1",
             {("shop", "UPDATE"), ("other", "u"), ("shop", "SET"), ("shop", "a"), ("shop", "1")},
