@@ -166,6 +166,6 @@ class MySqlSource:
         known = Known(self.known, options.choice, layout, options.ignores_new_columns) if knows else None
         client = options.client.patient
         return MySqlRangeReader(
-            BinlogRows(client, self.tables, layout, known, options.fail_on_data_loss),
-            SnapshotRows(client, self.tables, options.choice, layout, known),
+            BinlogRows(client, self.tables, layout, known, options.fail_on_data_loss, options.ignores_unlogged),
+            SnapshotRows(client, self.tables, options.choice, layout, known, options.ignores_unlogged),
         )

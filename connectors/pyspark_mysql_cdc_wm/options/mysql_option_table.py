@@ -238,6 +238,16 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "lost. `ignore`: what is in the column does not come, and a warning says so.",
     ),
     Option(
+        name="unloggedChangeBehavior",
+        parse=word(("exception", "ignore")),
+        default="exception",
+        accepted="must be exception or ignore",
+        example="ignore",
+        doc="What happens when a table is changed as a whole, of which the binlog has no row: `TRUNCATE`, `RENAME`, "
+        "and partitions dropped, emptied or exchanged. `exception`: the query ends there. `ignore`: it goes on, what "
+        "was delivered of the table stays as it is, and a warning says so.",
+    ),
+    Option(
         name="snapshotChunkRows",
         parse=positive_integer,
         default=500_000,

@@ -39,6 +39,8 @@ class MySqlOptions:
     choice: ColumnChoice
     as_json: bool
     ignores_new_columns: bool
+    ignores_unlogged: bool
+    """Whether what changes a table as a whole ends nothing."""
     chunk_rows: int
     chunks: int
     one_moment: bool
@@ -106,6 +108,7 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         ),
         as_json=values["rowFormat"] == "json",
         ignores_new_columns=values["schemaChangeBehavior"] == "ignore",
+        ignores_unlogged=values["unloggedChangeBehavior"] == "ignore",
         chunk_rows=values["snapshotChunkRows"],
         chunks=values["snapshotParallelism"],
         one_moment=values["snapshotConsistency"] == "table",

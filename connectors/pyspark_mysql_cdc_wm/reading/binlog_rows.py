@@ -48,6 +48,8 @@ class BinlogRows:
     known: Known | None
     """``None`` to look at event times again, and at nothing that was checked when the rows were read."""
     fail_on_data_loss: bool
+    ignores_unlogged: bool
+    """Whether what changes a table as a whole, without a row of it logged, ends nothing."""
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
@@ -90,7 +92,7 @@ class BinlogRows:
             try:
                 for block in blocks:
                     if self.known is not None:
-                        altered |= altered_in(block, self.tables, part)
+                        altered |= altered_in(block, self.tables, part, ignores_unlogged=self.ignores_unlogged)
                     places = block.places + shift
                     for changes in decoder.decode(block.memory, block.events, block.file, places):
                         rows = self._rows(changes, part, altered)

@@ -1,4 +1,4 @@
-"""Statements in a block of the binlog: which tables that are read they altered, and warnings of what they dropped."""
+"""Statements in a block of the binlog: which tables that are read they altered, and warnings of what no row tells."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from collections.abc import Mapping
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.log_part import Part, is_read
-from pyspark_mysql_cdc_wm.records.statements import look_at_statements
+from pyspark_mysql_cdc_wm.records.statements import Concerns, Definitions, look_at_statements
 
 _log = logging.getLogger(__name__)
 
 
-def altered_in(block: PlacedBlock, tables: Selection, part: Part) -> Mapping[tuple[str, str], str]:
+def altered_in(
+    block: PlacedBlock, tables: Selection, part: Part, *, ignores_unlogged: bool
+) -> Mapping[tuple[str, str], str]:
     """Return by which statements tables that are read were altered in a block; raises as ``look_at_statements``."""
-    told = look_at_statements(
-        block.memory, block.events, block.file,
-        lambda database, table: is_read(tables, part, TableName(database, table)),
+    told = looked_at(
+        block, lambda database, table: is_read(tables, part, TableName(database, table)),
+        ignores_unlogged=ignores_unlogged,
     )  # fmt: skip
     for database, table in sorted(told.dropped):
         _log.warning(
@@ -31,3 +33,17 @@ def altered_in(block: PlacedBlock, tables: Selection, part: Part) -> Mapping[tup
                 "comes", block.file, database,
             )  # fmt: skip
     return told.altered
+
+
+def looked_at(block: PlacedBlock, concerns: Concerns, *, ignores_unlogged: bool) -> Definitions:
+    """Return what statements in a block did to tables, and warn of what is ignored.
+
+    Raises as ``look_at_statements`` does.
+    """
+    told = look_at_statements(block.memory, block.events, block.file, concerns, ignores_unlogged=ignores_unlogged)
+    for (database, table), where in sorted(told.whole.items()):
+        _log.warning(
+            "%s: it changed %s.%s as a whole, and no row of that was logged; unloggedChangeBehavior is ignore, so what "
+            "was delivered of the table stays as it is", where, database, table,
+        )  # fmt: skip
+    return told

@@ -24,13 +24,14 @@ from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.visibility import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.known_columns import Known
+from pyspark_mysql_cdc_wm.reading.log_statements import looked_at
 from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
-from pyspark_mysql_cdc_wm.records.statements import defined_until, drops, look_at_statements
+from pyspark_mysql_cdc_wm.records.statements import defined_until, drops
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
@@ -63,6 +64,8 @@ class SnapshotRows:
     layout: Layout
     known: Known | None = None
     """``None`` to look at no columns."""
+    ignores_unlogged: bool = False
+    """As that of ``BinlogRows``."""
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
@@ -152,7 +155,7 @@ class SnapshotRows:
             decoder, concerns = self._decoder(connection, tables, left), self._concerns(tables)
             for block, dropped in self._cut_where_dropped(blocks(), tables):
                 view.stay()
-                look_at_statements(block.memory, block.events, block.file, concerns)
+                looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged)
                 undoing = [each for each in since if each[0].table in tables - keyless]
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                     for chunk, changed in undoing:
@@ -196,7 +199,7 @@ class SnapshotRows:
                 begin = int(block.places[leads - 1])
         decoder = self._decoder(connection, {table}, {table})
         for block in dumped(self.client, base, begin, place):
-            look_at_statements(block.memory, block.events, block.file, concerns)
+            looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged)
             for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                 for changed in undone:
                     changed.add_before(changes)

@@ -109,21 +109,26 @@ class Definitions(NamedTuple):
     dropped: set[tuple[str, str]]
     altered: dict[tuple[str, str], str]
     """The last statement that altered each, and its place."""
+    whole: dict[tuple[str, str], str]
+    """The last statement that changed each as a whole, without a row of it logged, and its place."""
     databases: set[str]
     """Those that were dropped, whatever is read of them."""
 
 
-def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concerns) -> Definitions:
+def look_at_statements(
+    memory: Bytes, events: Longs, file: str, concerns: Concerns, *, ignores_unlogged: bool = False
+) -> Definitions:
     """Refuse statements that changed rows of a table, or all of it, without logging rows; tell of other definitions.
 
     A table is taken to be meant where a statement of its kind names tables; its database stands before it, or is the
-    session's.
+    session's. ``ignores_unlogged``: those that changed all of a table are told of, and not refused.
 
     Raises:
         UnsupportedFormatError: there is one.
     """
     dropped: set[tuple[str, str]] = set()
     altered: dict[tuple[str, str], str] = {}
+    whole_tables: dict[tuple[str, str], str] = {}
     databases: set[str] = set()
     for found in statements(memory, events):
         text = found.text
@@ -142,10 +147,13 @@ def look_at_statements(memory: Bytes, events: Longs, file: str, concerns: Concer
                 continue
             if logged:
                 raise _not_rows(where, database, table)
-            raise UnsupportedFormatError(
-                f"{where}: it changed {database}.{table} as a whole, and no row of that was logged. Begin a new query"
-            )
-    return Definitions(dropped, altered, databases)
+            if not ignores_unlogged:
+                raise UnsupportedFormatError(
+                    f"{where}: it changed {database}.{table} as a whole, and no row of that was logged. Begin a new "
+                    "query, or set unloggedChangeBehavior to ignore, to go on with the rows that were delivered"
+                )
+            whole_tables[database, table] = where
+    return Definitions(dropped, altered, whole_tables, databases)
 
 
 class Drop(NamedTuple):

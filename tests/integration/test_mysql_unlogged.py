@@ -1,0 +1,69 @@
+"""Tables that are changed as a whole, without a row of it logged: who says so goes on, with a warning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_tables import Tables, applied, batch, fill, on_server
+from watermark_source.errors import UnsupportedFormatError
+
+pytestmark = pytest.mark.service
+
+_IGNORE = {"unloggedChangeBehavior": "ignore"}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "statement"),
+    [
+        ("", "TRUNCATE t"),
+        ("PARTITION BY HASH (id) PARTITIONS 2", "ALTER TABLE t TRUNCATE PARTITION p0"),
+    ],
+)
+def test_a_query_that_was_ended_goes_on_when_it_is_to_ignore_that(
+    mysql_database: Database, caplog: pytest.LogCaptureFixture, partitions: str, statement: str
+) -> None:
+    database = mysql_database
+    database.run(f"CREATE TABLE t (id INT PRIMARY KEY) {partitions}", "INSERT INTO t VALUES (1), (2)")
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run("DELETE FROM t WHERE id = 1", statement, "INSERT INTO t VALUES (3)")
+    end = life.reader.latestOffset(start, ALL)
+    with pytest.raises(UnsupportedFormatError, match=r"as a whole.* or set unloggedChangeBehavior to ignore"):
+        life.rows(start, end)
+    life.reader.stop()
+    again = Life(database, startingOffsets="latest", **_IGNORE)
+    with caplog.at_level(logging.WARNING):
+        assert [(row["_change_type"], row["id"]) for row in again.rows(start, end)] == [("delete", 1), ("insert", 3)]
+    again.reader.stop()
+    assert f"{statement}: it changed {database.name}.t as a whole" in caplog.text
+
+
+def test_a_table_that_takes_the_place_of_another_goes_on_for_it(mysql_database: Database) -> None:
+    """As tools do that alter a copy of a table, and keep it as the table is; here while a chunk waits to be read."""
+    database = mysql_database
+    fill(database, "t", 60)
+    life = Life(database, snapshotChunkRows=20, snapshotParallelism=1, **_IGNORE)
+    tables: Tables = {}
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    start, end = end, life.reader.latestOffset(end, ALL)
+    database.run(
+        "UPDATE t SET amount = -1 WHERE id < 8", "CREATE TABLE copy LIKE t",
+        "ALTER TABLE copy MODIFY name VARCHAR(99), ADD INDEX (amount)", "INSERT INTO copy SELECT * FROM t",
+        "DELETE FROM t WHERE id = 8", "DELETE FROM copy WHERE id = 8", "RENAME TABLE t TO old, copy TO t",
+        "UPDATE t SET amount = -2 WHERE id IN (2, 12, 22)", "INSERT INTO t (id, name, amount) VALUES (-1, 'new', 0)",
+        "DROP TABLE old",
+    )  # fmt: skip
+    first = batch(life, start, end)
+    assert {row["amount"] for row in first}.isdisjoint({-1, -2})
+    assert 8 in {row["id"] for row in first}
+    applied(first, tables)
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        applied(batch(life, start, end), tables)
+    life.reader.stop()
+    assert tables == on_server(database, "t")
