@@ -8,9 +8,12 @@ from collections.abc import Callable
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from services.kafka import Kafka
 from services.topics import create_topic, delete_records, delete_topic
-from tests.integration.kafka_streams import KafkaStreams, wait_for
+from tests.integration.kafka_streams import KafkaStreams, wait_for, write
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.packs import Pack
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
@@ -47,6 +50,37 @@ def test_records_deleted_while_the_query_was_stopped(streams: KafkaStreams, kafk
     assert re.search(rf"{topic}(-| partition )0.*\b10\b.*\b17\b", told), told
     assert "failOnDataLoss" in told
     assert go_on(streams, topic, "q") == [*through(0, 0, 10), *through(0, 17, 30), *through(1, 0, 12)]
+
+
+def test_no_task_looks_for_what_was_deleted_while_the_query_was_stopped(
+    kafka: Kafka, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = new_topic(1)
+    write(kafka.bootstrap, topic, {0: range(40)})
+    given = {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "false",
+        "maxOffsetsPerTrigger": "5",
+        "maxRecordsPerPartition": "1",
+    }
+    reader = stream_reader(given, schema_of(given))
+    start = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    reader.stop()
+    delete_records(kafka.bootstrap, topic, {0: 36})
+    reader = stream_reader(given, schema_of(given))
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert f"{topic}-0 was read only up to 5, and begins at 36 now" in caplog.text
+    packs = [pack for pack in reader.partitions(dict(start), dict(end)) if isinstance(pack, Pack)]
+    assert [each for pack in packs for each in pack.ranges] == [
+        SplitRange(Split(topic, 0), offset, offset + 1) for offset in range(36, 40)
+    ]
+    assert sum(batch.num_rows for pack in packs for batch in reader.read(pack)) == 4
+    # What the tasks report is what was planned: nobody looks at it again.
+    assert reader.latestOffset(end, reader.getDefaultReadLimit())["wm"] > 0
+    assert "no task reported" not in caplog.text
+    reader.stop()
 
 
 def test_records_deleted_between_planning_and_reading(streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic) -> None:

@@ -35,6 +35,7 @@ from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import Pack, TaskWork, tasks_of
 from watermark_source.spark.policy import plan_policy
 from watermark_source.spark.polling import Pace
+from watermark_source.spark.reaching_back import reaching_back
 from watermark_source.spark.relocation import Whereabouts
 from watermark_source.spark.reports import ReportBook, ReportServer
 from watermark_source.spark.second_look import SecondLook, again_of
@@ -292,11 +293,8 @@ class SourceRunner:
         """
         first = {s: t.position for s, t in before.splits.items()}
         first.update(self._added(after.splits.keys() - first.keys(), after.frontiers.keys()))
-        # Only to a lower one: a log that was created anew begins before the position its predecessor had.
-        longer = {
-            s: replace(t, observed=first[s]) for s, t in after.splits.items() if first.get(s, t.observed) < t.observed
-        }
-        return replace(after, splits={**after.splits, **longer}) if longer else after
+        leaves_out = self._connector.positions_are_rows and not self._policy.fail_on_data_loss
+        return reaching_back(first, after, self._connector.bounds.earliest_positions if leaves_out else None)
 
     def _observe(self, state: SourceState, limit: ReadLimit) -> Observation:
         snapshots = None if state.complete is None else self._connector.snapshots
