@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
 from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
@@ -15,6 +16,7 @@ from pyspark_aligned_kafka.lookup.offset_lookup import KafkaOffsetLookup
 from pyspark_aligned_kafka.lookup.start import start_of_stream
 from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
 from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
+from pyspark_aligned_kafka.lookup.transactions import KafkaTransactions
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.spark.connector import Connector
@@ -22,13 +24,15 @@ from watermark_source.spark.connector import Connector
 
 def open_connector(options: KafkaOptions) -> Connector:
     """Return what the engine asks; it connects on first use, and once more to look for new partitions."""
-    admin = KafkaAdmin(options.client)
+    cluster = Cluster(options.client)
+    admin = KafkaAdmin(options.client, cluster)
     return Connector(
         discovery=_discovery(admin, KafkaAdmin(options.client), options),
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.stale_ends),
         time_index=KafkaTimeIndex(admin),
         progress=_progress(options),
+        transactions=_transactions(cluster, options),
     )
 
 
@@ -45,6 +49,12 @@ def look_up_batch(options: KafkaOptions, bounds: BatchBounds) -> Sequence[LateRa
 
 def _discovery(admin: KafkaAdmin, beside: KafkaAdmin, options: KafkaOptions) -> KafkaDiscovery:
     return KafkaDiscovery(admin, beside, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms"))
+
+
+def _transactions(cluster: Cluster, options: KafkaOptions) -> KafkaTransactions | None:
+    if not options.client.read_committed:
+        return None
+    return KafkaTransactions(KafkaAdmin(options.client, cluster, read_committed=False))
 
 
 def _progress(options: KafkaOptions) -> GroupCommits | None:

@@ -26,6 +26,8 @@ class Observation:
     """End position of every split that exists now, but for the unknown ones."""
     unknown: Set[Split] = frozenset()
     """Splits that exist and whose end nobody tells for the moment: they stay as they are."""
+    uncommitted: Set[Split] = frozenset()
+    """Of those that have long had nothing to read: splits with rows behind the end, whose transaction is open."""
     earliest: Mapping[Split, int] = field(default_factory=dict)
     """First retained position, as far as it was asked for."""
     reached: Mapping[Split, Millis] = field(default_factory=dict)

@@ -135,7 +135,7 @@ def _plan(
     snapshots = set(map(snapshot_split, begun))
     # Of rows that wait for more nothing is read, but when the first of them are from is known.
     told = backlog.beginnings() if waits else {s: w for s, w in reached.items() if ends[s] == allowed[s]}
-    silent = observation.unknown | observation.waiting | snapshots - allowed.keys()
+    silent = observation.unknown | observation.waiting | (snapshots | observation.uncommitted) - allowed.keys()
     planned = {
         s: unanswered(t) if s in silent else _advance(t, allowed.get(s), ends.get(s), observation, policy)
         for s, t in splits.items()

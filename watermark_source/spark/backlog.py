@@ -6,8 +6,11 @@ from collections.abc import Mapping, Set
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState
+from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.status import SplitEvent, rest_event
+from watermark_source.spark.connector import OpenTransactions
 
 
 def splits_behind(state: SourceState, ends: Mapping[Split, int]) -> Set[Split]:
@@ -21,3 +24,19 @@ def exceeds(state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> 
         return False
     backlog = sum(end - state.splits[s].position if s in state.splits else end for s, end in ends.items())
     return bool(backlog > limit.max_rows)
+
+
+def uncommitted(
+    state: SourceState, logs: Observation, idle_timeout: int | None, transactions: OpenTransactions | None
+) -> Set[Split]:
+    """Return the splits that would turn idle now, and have rows whose transaction is not over."""
+    if transactions is None:
+        return frozenset()
+    quiet = {
+        s: t.position
+        for s, t in state.splits.items()
+        if t.status is SplitStatus.ACTIVE
+        and logs.ends.get(s) == t.position
+        and rest_event(t, logs.asked_at, idle_timeout) is SplitEvent.QUIET
+    }
+    return transactions.behind(quiet) if quiet else frozenset()

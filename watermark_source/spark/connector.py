@@ -214,6 +214,14 @@ class Relocation:
     """Chunks are as of all of this, wherever it lies, and their rows are of a position; ``None``: as of the end."""
 
 
+class OpenTransactions(Protocol):
+    """Rows that are in a log, and that nobody may read before their transaction is over."""
+
+    def behind(self, ends: Mapping[Split, int]) -> Set[Split]:
+        """Return the splits that have such rows at these ends, and those of which that is not known."""
+        ...
+
+
 class ProgressSink(Protocol):
     """Where a query's progress is shown to others. Nothing is ever read back: the checkpoint alone says where to go on.
 
@@ -313,6 +321,8 @@ class Connector:
     snapshots: Snapshots | None = None
     copies: Copies | None = None
     """``None`` of a system that has no copies, or none that can be told apart."""
+    transactions: OpenTransactions | None = None
+    """``None`` where all that lies before an end can be read, and nothing lies behind it."""
 
     @property
     def positions_are_rows(self) -> bool:

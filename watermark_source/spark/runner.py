@@ -27,7 +27,7 @@ from watermark_source.planning.snapshot import snapshot_batch, snapshot_split, u
 from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.alignment import Membership
-from watermark_source.spark.backlog import exceeds, splits_behind
+from watermark_source.spark.backlog import exceeds, splits_behind, uncommitted
 from watermark_source.spark.collector import collect_later, collect_rarely, spare_imports
 from watermark_source.spark.connector import Snapshots, SourceDefinition
 from watermark_source.spark.markers import markers_between
@@ -315,6 +315,7 @@ class SourceRunner:
         return replace(
             logs,
             now=self._clock.now(),
+            uncommitted=uncommitted(state, logs, self._policy.idle_timeout, self._connector.transactions),
             earliest=self._earliest(state, logs.ends, limit),
             added=self._added(logs.ends.keys() - state.splits.keys(), logs.found),
             others=self._membership.others(state),

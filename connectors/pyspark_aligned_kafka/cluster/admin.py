@@ -60,15 +60,19 @@ class InTime(NamedTuple):
 
 
 class KafkaAdmin:
-    """Look-ups with the consumer's isolation level. One thread; each call ends within ``default.api.timeout.ms``.
+    """Look-ups with the consumer's isolation level, or that of ``read_committed``.
+
+    One thread; each call ends within ``default.api.timeout.ms``.
 
     Connects on first use. What another try may cure (a leader has moved, a broker is restarting) is tried again
     until the limit.
     """
 
-    def __init__(self, settings: ClientSettings, cluster: Cluster | None = None) -> None:
+    def __init__(
+        self, settings: ClientSettings, cluster: Cluster | None = None, *, read_committed: bool | None = None
+    ) -> None:
         self._cluster = Cluster(settings) if cluster is None else cluster
-        self._read_committed = settings.read_committed
+        self._read_committed = settings.read_committed if read_committed is None else read_committed
         self._leaders: dict[Split, int] = {}
         self._missing: set[str | Split] = set()
         self._open = OpenQuestions(self._cluster, settings.millis("default.api.timeout.ms"))
