@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_tables import Tables, applied, batch, fill, on_server
@@ -67,3 +69,25 @@ def test_a_table_that_takes_the_place_of_another_goes_on_for_it(mysql_database: 
         applied(batch(life, start, end), tables)
     life.reader.stop()
     assert tables == on_server(database, "t")
+
+
+def test_of_a_copy_that_took_the_place_of_a_table_a_chunk_sees_what_it_had_then(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As gh-ost does, which brings its copy up to date while it has locked the table, and chunks wait for that."""
+    database = mysql_database
+    fill(database, "t", 10)
+    database.run("CREATE TABLE copy LIKE t", "INSERT INTO copy SELECT * FROM t WHERE id < 10")
+    life = Life(database, **_IGNORE)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    hold = ConsistentView.hold
+
+    def swapped_before(view: ConsistentView, tables: Iterable[TableName]) -> frozenset[TableName]:
+        monkeypatch.setattr(ConsistentView, "hold", hold)
+        database.run("INSERT INTO copy SELECT * FROM t WHERE id >= 10", "RENAME TABLE t TO old, copy TO t")
+        return hold(view, tables)
+
+    monkeypatch.setattr(ConsistentView, "hold", swapped_before)
+    assert sorted(row["id"] for row in life.rows(start, end)) == [2 * i for i in range(10)]
+    life.reader.stop()

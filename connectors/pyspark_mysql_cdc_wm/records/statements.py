@@ -41,10 +41,6 @@ _OWN = re.compile(r"DROP\s+TEMPORARY\b", re.IGNORECASE)
 """What concerns a table that one session alone has."""
 _DROP_DATABASE = re.compile(r"DROP\s+(?:DATABASE|SCHEMA)\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
 _TRUNCATE = re.compile(r"TRUNCATE\b\s*(?:TABLE\b\s*)?", re.IGNORECASE)
-_INSERT = re.compile(
-    r"(?:INSERT|REPLACE)\b\s*(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|IGNORE|INTO)\b\s*)*", re.IGNORECASE
-)
-"""What stands before the one table that is changed; others may be read (pt-table-checksum)."""
 _OTHER_TABLE = re.compile(rf"{_NEW_TABLE}|\b(?:WITH|TO|CONVERT)\s+TABLE\b\s*", re.IGNORECASE)
 """Of an ALTER, what stands before a name of a table that is not the one it begins with."""
 _UNDOES = re.compile(r"(SAVEPOINT|ROLLBACK(?:\s+TO)?)\b\s*(.*)", re.IGNORECASE | re.DOTALL)
@@ -58,6 +54,13 @@ _REMARK = re.compile(rf"({_QUOTED})|/\*.*?\*/|--\s[^\n]*|#[^\n]*", re.DOTALL)
 _NO_NAME = re.compile(rf"({_QUOTED})|\b(?:TO|RESTRICT|CASCADE|WAIT\s+\d+|NOWAIT)\b", re.IGNORECASE)
 _PART = r"""(`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+)"""
 _TABLE = re.compile(rf"{_PART}(?:\s*\.\s*{_PART})?")
+_ONE_CHANGED = re.compile(
+    r"(?:INSERT|REPLACE)\b\s*(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|IGNORE|INTO)\b\s*)*"
+    rf"|UPDATE\b\s*(?:(?:LOW_PRIORITY|IGNORE)\b\s*)*(?={_TABLE.pattern}\s+SET\b)"
+    rf"|DELETE\b\s*(?:(?:LOW_PRIORITY|QUICK|IGNORE)\b\s*)*FROM\b\s*(?={_TABLE.pattern}\s+WHERE\b)",
+    re.IGNORECASE,
+)
+"""What stands before the one table that is changed; others may be read, and named in texts (pt-table-checksum)."""
 
 Concerns = Callable[[str, str], bool]
 """Whether a table, of a database, is one that is read."""
@@ -231,7 +234,7 @@ def database_dropped(text: str) -> set[str]:
 
 def tables_named(text: str, session: str) -> set[tuple[str, str]]:
     """Return the tables, each with its database, that a statement names where its kind does so, or else anywhere."""
-    if begun := _TRUNCATE.match(text) or _REPLACE.match(text) or _INSERT.match(text):
+    if begun := _TRUNCATE.match(text) or _REPLACE.match(text) or _ONE_CHANGED.match(text):
         return _tables(text[begun.end() :], session, most=1)
     if begun := _ALTER.match(text):
         found = _tables(text[begun.end() :], session, most=1)

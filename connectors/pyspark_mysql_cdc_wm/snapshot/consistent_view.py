@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +34,8 @@ _SESSION = (
     "SET SESSION lock_wait_timeout = 50 /*M!100300 , idle_transaction_timeout = 0 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
-_BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+_BEGIN = "START TRANSACTION READ ONLY"
+"""The view begins with the first row that is asked for: later than the tables are kept by their names."""
 _ANOTHER_VIEW = (1213, 1412)
 """The server's numbers for locks in a circle, and for a table that was emptied, altered or made anew since the view
 began."""
@@ -47,7 +48,7 @@ _STAY = 60.0
 
 
 class ConsistentView:
-    """What a transaction sees that has just begun. Locks no rows; of a table it keeps away who would redefine it."""
+    """What a transaction sees, as of when it holds its tables. Locks no rows; keeps away who would redefine a table."""
 
     def __init__(self, settings: ClientSettings, *, batch_rows: int = 10_000) -> None:
         """Connect and begin.
@@ -77,8 +78,7 @@ class ConsistentView:
         """Keep tables as they are until the end, and return those that are there.
 
         Who drops, empties or alters one waits from now on; for one that does so already, or has locked it, this waits
-        five minutes. Where somebody has done so since the view began, which does
-        not see that table then, another view is begun: ask for nothing before that must be in it.
+        five minutes. What the view sees is of a moment when all are held: ask for nothing before that must be in it.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
@@ -98,24 +98,28 @@ class ConsistentView:
     def _held(self, tables: Iterable[TableName]) -> frozenset[TableName] | None:
         """Return which tables are there and kept, ``None`` if the view does not see one as it is now."""
         there = set()
-        for table in tables:
-            try:
-                self._take(table)
-            except UnknownSplitError:
-                continue
-            except SourceError as refused:
-                if _code(refused) in _ANOTHER_VIEW:
-                    return None
-                raise
-            there.add(table)
+        try:
+            for table in tables:
+                with suppress(UnknownSplitError):
+                    self._take(table, rows=0)
+                    there.add(table)
+            for table in sorted(there):
+                self._take(table, rows=1)
+        except SourceError as refused:
+            if _code(refused) in _ANOTHER_VIEW:
+                return None
+            raise
         return frozenset(there)
 
-    def _take(self, table: TableName, waits: int = _WAITS) -> None:
-        """Have the server keep a table for this view."""
+    def _take(self, table: TableName, *, rows: int, waits: int = _WAITS) -> None:
+        """Have the server keep a table for this view, which begins with the first that is asked for ``rows``.
+
+        A view that began earlier would see, of a copy that took the table's place since, what the copy lacked then.
+        """
         try:
             with self._telling():
-                # One row: without any the server does not look whether the view sees this table.
-                self._execute(f"SELECT 1 FROM {table.quoted} LIMIT 1")  # noqa: S608 - quoted
+                # Without a row the server does not look whether the view sees this table.
+                self._execute(f"SELECT 1 FROM {table.quoted} LIMIT {rows}")  # noqa: S608 - quoted
         except SourceError as refused:
             if _code(refused) != _LOCKED:
                 raise
@@ -126,7 +130,7 @@ class ConsistentView:
                     "or start the query again later"
                 ) from refused
             _log.warning("%s is locked, or about to be altered: waiting to read it", table)
-            self._take(table, waits - 1)
+            self._take(table, rows=rows, waits=waits - 1)
 
     def _execute(self, statement: str) -> None:
         self._asked_at = time.monotonic()

@@ -41,10 +41,10 @@ from pyspark_mysql_cdc_wm.records.statements import database_dropped, tables_nam
         ("REPLACE INTO `sums`.`u` (db, tbl) SELECT 'shop', 't', COUNT(*) FROM `shop`.`t` /* t */", {("sums", "u")}),
         ("insert low_priority ignore`t` SELECT * FROM v", {("shop", "t")}),
         ("INSERT t(v) VALUES (1)", {("shop", "t")}),
-        (
-            "UPDATE other.u SET a = 1",
-            {("shop", "UPDATE"), ("other", "u"), ("shop", "SET"), ("shop", "a"), ("shop", "1")},
-        ),
+        ("UPDATE `sums`.`u` SET n = '2' WHERE db = 'shop' AND tbl = 't'", {("sums", "u")}),
+        ("delete from u where tbl = 't'", {("shop", "u")}),
+        ("UPDATE asset, t SET a = 1", {("shop", each) for each in ("UPDATE", "asset", "t", "SET", "a", "1")}),
+        ("DELETE FROM t, u USING t, u", {("shop", each) for each in ("DELETE", "FROM", "t", "u", "USING")}),
     ],
 )
 def test_tables_are_taken_from_where_statements_name_them(text: str, named: set[tuple[str, str]]) -> None:
