@@ -57,7 +57,7 @@ def test_a_row_without_a_value_has_its_commits_time(mysql_database: Database) ->
     start = life.reader.initialOffset()
     snapshot = life.reader.latestOffset(start, ALL)
     times = {each["id"]: each["event_time"].replace(tzinfo=None) for each in life.rows(start, snapshot)}
-    assert times == {1: _EPOCH, 2: _NOON + timedelta(seconds=5)}
+    assert times == {1: _EPOCH + timedelta(microseconds=1), 2: _NOON + timedelta(seconds=5)}
     mysql_database.run(f"INSERT INTO t VALUES {row(3, None)}", f"INSERT INTO t VALUES {row(4, 7)}")
     end = life.reader.latestOffset(snapshot, ALL)
     found = {each["id"]: each for each in life.rows(snapshot, end)}

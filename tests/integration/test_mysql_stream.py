@@ -159,6 +159,16 @@ def test_with_the_clock_during_the_binlog_there_is_no_watermark_before_and_the_c
     assert {row["use_processing_time"] for row in said if row["type"] == "watermark"} == {True}
 
 
+def test_rows_of_the_snapshot_are_on_time_for_operators_of_sparks_own(mysql_streams: MySqlStreams) -> None:
+    """Spark's watermark is 0 before the first, and what is of just then is late."""
+    mysql_streams.run_sql(_TABLE, "INSERT INTO t VALUES (1, 'one', 1), (2, 'two', 2)")
+    rows = follow_watermark(mysql_streams.source()).dropDuplicatesWithinWatermark(["id"])
+    query = mysql_streams.run(rows.select("id", "event_time"), "once")
+    found = mysql_streams.result("once").selectExpr("id", "unix_micros(event_time)").collect()
+    assert sorted(tuple(row) for row in found) == [(1, 1), (2, 1)]
+    assert sum(each["numRowsDroppedByWatermark"] for p in query.recentProgress for each in p["stateOperators"]) == 0
+
+
 def test_several_tables_with_equal_columns_are_one_stream(mysql_streams: MySqlStreams) -> None:
     mysql_streams.run_sql(_TABLE, "CREATE TABLE u LIKE t")
     frame = mysql_streams.source("t,u", startingOffsets="latest", columns="id,name", includeMarkers="false")

@@ -43,6 +43,8 @@ from watermark_source.spark.connector import ReadBatch, Relocation
 
 _log = logging.getLogger(__name__)
 
+_SINCE_EVER = np.int64(1)
+"""A microsecond after 1970 began: Spark's watermark is 0 while there is none, and a row of just then is late for it."""
 _GONE = "table %s was dropped before %s of it was read: of its rows come those that the binlog tells of until then"
 
 
@@ -242,6 +244,6 @@ class SnapshotRows:
             "_database": repeated(chunk.table.database, pa.string(), count),
             "_table": repeated(chunk.table.table, pa.string(), count),
         }
-        since_ever = integers(np.zeros(count, np.int64), MOMENT)
+        since_ever = integers(np.full(count, _SINCE_EVER), MOMENT)
         times = since_ever if rows.event_time is None else pc.coalesce(rows.event_time, since_ever)
         yield ReadBatch(chunk.split, count, (*rows.columns, *map(about.get, self.layout.about)), times)
