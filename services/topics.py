@@ -60,6 +60,12 @@ def delete_records(bootstrap: str, name: str, before: Mapping[int, int]) -> None
         )
 
 
+def wait_for_leaders(bootstrap: str, names: Collection[str], partitions: int) -> None:
+    """Return when every partition of topics that exist can be written and read, as after a broker's restart."""
+    with admin_client(bootstrap) as admin:
+        _wait_for_leaders(admin, names, partitions)
+
+
 def _wait_for_leaders(admin: KafkaAdminClient, names: Collection[str], partitions: int) -> None:
     """Until every leader acts as one: the metadata names it a moment before it takes requests (KRaft)."""
     from kafka import TopicPartition

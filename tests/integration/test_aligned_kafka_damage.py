@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from services.broker import FAST_START, LocalKafka
 from services.kafka import kafka_cluster
-from services.topics import create_topic
+from services.topics import create_topic, wait_for_leaders
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
@@ -73,6 +73,7 @@ def test_a_broker_restart_under_a_running_query_loses_and_doubles_nothing(
     wait_for(lambda: (streams.checkpoint("q") / "commits" / "1").exists(), query)
     own_broker.restart()
     assert query.isActive
+    wait_for_leaders(own_broker.bootstrap, ["restarted"], 2)
     streams.write("restarted", {0: range(400, 410), 1: range(200, 210)})
     wait_for(lambda: read_all(streams), query, seconds=120)
     query.stop()

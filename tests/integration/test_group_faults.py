@@ -92,26 +92,27 @@ def test_while_the_store_is_away_nobody_goes_beyond_the_last_limit_and_then_all_
         before = allowed(SLOW[499])
         wait_for(lambda: planned(streams.checkpoint("fast")) == before, queries["fast"])
         server.kill()
-        streams.write(slow, {0: SLOW[500:1_000]})
+        streams.write(slow, {0: SLOW[500:1_250]})
         for query in queries.values():
             wait_for(lambda query=query: group_of(query).trouble is not None, query)
         away_until = time.monotonic() + request.config.getoption("--store-outage")
-        # What each had allowed itself by the last answer, and nothing more.
+        # What the last answer allowed each, and nothing more; whether the slow one has heard where the fast one is
+        # depends on when the store went.
         went = planned(streams.checkpoint("slow"))
-        assert 500 <= went < 1_000
+        assert 500 <= went <= int(np.searchsorted(SLOW, FAST[before - 1] + DRIFT + 1e-6)) < 1_250
         while time.monotonic() < away_until:
             assert (planned(streams.checkpoint("slow")), planned(streams.checkpoint("fast"))) == (went, before)
             time.sleep(0.5)
         assert "does not answer" in str(group_of(queries["fast"]).trouble)
         server.start()
-        wait_for(lambda: planned(streams.checkpoint("fast")) == allowed(SLOW[999]), queries["fast"])
-        assert planned(streams.checkpoint("slow")) == 1_000
+        wait_for(lambda: planned(streams.checkpoint("fast")) == allowed(SLOW[1_249]), queries["fast"])
+        assert planned(streams.checkpoint("slow")) == 1_250
         for query in queries.values():
             wait_for(lambda query=query: group_of(query).trouble is None, query)
         queries["slow"].stop()
         wait_for(lambda: planned(streams.checkpoint("fast")) == len(FAST), queries["fast"])
         queries["fast"].processAllAvailable()
-        assert [len(streams.data(name, ("partition", "offset"))) for name in queries] == [1_000, len(FAST)]
+        assert [len(streams.data(name, ("partition", "offset"))) for name in queries] == [1_250, len(FAST)]
 
 
 def is_runner(process: psutil.Process) -> bool:
