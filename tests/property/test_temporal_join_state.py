@@ -8,16 +8,16 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from watermark_source.errors import UsageError
 from watermark_source.operators.join_layout import JoinLayout
-from watermark_source.operators.join_packs import of_bytes, to_bytes
+from watermark_source.operators.join_packs import IS_PROBE, ROWS, of_bytes, to_bytes
 from watermark_source.operators.join_processor import TemporalJoinProcessor
 
 BUCKET = 5
@@ -38,16 +38,25 @@ STEPS = st.lists(
 )
 
 
+Pack = dict[str, Any]
+
+
 def driven(layout: JoinLayout) -> TwsTester:
     # The join has no late rows: to Spark its packs have no time.
-    return TwsTester(TemporalJoinProcessor(layout), timeMode="eventTime", eventTimeExtractor=lambda _: 2**62)
+    join = TwsTester(TemporalJoinProcessor(layout), timeMode="eventTime", eventTimeExtractor=lambda _: 2**62)
+    join._usingPandas = True
+    return join
 
 
-def batch(join: TwsTester, watermark: int, rows: list[Row]) -> list[tuple[int, int | None]]:
+def take_in(join: TwsTester, packs: list[Pack]) -> pd.DataFrame:
+    return join.testInPandas(BUCKET, pd.DataFrame(packs))
+
+
+def batch(join: TwsTester, watermark: int, rows: list[Pack]) -> list[tuple[int, int | None]]:
     """Do what Spark does in a batch, in its order: rows see the new watermark before timers do."""
     join._currentWatermarkMs = watermark
     join.handle.setWatermark(watermark)
-    came = answers(join.test(BUCKET, rows)) if rows else []
+    came = answers(take_in(join, rows)) if rows else []
     return came + answers(join._handleExpiredTimers())
 
 
@@ -55,28 +64,28 @@ def layout(*, processing_time: bool = False, inner: bool = False, described: str
     return JoinLayout(processing_time, inner, 1, ASKED, COLUMNS, described)
 
 
-def probe_pack(rows: list[tuple[bytes | None, int | None, int]]) -> Row:
+def probe_pack(rows: list[tuple[bytes | None, int | None, int]]) -> Pack:
     """Of rows: key, time, number."""
     return pack(rows, dict(zip(ASKED.names, ASKED.types, strict=True)), is_probe=True)
 
 
-def build_pack(rows: list[tuple[bytes, int, bool, int, int]]) -> Row:
+def build_pack(rows: list[tuple[bytes, int, bool, int, int]]) -> Pack:
     """Of rows: key, time, gone, sequence, user."""
     names = {"key": pa.binary(), "time": pa.int64(), "gone": pa.bool_(), "sequence": pa.int64(), "user": pa.int64()}
     table = [(*row, 1_000 * row[4]) for row in rows]
     return pack(table, {**names, "at": pa.timestamp("us", tz="UTC")}, is_probe=False)
 
 
-def pack(rows: list[Any], names: dict[str, pa.DataType], *, is_probe: bool) -> Row:
+def pack(rows: list[Any], names: dict[str, pa.DataType], *, is_probe: bool) -> Pack:
     columns = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(names.values())]
-    return Row(bucket=BUCKET, is_probe=is_probe, rows=to_bytes(pa.table(columns, names=list(names))))
+    return {IS_PROBE: is_probe, ROWS: to_bytes(pa.table(columns, names=list(names)))}
 
 
-def answers(rows: list[Row]) -> list[tuple[int, int | None]]:
+def answers(packs: pd.DataFrame) -> list[tuple[int, int | None]]:
     """Return number and user of what came out."""
     found = []
-    for row in rows:
-        table = pa.Table.from_batches(of_bytes([row.rows]))
+    for pack in [] if packs.empty else packs[ROWS].tolist():
+        table = pa.Table.from_batches(of_bytes([pack]))
         assert table.column_names == ["number", "user", "at"]
         micros = table.column("at").cast(pa.int64()).to_pylist()
         users = table.column("user").to_pylist()
@@ -161,10 +170,10 @@ def test_on_processing_time_each_row_gets_the_latest_row_once_there_is_a_waterma
 
 def test_state_of_another_join_is_refused() -> None:
     join = driven(layout())
-    join.test(BUCKET, [build_pack([(b"a", 1, False, 1, 1)])])
+    take_in(join, [build_pack([(b"a", 1, False, 1, 1)])])
     join.processor._layout = layout(described="another join")
     with pytest.raises(UsageError, match=r"Seen: a join\. Now: another join\. .* new checkpointLocation"):
-        join.test(BUCKET, [probe_pack([(b"a", 1, 1)])])
+        take_in(join, [probe_pack([(b"a", 1, 1)])])
 
 
 def test_a_version_of_a_far_time_holds_up_no_other() -> None:

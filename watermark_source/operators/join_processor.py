@@ -5,19 +5,18 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from watermark_source.operators.dealing import gathered
 from watermark_source.operators.first_watermark import FIRST_WATERMARK, watermark_past
 from watermark_source.operators.join_layout import BUILD_FIRST, PROBE_FIRST, JoinLayout
-from watermark_source.operators.join_packs import ROWS, of_bytes, to_bytes
+from watermark_source.operators.join_packs import IS_PROBE, ROWS, of_bytes, to_bytes
 from watermark_source.operators.key_values import KeyValues
 from watermark_source.operators.map_pieces import MapPieces
 from watermark_source.operators.ordering_buffer import Buffer
@@ -26,6 +25,9 @@ from watermark_source.operators.ordering_rows import RowLayout
 from watermark_source.operators.state_questions import value_of
 from watermark_source.operators.version_rows import to_columns, to_rows
 from watermark_source.operators.versions import Version, merged, needed_after, valid_at
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BUCKET_STATE = StructType(
     [StructField("layout", StringType()), StructField("waiting", BinaryType()), StructField("prune", LongType())]
@@ -50,7 +52,7 @@ class _Bucket:
 
 
 class TemporalJoinProcessor(StatefulProcessor):
-    """Joins packs of probe rows with versions of build rows; ``transformWithState`` calls it once a bucket and batch.
+    """Joins packs of probe rows with versions of build rows, for ``transformWithStateInPandas``; keyed by the bucket.
 
     State of a bucket: of each key its versions, or on processing time its latest row; the probe rows that wait for the
     watermark; keys with versions that will not be needed any more; and when to look at these again.
@@ -68,12 +70,13 @@ class TemporalJoinProcessor(StatefulProcessor):
         self._pieces = MapPieces(handle, "waiting")
         self._stale = handle.getListState("stale", _BINARY)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         """Take in what changed, then join the probe rows whose time has come; the others wait."""
         probe: list[bytes] = []
         build: list[bytes] = []
-        for row in rows:
-            (probe if row.is_probe else build).append(row.rows)
+        for frame in rows:
+            for is_probe, pack in zip(frame[IS_PROBE].tolist(), frame[ROWS].tolist(), strict=True):
+                (probe if is_probe else build).append(pack)
         before = self._known()
         after = before or _Bucket()
         if build:
@@ -94,7 +97,7 @@ class TemporalJoinProcessor(StatefulProcessor):
             after = replace(after, waiting=buffer.waiting)
         self._remember(before, after)
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
         """Join the probe rows that waited for this watermark, then drop versions that no row can ask for any more."""
         watermark = timerValues.getCurrentWatermarkInMs()
         before = self._known()
@@ -132,7 +135,7 @@ class TemporalJoinProcessor(StatefulProcessor):
 
     # Probe rows -----------------------------------------------------------------------------------------------------
 
-    def _joined(self, rows: pa.RecordBatch) -> Iterator[Row]:
+    def _joined(self, rows: pa.RecordBatch) -> Iterator[pd.DataFrame]:
         keys = rows.column(0).dictionary_encode()
         codes = pc.fill_null(keys.indices, -1).to_numpy(zero_copy_only=False)
         values = self._versions.read(keys.dictionary.to_pylist())
@@ -152,7 +155,10 @@ class TemporalJoinProcessor(StatefulProcessor):
         places = pa.array(found, mask=found < 0)
         for added, column in zip(self._layout.build, to_columns(candidates, self._layout.build.types), strict=True):
             own = own.append_column(added, column.take(places))
-        yield Row(**{ROWS: to_bytes(own)})
+        # Spark's stateful operators have loaded it by now; the driver need not.
+        import pandas as pd  # noqa: PLC0415 - see above
+
+        yield pd.DataFrame({ROWS: [to_bytes(own)]})
 
     # Versions -------------------------------------------------------------------------------------------------------
 

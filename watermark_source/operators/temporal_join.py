@@ -117,7 +117,9 @@ def temporal_join(
     # Packs have no event time: nothing of the build side is ever late. Spark wants a column all the same.
     timed = packs.withColumn(f"{_OWN}time", F.lit(None).cast("timestamp"))
     timed = timed.select(*packs.columns, F.col(f"{_OWN}time").alias(f"{_OWN}time", metadata={DELAY_KEY: 0}))
-    joined = timed.groupBy(BUCKET).transformWithState(TemporalJoinProcessor(layout), UNPACKED, "append", "eventTime")
+    joined = timed.groupBy(BUCKET).transformWithStateInPandas(
+        TemporalJoinProcessor(layout), UNPACKED, outputMode="append", timeMode="eventTime"
+    )
     result = StructType(loosened([*probe.schema.fields, *added]))
     rows = joined.mapInArrow(unpacker(arrow_columns(result.fields), layout.name), result)
     followed = dict(probe.schema[probe_time].metadata)
