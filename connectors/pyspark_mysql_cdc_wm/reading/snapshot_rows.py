@@ -148,11 +148,13 @@ class SnapshotRows:
         is_behind = as_of is not None or end > place
         if keyless and is_behind:
             # What was dropped had a key, perhaps, and is told of by that.
-            keyless -= {each for _, dropped in self._cut_where_dropped(blocks(), keyless) for each in dropped}
+            for _, dropped in self._cut_where_dropped(blocks(), keyless):
+                view.stay()
+                keyless -= dropped
         if not shows_all_of_its_end(connection):
             for table in (tables & left) - keyless:
                 of_table = [changed for chunk, changed in since if chunk.table == table]
-                self._take_unseen(connection, table, of_table, place)
+                self._take_unseen(connection, view, table, of_table, place)
         if is_behind:
             decoder, concerns = self._decoder(connection, tables, left), self._concerns(tables)
             for block, dropped in self._cut_where_dropped(blocks(), tables):
@@ -191,16 +193,23 @@ class SnapshotRows:
                 yield block.between(begin, len(block.events)), frozenset()
 
     def _take_unseen(
-        self, connection: MySqlConnection, table: TableName, undone: Sequence[RollBack], place: int
+        self,
+        connection: MySqlConnection,
+        view: ConsistentView,
+        table: TableName,
+        undone: Sequence[RollBack],
+        place: int,
     ) -> None:
         """Take in what a SELECT may not see yet of what lies before a place."""
         begin, base = LogPosition(LogPosition.of(place).file).number, LogStatus(connection).base()
         concerns = self._concerns({table})
         for block in dumped(self.client, base, begin, place, check=False):
+            view.stay()
             if leads := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[leads - 1])
         decoder = self._decoder(connection, {table}, {table})
         for block in dumped(self.client, base, begin, place):
+            view.stay()
             looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged)
             for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                 for changed in undone:
