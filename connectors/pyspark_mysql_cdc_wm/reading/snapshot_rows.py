@@ -109,11 +109,11 @@ class SnapshotRows:
         undone.keyed_by(columns.key, str(table))
         if self.known is not None:
             self.known.compare(table, columns.names, lambda: frozenset(columns.names), "where its snapshot is read")
-        # Of a table that has lost them all, one tells how many rows there are.
-        needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name] or [*by_name][:1]
-        asked = [by_name[name] for name in needed]
-        for found in view.rows(table, asked, [types[name] for name in needed], columns.chunk_columns, undone.keys):
-            values, rows = dict(zip(needed, found, strict=True)), len(found[0])
+        # None of a table that has lost them all.
+        needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
+        asked, kinds = [by_name[name] for name in needed], [types[name] for name in needed]
+        for count, found in view.rows(table, asked, kinds, columns.chunk_columns, undone.keys):
+            values, rows = dict(zip(needed, found, strict=True)), count
             kept = undone.untouched([values[name] for name in columns.key])
             if kept is not None:
                 taken = integers(kept, pa.int64())
