@@ -84,6 +84,21 @@ def test_rows_without_any_column_of_the_stream_are_null(mysql_database: Database
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("options", [{"columns": "name"}, {"columns": "name", "rowFormat": "json"}])
+def test_a_chunk_of_a_table_that_lost_all_chosen_columns_has_all_its_rows(
+    mysql_database: Database, options: Mapping[str, str]
+) -> None:
+    database = mysql_database
+    database.run("CREATE TABLE t (name INT, other INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    life = Life(database, **options)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run("ALTER TABLE t DROP COLUMN name")
+    found = life.rows(start, end)
+    life.reader.stop()
+    assert [row.get("name", row.get("_row")) for row in found] == [None if "rowFormat" not in options else "{}"] * 2
+
+
 @pytest.mark.parametrize(
     ("alter", "new"),
     [

@@ -68,6 +68,10 @@ def test_it_is_refused(database: Database, statements: tuple[str, ...], says: st
         (("ALTER TABLE t ALTER amount SET DEFAULT 1, ADD INDEX (name)", "UPDATE t SET amount = 2"), ["update"]),
         (("ALTER TABLE t COMMENT 'rename to u, drop partition'", "UPDATE t SET amount = 2"), ["update"]),
         (
+            ('ALTER TABLE t MODIFY name VARCHAR(40) COMMENT "drop partition later"', "UPDATE t SET amount = 2"),
+            ["update"],
+        ),
+        (
             (
                 "SET SESSION binlog_format = 'STATEMENT'",
                 "DELETE FROM tt WHERE name = 't'",

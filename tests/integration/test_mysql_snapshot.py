@@ -16,6 +16,7 @@ from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Change, Life, changes_of, data_of
 from tests.integration.mysql_streams import MySqlStreams
+from tests.integration.mysql_views import heard_of
 from tests.integration.mysql_writers import writers
 from watermark_source.monitor.status import SourceStatus
 
@@ -285,3 +286,20 @@ def test_a_table_with_a_unique_key_and_no_primary_one_is_read_as_one_without_a_k
     database.run("UPDATE t SET amount = -1 WHERE id = 2")
     assert sorted((row["id"], row["amount"]) for row in life.rows(start, end)) == [(1, 1), (2, -1), (3, 3)]
     life.reader.stop()
+
+
+def test_the_server_hears_of_a_view_while_the_binlog_is_searched_for_where_a_table_without_a_key_was_dropped(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = mysql_database
+    fill(database, rows=2, declared="CREATE TABLE {} (id INT, name VARCHAR(40), amount BIGINT)")
+    life = Life(database)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run("UPDATE t SET amount = 5")
+    passes = heard_of(database.server, monkeypatch)
+    assert sorted((row["id"], row["amount"]) for row in life.rows(start, end)) == [(0, 5), (2, 5)]
+    life.reader.stop()
+    # Searched, and then undone.
+    assert len(passes) == 2
+    assert all(heard and all(heard) for heard in passes), passes

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup import table_list
 from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import MySqlStreams
@@ -222,6 +224,36 @@ def test_a_snapshot_goes_on_while_a_table_that_came_later_waits_for_the_end_of_t
 
 
 @pytest.mark.timeout(600)
+def test_a_table_that_is_renamed_while_tables_are_listed_is_not_taken_for_dropped(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the end of an ALTER that copies: MariaDB lists it by no name for a moment."""
+    database = mysql_database
+    fill(database, "t", 6)
+    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    life = Life(database, snapshotChunkRows=2, snapshotParallelism=1)
+    tables: Tables = {}
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    start, end = end, life.reader.latestOffset(end, ALL)
+    applied(batch(life, start, end), tables)
+    database.run("DELETE FROM t WHERE id = 0")
+    listed = table_list._kinds
+
+    def listed_meanwhile(connection: MySqlConnection, selection: Selection | None = None) -> dict[TableName, str]:
+        monkeypatch.setattr(table_list, "_kinds", listed)
+        database.run("SET SESSION sql_log_bin = 0", "RENAME TABLE t TO _t_old")
+        found = listed(connection, selection)
+        database.run("SET SESSION sql_log_bin = 0", "RENAME TABLE _t_old TO t")
+        return found
+
+    monkeypatch.setattr(table_list, "_kinds", listed_meanwhile)
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        applied(batch(life, start, end), tables)
+    life.reader.stop()
+    assert table_list._kinds is listed
+    assert tables == on_server(database, "t")
+
+
 def test_a_query_finds_new_tables_and_goes_on_after_restarts(mysql_streams: MySqlStreams) -> None:
     database = mysql_streams.database
     fill(database, "t", 400)

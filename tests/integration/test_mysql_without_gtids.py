@@ -16,6 +16,7 @@ from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
+from tests.integration.mysql_views import heard_of
 from tests.integration.test_mysql_snapshot import snapshot_under_load
 from watermark_source.errors import UnsupportedFormatError
 
@@ -149,6 +150,24 @@ def test_what_was_defined_long_after_a_change_of_the_last_file_counts(database: 
             assert [change[3:] for change in found] == expected
     finally:
         database.run(f"DROP DATABASE {other}")
+
+
+def test_the_server_hears_of_a_view_while_what_it_may_not_see_is_taken_from_the_binlog(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)", "INSERT INTO t VALUES (1, 'a', 1)"
+    )
+    life = Life(database)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run("UPDATE t SET amount = 5")
+    passes = heard_of(database.server, monkeypatch)
+    assert [change[3:] for change in life.changes(start, end)] == [(1, "a", 1)]
+    life.reader.stop()
+    # What defined the table last, what a SELECT may not see, and what is undone.
+    assert len(passes) == 3
+    assert all(heard and all(heard) for heard in passes), passes
 
 
 def test_gtids_that_are_switched_on_within_a_snapshot_end_the_query_which_then_goes_on() -> None:

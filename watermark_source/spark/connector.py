@@ -119,11 +119,14 @@ class Snapshots(Protocol):
         ...
 
     def logs(self) -> Set[str]:
-        """Return what there is to take a snapshot of.
+        """Return what there is to take a snapshot of. Cheap to call often: the system is asked now and again.
 
-        Cheap to call often: the system is asked at first and then now and again. All of it was there before any
-        position that is asked for after this returns.
+        All of it was there before any position that is asked for after this returns.
         """
+        ...
+
+    def gone(self, logs: Set[str]) -> Set[str]:
+        """Return which logs that were not listed are gone; one may be missing for the moment in which it is renamed."""
         ...
 
     def is_wanted(self, log: str) -> bool:
@@ -133,8 +136,7 @@ class Snapshots(Protocol):
     def next_chunks(self, lower: Mapping[str, Bound], *, to_end: bool) -> Mapping[str, tuple[Bound, ...]]:
         """Return where the chunks end that come next in each log, from a key on; the last chunk of a log has no limit.
 
-        Logs that are gone are left out, and those whose turn has not come. All that is before the ends which were asked
-        for last must be there to be read when this returns.
+        Without logs that are gone or wait their turn. All before the ends that were asked for last can be read by then.
 
         Args:
             lower: the logs to go on with, and where, in the order of their turns.

@@ -40,7 +40,8 @@ def with_chunks(
     if not lower and snapshots.nothing_follows:
         return replace(logs, ends={s: t.position for s, t in state.splits.items() if s in logs.ends}, reached={})
     known = state.frontiers.keys() | (state.complete or frozenset())
-    found, dropped = there - known, lower.keys() - there
+    found, missing = there - known, lower.keys() - there
+    dropped = snapshots.gone(missing) if missing else missing
     if snapshots.one_moment and may_wait and state.watermark is None and lower.keys() - dropped:
         # What is found now was perhaps not there at that moment.
         found, logs = frozenset(), replace(logs, waiting=logs.ends.keys() | logs.unknown)

@@ -109,11 +109,11 @@ class SnapshotRows:
         undone.keyed_by(columns.key, str(table))
         if self.known is not None:
             self.known.compare(table, columns.names, lambda: frozenset(columns.names), "where its snapshot is read")
-        # Of a table that has lost them all, one tells how many rows there are.
-        needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name] or [*by_name][:1]
-        asked = [by_name[name] for name in needed]
-        for found in view.rows(table, asked, [types[name] for name in needed], columns.chunk_columns, undone.keys):
-            values, rows = dict(zip(needed, found, strict=True)), len(found[0])
+        # None of a table that has lost them all.
+        needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
+        asked, kinds = [by_name[name] for name in needed], [types[name] for name in needed]
+        for count, found in view.rows(table, asked, kinds, columns.chunk_columns, undone.keys):
+            values, rows = dict(zip(needed, found, strict=True)), count
             kept = undone.untouched([values[name] for name in columns.key])
             if kept is not None:
                 taken = integers(kept, pa.int64())
@@ -148,11 +148,13 @@ class SnapshotRows:
         is_behind = as_of is not None or end > place
         if keyless and is_behind:
             # What was dropped had a key, perhaps, and is told of by that.
-            keyless -= {each for _, dropped in self._cut_where_dropped(blocks(), keyless) for each in dropped}
+            for _, dropped in self._cut_where_dropped(blocks(), keyless):
+                view.stay()
+                keyless -= dropped
         if not shows_all_of_its_end(connection):
             for table in (tables & left) - keyless:
                 of_table = [changed for chunk, changed in since if chunk.table == table]
-                self._take_unseen(connection, table, of_table, place)
+                self._take_unseen(connection, view, table, of_table, place)
         if is_behind:
             decoder, concerns = self._decoder(connection, tables, left), self._concerns(tables)
             for block, dropped in self._cut_where_dropped(blocks(), tables):
@@ -191,16 +193,23 @@ class SnapshotRows:
                 yield block.between(begin, len(block.events)), frozenset()
 
     def _take_unseen(
-        self, connection: MySqlConnection, table: TableName, undone: Sequence[RollBack], place: int
+        self,
+        connection: MySqlConnection,
+        view: ConsistentView,
+        table: TableName,
+        undone: Sequence[RollBack],
+        place: int,
     ) -> None:
         """Take in what a SELECT may not see yet of what lies before a place."""
         begin, base = LogPosition(LogPosition.of(place).file).number, LogStatus(connection).base()
         concerns = self._concerns({table})
         for block in dumped(self.client, base, begin, place, check=False):
+            view.stay()
             if leads := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[leads - 1])
         decoder = self._decoder(connection, {table}, {table})
         for block in dumped(self.client, base, begin, place):
+            view.stay()
             looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged)
             for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                 for changed in undone:

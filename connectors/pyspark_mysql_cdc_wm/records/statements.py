@@ -45,7 +45,12 @@ _OTHER_TABLE = re.compile(rf"{_NEW_TABLE}|\b(?:WITH|TO|CONVERT)\s+TABLE\b\s*", r
 """Of an ALTER, what stands before a name of a table that is not the one it begins with."""
 _UNDOES = re.compile(r"(SAVEPOINT|ROLLBACK(?:\s+TO)?)\b\s*(.*)", re.IGNORECASE | re.DOTALL)
 _QUOTED = r"""`(?:[^`]|``)+`|"(?:[^"]|"")+"|'(?:[^'\\]|\\.|'')*'"""
-_STRING = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
+_TEXT = re.compile(
+    r"""(`(?:[^`]|``)+`|"(?:[^"\\]|\\.|"")*")"""
+    r"""|\b(?:COMMENT|DEFAULT)\b\s*=?\s*"(?:[^"\\]|\\.|"")*"|'(?:[^'\\]|\\.|'')*'""",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Names, and texts. What is in double quotes is a text where no name can stand, and may be a name elsewhere."""
 _FOR_ITSELF = re.compile(rf"SET\s+STATEMENT\b(?:{_QUOTED}|[^`\"'])*?\bFOR\s+", re.IGNORECASE)
 """What MariaDB's statements may begin with: settings for themselves alone."""
 _EXECUTABLE = re.compile(rf"({_QUOTED})|/\*M?!\d*(.*?)\*/", re.DOTALL)
@@ -136,7 +141,7 @@ def look_at_statements(
     for found in statements(memory, events):
         text = found.text
         databases |= database_dropped(text)
-        logged, alters, whole = _ROWS.match(text), _ALTER.match(text), _WHOLE.match(_STRING.sub(_blank, text))
+        logged, alters, whole = _ROWS.match(text), _ALTER.match(text), _WHOLE.match(_without_texts(text))
         drop = _DROP.match(text) or _REPLACE.match(text)
         if not (logged or whole or drop or alters):
             continue
@@ -238,7 +243,7 @@ def tables_named(text: str, session: str) -> set[tuple[str, str]]:
         return _tables(text[begun.end() :], session, most=1)
     if begun := _ALTER.match(text):
         found = _tables(text[begun.end() :], session, most=1)
-        for other in _OTHER_TABLE.finditer(_STRING.sub(_blank, text)):
+        for other in _OTHER_TABLE.finditer(_without_texts(text)):
             found |= _tables(text[other.end() :], session, most=1)
         return found
     for listing in (_RENAME, _DROP):
@@ -259,9 +264,9 @@ def without_remarks(text: str) -> str:
     return read[begun.end() :] if begun else read
 
 
-def _blank(quoted: re.Match[str]) -> str:
-    """Return as much of nothing: what is quoted says nothing about a statement."""
-    return " " * len(quoted[0])
+def _without_texts(statement: str) -> str:
+    """Return a statement with blanks for its texts, which say nothing about it; what follows stays at its place."""
+    return _TEXT.sub(lambda found: found[1] or " " * len(found[0]), statement)
 
 
 def _without(what: re.Pattern[str], text: str) -> str:

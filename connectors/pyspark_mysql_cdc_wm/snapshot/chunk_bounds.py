@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
@@ -18,7 +19,7 @@ from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
-from watermark_source.errors import UnknownSplitError, UnsupportedFormatError
+from watermark_source.errors import RefusedError, UnknownSplitError, UnsupportedFormatError
 from watermark_source.planning.state import Bound
 from watermark_source.spark.connector import SnapshotSize
 
@@ -97,6 +98,19 @@ class ChunkBounds:
             SourceError: the server cannot be reached, or refuses.
         """
         return frozenset(map(str, self._tables.now()))
+
+    def gone(self, logs: Set[str]) -> Set[str]:
+        """Return which tables that were not listed are gone: MariaDB leaves one out while it is renamed.
+
+        Raises:
+            SourceError: the server cannot be reached, or refuses.
+        """
+        for log in filter(self.is_wanted, logs):
+            with suppress(UnknownSplitError, RefusedError):
+                # Waits for who renames it.
+                self._connection.rows(f"SELECT 1 FROM {TableName.of(log).quoted} LIMIT 0")  # noqa: S608 - quoted
+        self._tables.forget()
+        return logs - self.logs()
 
     def is_wanted(self, log: str) -> bool:
         """Return whether a table is one of those the user chose."""

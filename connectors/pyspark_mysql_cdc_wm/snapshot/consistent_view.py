@@ -151,14 +151,18 @@ class ConsistentView:
         types: Sequence[pa.DataType],
         key: Sequence[KeyColumn],
         keys: KeyRange,
-    ) -> Iterator[tuple[pa.Array, ...]]:
-        """Yield the columns of a range of keys, in the order of the key; of all rows where there is no key."""
-        shown = ", ".join(_shown(column) for column in columns)
+    ) -> Iterator[tuple[int, tuple[pa.Array, ...]]]:
+        """Yield how many rows there are of a range of keys, of all where there is no key, and their columns.
+
+        They come in the order of the key.
+        """
+        shown = ", ".join(_shown(column) for column in columns) or "1"
         statement = f"SELECT {shown} FROM {table.quoted}{condition(key, keys)}"  # noqa: S608 - quoted
         build = [text_column(column, kind) for column, kind in zip(columns, types, strict=True)]
         reader = TextReader(self._connection, self._settings.where, batch_rows=self._batch_rows)
-        for memory, starts, sizes in reader.rows(statement, len(columns)):
-            yield tuple(each(Values(memory, starts[i], sizes[i])) for i, each in enumerate(build))
+        for memory, starts, sizes in reader.rows(statement, len(columns) or 1):
+            found = tuple(each(Values(memory, starts[i], sizes[i])) for i, each in enumerate(build))
+            yield starts.shape[1], found
 
 
 def _code(refused: SourceError) -> int | None:

@@ -33,6 +33,21 @@ from pyspark_mysql_cdc_wm.records.statements import database_dropped, tables_nam
         ("ALTER TABLE t RENAME`v`", {("shop", "t"), ("shop", "v")}),
         ("ALTER TABLE t RENAME = other.v, RENAME KEY a TO b", {("shop", "t"), ("other", "v")}),
         ("ALTER TABLE t COMMENT 'it''s rename to u, with table v', ADD `rename` INT", {("shop", "t")}),
+        (
+            'ALTER TABLE t ADD n TEXT DEFAULT "rename u" COMMENT "a \\" rename v", RENAME "w"',
+            {("shop", "t"), ("shop", "w")},
+        ),
+        (
+            'ALTER TABLE t COMMENT="with table ""v""", ADD "my comment " INT, RENAME TO "u"',
+            {("shop", "t"), ("shop", "u")},
+        ),
+        ("ALTER TABLE t DROP `it's`, RENAME TO u, COMMENT 'rename v'", {("shop", "t"), ("shop", "u")}),
+        ('ALTER TABLE t COMMENT "", RENAME TO "u"', {("shop", "t"), ("shop", "u")}),
+        (
+            'ALTER TABLE comment RENAME "u", COMMENT "a", CONVERT PARTITION "p" TO TABLE "v"',
+            {("shop", each) for each in ("comment", "u", "v")},
+        ),
+        ("""ALTER TABLE t ADD e ENUM("a\\"b'"), RENAME TO u, ADD d ENUM('x')""", {("shop", "t"), ("shop", "u")}),
         ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE other.t", {("shop", "p"), ("other", "t")}),
         ("ALTER TABLE p CONVERT PARTITION p0 TO TABLE t", {("shop", "p"), ("shop", "t")}),
         ("ALTER TABLE p CONVERT TABLE t TO PARTITION p0 VALUES LESS THAN (9)", {("shop", "p"), ("shop", "t")}),

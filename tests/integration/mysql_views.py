@@ -1,0 +1,36 @@
+"""Whether the server hears of the view of a chunk while the binlog is read beside it: it ends one that is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock
+from pyspark_mysql_cdc_wm.reading import snapshot_rows
+from pyspark_mysql_cdc_wm.snapshot import consistent_view
+from services.mysql import MySql
+from services.mysql_client import run
+
+
+def heard_of(server: MySql, monkeypatch: pytest.MonkeyPatch) -> list[list[bool]]:
+    """Return whether it does at each block, a list for each time that the binlog is read from now on."""
+    passes: list[list[bool]] = []
+    dumped = snapshot_rows.dumped
+
+    def told() -> int:
+        return int(run(server.host, server.port, "SHOW GLOBAL STATUS LIKE 'Com_do'")[0][1])
+
+    def dumped_and_told(*place: Any, **options: Any) -> Iterator[PlacedBlock]:
+        heard: list[bool] = []
+        passes.append(heard)
+        for block in dumped(*place, **options):
+            before = told()
+            yield block
+            heard.append(told() > before)
+
+    # Not only now and then.
+    monkeypatch.setattr(consistent_view, "_STAY", 0)
+    monkeypatch.setattr(snapshot_rows, "dumped", dumped_and_told)
+    return passes
