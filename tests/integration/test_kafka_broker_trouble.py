@@ -169,19 +169,17 @@ def test_a_frozen_broker_keeps_the_ends_of_others_waiting_once(three_brokers: Lo
         time.sleep(0.05)
 
 
-def test_an_answer_that_comes_late_is_told_while_the_next_one_is_waited_for(three_brokers: LocalKafka) -> None:
-    bounds, silent = connect(three_brokers).bounds, led_by(three_brokers, 3)
-    three_brokers.pause(3)
-    try:
-        assert bounds.current_ends(SPLITS).unknown == dict.fromkeys(silent)
-        three_brokers.resume(3)
-        time.sleep(2)
-        # The answer is there, and is read while the others are asked.
-        assert bounds.current_ends(SPLITS).unknown == dict.fromkeys(silent)
+def test_a_broker_that_answers_late_each_time_is_no_error(three_brokers: LocalKafka) -> None:
+    """However long all its answers take together; each is told while the next one is waited for."""
+    bounds, silent = connect(three_brokers, default_api_timeout_ms="6000").bounds, led_by(three_brokers, 3)
+    for late in (None, 0, 0):
         three_brokers.pause(3)
-        assert bounds.current_ends(SPLITS).unknown == dict.fromkeys(silent, 0)
-    finally:
-        three_brokers.resume(3)
+        try:
+            assert bounds.current_ends(SPLITS).unknown == dict.fromkeys(silent, late)
+        finally:
+            three_brokers.resume(3)
+        # Answers come in the order of the questions: the late one is read before this one.
+        assert bounds.end_positions(silent) == dict.fromkeys(silent, 0)
 
 
 def test_a_broker_that_stays_frozen_is_an_error_after_the_limit_and_not_before(three_brokers: LocalKafka) -> None:

@@ -270,14 +270,17 @@ def _reached_by(ends: Mapping[Split, int], reach: Reach, limit: Limit, backlog: 
         shown = newest if entry is None else entry.event_time
         if split in reach.blind or shown is None or backlog.is_of_future(shown):
             continue
+        at = backlog.splits[split]
         if entry is not None:
-            at_end = limit.watermark if end <= entry.position else watermark_of(entry.event_time, backlog.policy)
+            # A row beyond a gap may be none, as a control record with rows of the past behind it, unless all begins
+            # with it. It counts when it has been seen.
+            begins = at.watermark is None and at.position == entry.position < end
+            at_end = watermark_of(entry.event_time, backlog.policy) if begins else limit.watermark
         elif end == backlog.ends[split]:
             at_end = watermark_of(shown, backlog.policy)
         else:
             continue
-        watermark = backlog.splits[split].watermark
-        reached[split] = at_end if watermark is None else max(watermark, at_end)
+        reached[split] = at_end if at.watermark is None else max(at.watermark, at_end)
     return reached
 
 

@@ -33,8 +33,9 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
     Args:
         df: what ``load()`` returned, of one source. Columns may have been added or removed, all but ``marker``. Filter
             afterwards: a filter before this call takes the marker rows, whose other columns are null, out as well, and
-            then no window ever closes (``marker IS NOT NULL OR ...`` spares them). Unions and joins of streams belong
-            after it too: every source has a watermark of its own, and Spark takes the lowest of them.
+            then no window ever closes (``marker IS NOT NULL OR ...`` spares them). So does an ``explode``, an inner
+            join with a static table, or a ``dropDuplicates``. Unions and joins of streams belong after it too: every
+            source has a watermark of its own, and Spark takes the lowest of them.
         event_time: the column that is event time for the operators above; a ``timestamp``, its name read as Spark does.
             The watermark is about the source's own event times: a row whose value in another column lies further
             behind than that may be late.

@@ -50,6 +50,10 @@ class OpenQuestions:
         for splits, answer in done:
             if answer.succeeded():
                 late.update(answer.value)
+                # Its broker is slow, not silent.
+                for split in splits:
+                    self._unanswered_since.pop(split, None)
+                    self._failures.pop(split, None)
             elif isinstance(answer.exception, (UnreachableError, ResponseTimeoutError)):
                 self._failures.update(dict.fromkeys(splits, answer.exception))
             else:

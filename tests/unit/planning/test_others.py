@@ -120,14 +120,28 @@ def test_over_a_gap_a_log_goes_on_beside_the_snapshot_of_a_table_that_was_found_
     assert aligned(splits, log, others(98), **chunks).ends == {A: 1, table: 1}
 
 
-def test_what_is_reached_is_told_for_the_end_of_the_log_the_limit_and_the_row_beyond_a_gap() -> None:
+def test_what_is_reached_is_told_for_the_end_of_the_log_and_the_limit() -> None:
     log = log_of([100, 105], [100, 300])
     found = aligned({A: at(0), B: at(1, 100)}, log, others(100))
     # All of A up to 105; of B nothing is left up to the limit.
     assert (found.ends, found.reached) == ({A: 2, B: 1}, {A: 104, B: 110})
-    crossed = aligned({B: at(1, 50)}, log, others(100))
-    assert (crossed.ends, crossed.reached) == ({B: 2}, {B: 299})
     assert aligned({A: at(0)}, log, others(100), index=False).reached == {}
+
+
+def test_a_row_beyond_a_gap_is_told_when_it_has_been_seen() -> None:
+    """It may be none, as a transaction's control record, which is of the broker's clock among rows of the past."""
+    log = log_of([100, 5_000, 101])
+    # As the limit makes it cross a gap, and as the slowest of those that wait for each other.
+    for watermark, minimum in ((50, 100), (99, 99)):
+        crossed = aligned({A: at(1, watermark)}, log, others(minimum))
+        assert (crossed.ends, crossed.reached) == ({A: 2}, {A: minimum + 10})
+    # With the rows before it, none of which has been seen yet.
+    crossed = aligned({A: at(0)}, log, others(200))
+    assert (crossed.ends, crossed.reached) == ({A: 2}, {A: 210})
+
+
+def test_the_first_row_of_a_split_is_told_at_once() -> None:
+    assert aligned({A: at(0)}, log_of([5_000, 5_001]), others(100)).reached == {A: 4_999}
 
 
 def test_an_idle_split_is_not_the_slowest() -> None:
