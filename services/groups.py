@@ -104,12 +104,13 @@ def alter_offsets(bootstrap: str, group: str, offsets: Mapping[tuple[str, int], 
         ServiceError: the broker refused.
     """
     from kafka import OffsetAndMetadata, TopicPartition
-    from kafka.errors import CoordinatorLoadInProgressError, NoError
+    from kafka.errors import NoError, RetriableError
 
     def alter(admin: KafkaAdminClient) -> Any:
         answers = admin.alter_group_offsets(group, wanted)
-        if CoordinatorLoadInProgressError in answers.values():
-            raise CoordinatorLoadInProgressError
+        # The coordinator may not have loaded the group yet, or not know yet that it is the one.
+        if passing := next((kind for kind in answers.values() if issubclass(kind, RetriableError)), None):
+            raise passing
         return answers
 
     wanted = {TopicPartition(*each): OffsetAndMetadata(offset, "", -1) for each, offset in offsets.items()}

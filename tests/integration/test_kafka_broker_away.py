@@ -13,7 +13,7 @@ from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from services.broker import FAST_START, LocalKafka
 from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import kafka_cluster
-from services.topics import create_topic
+from services.topics import create_topic, wait_for_leaders
 from services.wire import BrokerConnection
 from watermark_source.errors import ResponseTimeoutError
 
@@ -110,6 +110,7 @@ def test_what_a_lost_broker_leads_stays_as_it_is_and_the_rest_is_read_on(
         come_back(brokers, AWAY)
     while led_by(brokers, topic, AWAY) != silent:
         time.sleep(0.1)
+    wait_for_leaders(brokers.bootstrap, [topic], PARTITIONS)
     write(brokers, topic, silent, 100)
     assert query.settle(8).keys() == silent
     assert query.offset["wm"] == START + 99_999
