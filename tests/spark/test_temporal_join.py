@@ -69,6 +69,17 @@ def random_parts(chance: random.Random, parts: int, rows: int, values: Iterator[
     return made
 
 
+@pytest.fixture
+def zone_unknown_to_arrow(spark: SparkSession) -> Iterator[None]:
+    """What Spark takes for a time zone, and Arrow does not."""
+    name = "spark.sql.session.timeZone"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "GMT+03:00")
+    yield
+    spark.conf.set(name, before)
+
+
+@pytest.mark.usefixtures("zone_unknown_to_arrow")
 def test_on_event_time_the_result_is_that_of_a_query_over_the_full_history(streams: Streams) -> None:
     chance = random.Random(3)
     numbers = iter(range(10_000))

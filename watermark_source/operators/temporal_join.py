@@ -24,7 +24,6 @@ from watermark_source.operators.join_layout import JoinLayout
 from watermark_source.operators.join_packs import BUCKET, PACKED, UNPACKED, Packer, unpacker
 from watermark_source.operators.join_processor import TemporalJoinProcessor
 from watermark_source.spark.column_names import EVENT_TIME
-from watermark_source.spark.follow import DELAY_KEY
 from watermark_source.spark.named_column import quoted
 from watermark_source.spark.source_time import SourceTime
 
@@ -114,10 +113,8 @@ def temporal_join(
     names = (*columns.sequence, *columns.added)
     versions = _in_buckets(build.where(counts), F.xxhash64(told_key), buckets, told, names)
     packs = _packed(questions, layout, is_probe=True).union(_packed(versions, layout, is_probe=False))
-    # Packs have no event time: nothing of the build side is ever late. Spark wants a column all the same.
-    timed = packs.withColumn(f"{_OWN}time", F.lit(None).cast("timestamp"))
-    timed = timed.select(*packs.columns, F.col(f"{_OWN}time").alias(f"{_OWN}time", metadata={DELAY_KEY: 0}))
-    joined = timed.groupBy(BUCKET).transformWithStateInPandas(
+    # Packs have no event time: nothing of the build side is ever late.
+    joined = packs.groupBy(BUCKET).transformWithStateInPandas(
         TemporalJoinProcessor(layout), UNPACKED, outputMode="append", timeMode="eventTime"
     )
     result = StructType(loosened([*probe.schema.fields, *added]))
