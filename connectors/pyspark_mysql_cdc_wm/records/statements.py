@@ -44,10 +44,10 @@ _TRUNCATE = re.compile(r"TRUNCATE\b\s*(?:TABLE\b\s*)?", re.IGNORECASE)
 _OTHER_TABLE = re.compile(rf"{_NEW_TABLE}|\b(?:WITH|TO|CONVERT)\s+TABLE\b\s*", re.IGNORECASE)
 """Of an ALTER, what stands before a name of a table that is not the one it begins with."""
 _UNDOES = re.compile(r"(SAVEPOINT|ROLLBACK(?:\s+TO)?)\b\s*(.*)", re.IGNORECASE | re.DOTALL)
-_QUOTED = r"""`(?:[^`]|``)+`|"(?:[^"]|"")+"|'(?:[^'\\]|\\.|'')*'"""
+_QUOTED = r"""`(?:[^`]|``)+`|"(?:[^"\\]|\\(?s:.)|"")*"|'(?:[^'\\]|\\(?s:.)|'')*'"""
 _TEXT = re.compile(
     r"""(`(?:[^`]|``)+`|"(?:[^"\\]|\\.|"")*")"""
-    r"""|\b(?:COMMENT|DEFAULT)\b\s*=?\s*"(?:[^"\\]|\\.|"")*"|'(?:[^'\\]|\\.|'')*'""",
+    r"""|\b(?:COMMENT|DEFAULT)\b(?:\s*=)?\s*"(?:[^"\\]|\\.|"")*"|'(?:[^'\\]|\\.|'')*'""",
     re.IGNORECASE | re.DOTALL,
 )
 """Names, and texts. What is in double quotes is a text where no name can stand, and may be a name elsewhere."""

@@ -43,6 +43,8 @@ from pyspark_mysql_cdc_wm.records.statements import database_dropped, tables_nam
         ),
         ("ALTER TABLE t DROP `it's`, RENAME TO u, COMMENT 'rename v'", {("shop", "t"), ("shop", "u")}),
         ('ALTER TABLE t COMMENT "", RENAME TO "u"', {("shop", "t"), ("shop", "u")}),
+        ('ALTER TABLE t ADD c TEXT DEFAULT "" COMMENT "a # b", RENAME TO u', {("shop", "t"), ("shop", "u")}),
+        ('ALTER TABLE t COMMENT "5\\" -- wide", RENAME TO u', {("shop", "t"), ("shop", "u")}),
         (
             'ALTER TABLE comment RENAME "u", COMMENT "a", CONVERT PARTITION "p" TO TABLE "v"',
             {("shop", each) for each in ("comment", "u", "v")},
