@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,6 +15,8 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup import table_list
 from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.snapshot import chunk_bounds
+from services.deadline import wait_until
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import MySqlStreams
@@ -223,7 +226,6 @@ def test_a_snapshot_goes_on_while_a_table_that_came_later_waits_for_the_end_of_t
     assert tables == on_server(database, "t", "a_new")
 
 
-@pytest.mark.timeout(600)
 def test_a_table_that_is_renamed_while_tables_are_listed_is_not_taken_for_dropped(
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +256,30 @@ def test_a_table_that_is_renamed_while_tables_are_listed_is_not_taken_for_droppe
     assert tables == on_server(database, "t")
 
 
+def test_a_table_that_is_made_anew_from_a_long_select_is_waited_for(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MySQL does not list it, and nobody else may ask for it, until it has all its rows."""
+    database = mysql_database
+    fill(database, "t", 6)
+    fill(database, "u", 1)
+    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(chunk_bounds, "_HELD_SECONDS", 1)
+    life = Life(database, snapshotChunkRows=2, snapshotParallelism=1)
+    end = life.reader.latestOffset(life.reader.initialOffset(), ALL)
+    batch(life, life.reader.initialOffset(), end)
+    database.run("DROP TABLE t")
+    making = "CREATE TABLE t AS SELECT * FROM u WHERE SLEEP(8) = 0"
+    with ThreadPoolExecutor(1) as beside:
+        made = beside.submit(database.run, making)
+        likewise = f"SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO = '{making}'"
+        wait_until(lambda: bool(made.done() or database.run(likewise)), 30, "the statement")
+        assert f"{database.name}.t" in life.reader.latestOffset(end, ALL)["snapshot"]
+        made.result()
+    life.reader.stop()
+
+
+@pytest.mark.timeout(600)
 def test_a_query_finds_new_tables_and_goes_on_after_restarts(mysql_streams: MySqlStreams) -> None:
     database = mysql_streams.database
     fill(database, "t", 400)

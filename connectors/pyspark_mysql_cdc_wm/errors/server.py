@@ -25,7 +25,8 @@ _NOT_THERE = frozenset({2003, 2005})
 REFUSALS = _NOT_LET_IN | _NO_PRIVILEGE
 LOG_CANNOT_BE_READ = 1236
 """The server's number for all that keeps it from sending the binlog from a position."""
-
+LOCKED = 1205
+"""Its number for a lock that was not had within ``lock_wait_timeout``."""
 CANNOT_BE_LISTED = 1220
 """Its number for what keeps it from executing SHOW BINLOG EVENTS."""
 
@@ -80,7 +81,9 @@ def _grant(user: str, code: int | None) -> str:
     return f"GRANT {rights} TO '{user}'@'%'"
 
 
-def code_of(failure: BaseException) -> int | None:
+def code_of(failure: BaseException | None) -> int | None:
     """Return the number of a server's or client's error, ``None`` where there is none."""
+    if failure is None:
+        return None
     first = failure.args[0] if failure.args else None
     return first if isinstance(first, int) and not isinstance(failure, OSError) else None

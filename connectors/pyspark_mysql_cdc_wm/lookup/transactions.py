@@ -144,7 +144,7 @@ class Transactions:
                 return before | self._listed(file_name(base, end.file), at.offset, end.offset)
             except SourceError as failure:
                 # A list goes on behind the end, where an event may be larger than the server puts into lists.
-                if failure.__cause__ is None or code_of(failure.__cause__) != CANNOT_BE_LISTED:
+                if code_of(failure.__cause__) != CANNOT_BE_LISTED:
                     raise
         from pyspark_mysql_cdc_wm.lookup.log_gtids import transactions_between  # noqa: PLC0415 - as above
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.errors.server import LOCKED, code_of
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
 from pyspark_mysql_cdc_wm.lookup.table_checks import check_key, check_seen, check_tables, without_key
@@ -19,11 +19,20 @@ from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
-from watermark_source.errors import RefusedError, UnknownSplitError, UnsupportedFormatError
+from watermark_source.errors import (
+    ResponseTimeoutError,
+    SourceError,
+    UnknownSplitError,
+    UnreachableError,
+    UnsupportedFormatError,
+)
 from watermark_source.planning.state import Bound
 from watermark_source.spark.connector import SnapshotSize
 
 _log = logging.getLogger(__name__)
+
+_HELD_SECONDS = 5
+"""So long a table's name is waited for, if somebody has locked it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +114,9 @@ class ChunkBounds:
         Raises:
             SourceError: the server cannot be reached, or refuses.
         """
-        for log in filter(self.is_wanted, logs):
-            with suppress(UnknownSplitError, RefusedError):
-                # Waits for who renames it.
-                self._connection.rows(f"SELECT 1 FROM {TableName.of(log).quoted} LIMIT 0")  # noqa: S608 - quoted
+        held = {log for log in filter(self.is_wanted, logs) if self._is_held(TableName.of(log))}
         self._tables.forget()
-        return logs - self.logs()
+        return logs - self.logs() - held
 
     def is_wanted(self, log: str) -> bool:
         """Return whether a table is one of those the user chose."""
@@ -159,6 +165,20 @@ class ChunkBounds:
         if not self._connection.is_mariadb:
             self._connection.rows("SET SESSION information_schema_stats_expiry = 0")
         return {log: self._size(TableName.of(log)) for log in logs}
+
+    def _is_held(self, name: TableName) -> bool:
+        """Return whether somebody who defines a table anew is still at it after some seconds."""
+        self._connection.rows(f"SET SESSION lock_wait_timeout = {_HELD_SECONDS}")
+        held = False
+        try:
+            self._connection.rows(f"SELECT 1 FROM {name.quoted} LIMIT 0")  # noqa: S608 - quoted
+        except SourceError as refused:
+            if isinstance(refused, UnreachableError | ResponseTimeoutError):
+                raise
+            # After any other answer the list is right.
+            held = code_of(refused.__cause__) == LOCKED
+        self._connection.rows("SET SESSION lock_wait_timeout = DEFAULT")
+        return held
 
     def _size(self, name: TableName) -> SnapshotSize:
         found = self._connection.one(

@@ -14,7 +14,7 @@ import pymysql
 from pyspark_mysql_cdc_wm.client.connection import connected
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.text_rows import TextReader
-from pyspark_mysql_cdc_wm.errors.server import code_of, server_error
+from pyspark_mysql_cdc_wm.errors.server import LOCKED, code_of, server_error
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
@@ -39,8 +39,6 @@ _BEGIN = "START TRANSACTION READ ONLY"
 _ANOTHER_VIEW = (1213, 1412)
 """The server's numbers for locks in a circle, and for a table that was emptied, altered or made anew since the view
 began."""
-_LOCKED = 1205
-"""The server's number for a lock that was not had within ``lock_wait_timeout``."""
 _VIEWS = 20
 _WAITS = 6
 _STAY = 60.0
@@ -106,7 +104,7 @@ class ConsistentView:
             for table in sorted(there):
                 self._take(table, rows=1)
         except SourceError as refused:
-            if _code(refused) in _ANOTHER_VIEW:
+            if code_of(refused.__cause__) in _ANOTHER_VIEW:
                 return None
             raise
         return frozenset(there)
@@ -121,7 +119,7 @@ class ConsistentView:
                 # Without a row the server does not look whether the view sees this table.
                 self._execute(f"SELECT 1 FROM {table.quoted} LIMIT {rows}")  # noqa: S608 - quoted
         except SourceError as refused:
-            if _code(refused) != _LOCKED:
+            if code_of(refused.__cause__) != LOCKED:
                 raise
             if waits == 1:
                 raise ResponseTimeoutError(
@@ -163,11 +161,6 @@ class ConsistentView:
         for memory, starts, sizes in reader.rows(statement, len(columns) or 1):
             found = tuple(each(Values(memory, starts[i], sizes[i])) for i, each in enumerate(build))
             yield starts.shape[1], found
-
-
-def _code(refused: SourceError) -> int | None:
-    """Return the server's own number of an error."""
-    return None if refused.__cause__ is None else code_of(refused.__cause__)
 
 
 def _shown(column: Column) -> str:
