@@ -266,8 +266,9 @@ def test_a_table_that_is_made_anew_from_a_long_select_is_waited_for(
     monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(chunk_bounds, "_HELD_SECONDS", 1)
     life = Life(database, snapshotChunkRows=2, snapshotParallelism=1)
-    end = life.reader.latestOffset(life.reader.initialOffset(), ALL)
-    batch(life, life.reader.initialOffset(), end)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    batch(life, start, end)
     database.run("DROP TABLE t")
     making = "CREATE TABLE t AS SELECT * FROM u WHERE SLEEP(8) = 0"
     with ThreadPoolExecutor(1) as beside:

@@ -142,15 +142,13 @@ class SnapshotRows:
 
         def blocks() -> Iterable[PlacedBlock]:
             if as_of is None:
-                return dumped(self.client, status.base(), place, end)
-            return dumped_without(self.client, status.base(), GtidSet.parse(as_of[1]), end)
+                return _beside(view, dumped(self.client, status.base(), place, end))
+            return _beside(view, dumped_without(self.client, status.base(), GtidSet.parse(as_of[1]), end))
 
         is_behind = as_of is not None or end > place
         if keyless and is_behind:
             # What was dropped had a key, perhaps, and is told of by that.
-            for _, dropped in self._cut_where_dropped(blocks(), keyless):
-                view.stay()
-                keyless -= dropped
+            keyless -= {each for _, dropped in self._cut_where_dropped(blocks(), keyless) for each in dropped}
         if not shows_all_of_its_end(connection):
             for table in (tables & left) - keyless:
                 of_table = [changed for chunk, changed in since if chunk.table == table]
@@ -158,7 +156,6 @@ class SnapshotRows:
         if is_behind:
             decoder, concerns = self._decoder(connection, tables, left), self._concerns(tables)
             for block, dropped in self._cut_where_dropped(blocks(), tables):
-                view.stay()
                 looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged)
                 undoing = [each for each in since if each[0].table in tables - keyless]
                 for changes in decoder.decode(block.memory, block.events, block.file, block.places):
@@ -203,13 +200,11 @@ class SnapshotRows:
         """Take in what a SELECT may not see yet of what lies before a place."""
         begin, base = LogPosition(LogPosition.of(place).file).number, LogStatus(connection).base()
         concerns = self._concerns({table})
-        for block in dumped(self.client, base, begin, place, check=False):
-            view.stay()
+        for block in _beside(view, dumped(self.client, base, begin, place, check=False)):
             if leads := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[leads - 1])
         decoder = self._decoder(connection, {table}, {table})
-        for block in dumped(self.client, base, begin, place):
-            view.stay()
+        for block in _beside(view, dumped(self.client, base, begin, place)):
             looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged)
             for changes in decoder.decode(block.memory, block.events, block.file, block.places):
                 for changed in undone:
@@ -256,3 +251,10 @@ class SnapshotRows:
         since_ever = integers(np.full(count, _SINCE_EVER), MOMENT)
         times = since_ever if rows.event_time is None else pc.coalesce(rows.event_time, since_ever)
         yield ReadBatch(chunk.split, count, (*rows.columns, *map(about.get, self.layout.about)), times)
+
+
+def _beside(view: ConsistentView, blocks: Iterable[PlacedBlock]) -> Iterator[PlacedBlock]:
+    """Yield blocks; the server hears meanwhile that the view is still there."""
+    for block in blocks:
+        view.stay()
+        yield block

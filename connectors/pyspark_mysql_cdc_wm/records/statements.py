@@ -44,11 +44,13 @@ _TRUNCATE = re.compile(r"TRUNCATE\b\s*(?:TABLE\b\s*)?", re.IGNORECASE)
 _OTHER_TABLE = re.compile(rf"{_NEW_TABLE}|\b(?:WITH|TO|CONVERT)\s+TABLE\b\s*", re.IGNORECASE)
 """Of an ALTER, what stands before a name of a table that is not the one it begins with."""
 _UNDOES = re.compile(r"(SAVEPOINT|ROLLBACK(?:\s+TO)?)\b\s*(.*)", re.IGNORECASE | re.DOTALL)
-_QUOTED = r"""`(?:[^`]|``)+`|"(?:[^"\\]|\\(?s:.)|"")*"|'(?:[^'\\]|\\(?s:.)|'')*'"""
+_BACKQUOTED = r"`(?:[^`]|``)+`"
+_DOUBLE_QUOTED = r'''"(?:[^"\\]|\\(?s:.)|"")*"'''
+_SINGLE_QUOTED = r"'(?:[^'\\]|\\(?s:.)|'')*'"
+_QUOTED = rf"{_BACKQUOTED}|{_DOUBLE_QUOTED}|{_SINGLE_QUOTED}"
 _TEXT = re.compile(
-    r"""(`(?:[^`]|``)+`|"(?:[^"\\]|\\.|"")*")"""
-    r"""|\b(?:COMMENT|DEFAULT)\b(?:\s*=)?\s*"(?:[^"\\]|\\.|"")*"|'(?:[^'\\]|\\.|'')*'""",
-    re.IGNORECASE | re.DOTALL,
+    rf"({_BACKQUOTED}|{_DOUBLE_QUOTED})|\b(?:COMMENT|DEFAULT)\b(?:\s*=)?\s*{_DOUBLE_QUOTED}|{_SINGLE_QUOTED}",
+    re.IGNORECASE,
 )
 """Names, and texts. What is in double quotes is a text where no name can stand, and may be a name elsewhere."""
 _FOR_ITSELF = re.compile(rf"SET\s+STATEMENT\b(?:{_QUOTED}|[^`\"'])*?\bFOR\s+", re.IGNORECASE)
