@@ -41,6 +41,9 @@ class Observation:
     """Logs to forget: those that are gone while their snapshot is under way, and those that are chosen no more."""
     waiting: Set[Split] = frozenset()
     """Splits that are read on only when all snapshots are."""
+    all_found: bool = True
+    """Whether splits were looked for after the ends of the last rows were asked for: a split that is found later holds
+    no row from before. The watermark does not advance while that is not known."""
     added: Mapping[Split, int] = field(default_factory=dict)
     """Start position of the splits that are new."""
     highest: Mapping[Split, Millis | None] = field(default_factory=dict)

@@ -142,7 +142,7 @@ def _plan(
     }
     # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
     counting = planned if state.watermark is None else {s: t for s, t in planned.items() if s not in snapshots}
-    watermark = _clock(state, observation) if on_clock else _combined(state, counting)
+    watermark = _clock(state, observation) if on_clock else _combined(state, counting, observation)
     has_rows = any(t.position > t.observed for t in planned.values())
     moved = _tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
     says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
@@ -275,7 +275,9 @@ def _clock(before: SourceState, observation: Observation) -> Millis:
     return clock if before.watermark is None else max(clock, before.watermark)
 
 
-def _combined(before: SourceState, splits: Mapping[Split, SplitState]) -> Millis | None:
+def _combined(before: SourceState, splits: Mapping[Split, SplitState], observation: Observation) -> Millis | None:
+    if not observation.all_found:
+        return before.watermark
     held = MIN if before.watermark is None else before.watermark
     members = ((MIN if t.watermark is None else t.watermark, t.status is SplitStatus.IDLE) for t in splits.values())
     combined = recompute(members, held).timestamp

@@ -33,6 +33,14 @@ class SplitDiscovery(Protocol):
         """
         ...
 
+    def looked_since(self, moment: float, *, wait: float) -> bool:
+        """Return whether ``discover`` answers with a look that began after a moment of ``time.monotonic()``.
+
+        Begins such a look if there is none, and waits for it at most ``wait`` seconds. A split that is found later did
+        not exist at that moment. Must not raise: a look that fails is no look.
+        """
+        ...
+
 
 class StartPositions(Protocol):
     """Where a query, and where a split found later, begins."""

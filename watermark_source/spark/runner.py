@@ -50,6 +50,10 @@ _log = logging.getLogger(__name__)
 _STATUS_INTERVAL = 1.0
 """Seconds a status is kept while there is no batch."""
 _OFFSETS_OF_A_BATCH = 2
+_LOOK_SECONDS = 3.0
+"""How long a plan waits to know whether there are new splits: longer than a system takes that is only busy."""
+_LOOK_SECONDS_OF_RUN = 30.0
+"""The same for ``Trigger.AvailableNow``, which looks once."""
 
 
 class SourceRunner:
@@ -97,6 +101,8 @@ class SourceRunner:
         self._newest_mattered = False
         """Then they probably do again, and planning twice would cost more."""
         self._rows_at: Millis | None = None
+        self._rows_planned: float | None = None
+        """When rows were planned last, by ``time.monotonic()``."""
         self._rest = Rest()
         self._progress_shown = False
         self._pace = Pace()
@@ -152,8 +158,16 @@ class SourceRunner:
         ends = bounds.current_ends(splits)
         # A run must know them all.
         late = bounds.end_positions(ends.unknown.keys()) if ends.unknown else {}
+        # A split that is new by now is part of the run: the next one would find it behind this one's watermark.
+        all_found = self._connector.discovery.looked_since(time.monotonic(), wait=_LOOK_SECONDS_OF_RUN)
+        new = self._connector.discovery.discover() - splits
         logs = Observation(
-            now=now, asked_at=asked_at, ends={**ends.positions, **late}, reached=ends.reached, ends_are_final=True
+            now=now,
+            asked_at=asked_at,
+            ends={**ends.positions, **late, **(bounds.end_positions(new) if new else {})},
+            reached=ends.reached,
+            all_found=all_found,
+            ends_are_final=True,
         )
         self._frozen = self._dated(logs, logs.ends.keys())
 
@@ -181,15 +195,17 @@ class SourceRunner:
         added = planned.state.splits.keys() - state.splits.keys()
         if added and state.watermark is not None and not self._policy.use_processing_time:
             _log.warning(
-                "%s: found while the query runs, and read from the beginning. What lies there before the watermark, "
-                "%s, is late", listed(added), watermark_text(state.watermark),
+                "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
+                "watermark, %s, are late", listed(added), watermark_text(state.watermark),
             )  # fmt: skip
         for loss in planned.losses:
             _log.warning("failOnDataLoss is false, going on: %s", loss.text)
         self._book.forget(*observation.highest)
         self._announced = True
         if planned.has_rows:
-            self._rows_at = observation.asked_at
+            self._rows_at, self._rows_planned = observation.asked_at, time.monotonic()
+            # Done by the time the next batch is planned, which has to know.
+            self._connector.discovery.looked_since(self._rows_planned, wait=0)
         self._membership.tell(planned)
         self._rest = self._rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at)
         self._state = planned.state
@@ -342,6 +358,9 @@ class SourceRunner:
 
     def _logs(self, state: SourceState) -> Observation:
         """Ask which splits there are, and where they end."""
+        all_found = self._rows_planned is None or self._connector.discovery.looked_since(
+            self._rows_planned, wait=_LOOK_SECONDS
+        )
         splits = self._connector.discovery.discover()
         now, asked_at = self._clock.now(), self._clock.elapsed()
         ends = self._connector.bounds.current_ends(splits)
@@ -350,7 +369,9 @@ class SourceRunner:
         late = {s: known[s] for s in splits_behind(state, known)}
         unknown = ends.unknown.keys() - late.keys()
         positions = {**ends.positions, **late}
-        return Observation(now=now, asked_at=asked_at, ends=positions, unknown=unknown, reached=ends.reached)
+        return Observation(
+            now=now, asked_at=asked_at, ends=positions, unknown=unknown, reached=ends.reached, all_found=all_found
+        )
 
     def _dated(self, logs: Observation, splits: Set[Split]) -> Observation:
         """Add the newest event times of some splits, as far as there is a time index."""

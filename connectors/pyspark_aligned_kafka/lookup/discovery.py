@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Set
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +22,9 @@ _log = logging.getLogger(__name__)
 
 _OLDEST = 20
 """Nobody waits for a look, and it may fail, until the last answer is so many times ``max_age_ms`` old."""
+
+_REST = 20
+"""So many times as long as a look took, no other one begins."""
 
 
 class TopicQueries(Protocol):
@@ -37,6 +40,8 @@ class _Seen:
     splits: frozenset[Split]
     missing: frozenset[str]
     at: float
+    """When the look began."""
+    took: float
 
 
 class KafkaDiscovery:
@@ -62,8 +67,10 @@ class KafkaDiscovery:
         self._oldest = self._max_age * _OLDEST
         self._clock = clock
         self._last: _Seen | None = None
-        self._look: Future[_Seen] | None = None
+        self._look: _Look | None = None
         self._begun = 0.0
+        self._failed = False
+        """Whether the last look did."""
 
     def discover(self) -> Set[Split]:
         """Return all splits of the subscription as they were seen last.
@@ -77,17 +84,48 @@ class KafkaDiscovery:
         if self._last is None:
             self._last, self._begun = self._checked(self._see(self._admin)), now
             return self._last.splits
-        if self._look is not None and self._look.done():
-            try:
-                self._last = self._found()
-            except SourceError as error:
-                _log.warning("No look for new partitions; those of %.0f s ago are read: %s", now - self._last.at, error)
+        self._collect(self._last)
         too_old = now - self._last.at >= self._oldest
         if self._look is None and (too_old or now - self._begun >= self._max_age):
-            self._look, self._begun = _beside(lambda: self._see(self._other_admin)), now
+            self._begin()
         if too_old:
             self._last = self._found()
         return self._last.splits
+
+    def looked_since(self, moment: float, *, wait: float) -> bool:
+        """Return whether a look that began after ``moment`` has ended, waiting at most ``wait`` seconds for it.
+
+        Looks at thousands of partitions are rarer than batches: they take a small share of the time.
+        """
+        if self._last is None:
+            return False
+        deadline = time.monotonic() + wait
+        while True:
+            self._collect(self._last)
+            if self._last.at >= moment:
+                return True
+            if self._look is None:
+                pause = self._max_age if self._failed else min(self._max_age, _REST * self._last.took)
+                if self._clock() - self._begun < pause:
+                    return False
+                self._begin()
+            assert self._look is not None
+            if not self._look.wait(max(0.0, deadline - time.monotonic())):
+                return False
+
+    def _begin(self) -> None:
+        self._look, self._begun = _Look(lambda: self._see(self._other_admin)), self._clock()
+
+    def _collect(self, last: _Seen) -> None:
+        """Take what a look found that has ended; one that failed leaves what the one before found."""
+        if self._look is None or not self._look.is_over:
+            return
+        try:
+            self._last, self._failed = self._found(), False
+        except SourceError as error:
+            self._failed = True
+            age = self._clock() - last.at
+            _log.warning("No look for new partitions; those of %.0f s ago are read: %s", age, error)
 
     def _found(self) -> _Seen:
         """Return what the look under way finds."""
@@ -98,7 +136,7 @@ class KafkaDiscovery:
     def _see(self, admin: TopicQueries) -> _Seen:
         at = self._clock()
         splits, missing = select(self._subscription, admin)
-        return _Seen(splits, missing, at)
+        return _Seen(splits, missing, at, took=self._clock() - at)
 
     def _checked(self, seen: _Seen) -> _Seen:
         """Return what was seen, and say what is new about it."""
@@ -119,17 +157,30 @@ class KafkaDiscovery:
         return seen
 
 
-def _beside(look: Callable[[], _Seen]) -> Future[_Seen]:
-    begun: Future[_Seen] = Future()
+class _Look:
+    """A look under way in a thread of its own, which does not keep the process alive."""
 
-    def run() -> None:
+    def __init__(self, see: Callable[[], _Seen]) -> None:
+        self._outcome: Future[_Seen] = Future()
+        threading.Thread(target=self._run, args=(see,), name="discovery", daemon=True).start()
+
+    def _run(self, see: Callable[[], _Seen]) -> None:
         try:
-            begun.set_result(look())
+            self._outcome.set_result(see())
         except BaseException as error:  # noqa: BLE001 - who asks for the result raises it
-            begun.set_exception(error)
+            self._outcome.set_exception(error)
 
-    threading.Thread(target=run, name="discovery", daemon=True).start()
-    return begun
+    @property
+    def is_over(self) -> bool:
+        return self._outcome.done()
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether it is over within so many seconds."""
+        return bool(wait([self._outcome], seconds).done)
+
+    def result(self) -> _Seen:
+        """Return what was seen, once it is over; raises what went wrong."""
+        return self._outcome.result()
 
 
 def select(subscription: Subscription, admin: TopicQueries) -> tuple[frozenset[Split], frozenset[str]]:

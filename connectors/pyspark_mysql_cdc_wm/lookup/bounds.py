@@ -46,6 +46,10 @@ class BinlogBounds:
         """Return the binlog."""
         return frozenset({BINLOG})
 
+    def looked_since(self, moment: float, *, wait: float) -> bool:
+        """Return true: the binlog is the only split of its kind."""
+        return True
+
     def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return where a new query begins.
 

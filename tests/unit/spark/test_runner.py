@@ -307,7 +307,7 @@ def test_a_split_that_joins_when_there_is_a_watermark_is_told_with_it(
     write(log, {1: [(2, 50)]})
     process.plan(end)
     assert "-1: found while the query runs" in caplog.text
-    assert "the watermark, 2023-11-14 22:13:00.999, is late" in caplog.text
+    assert "the watermark, 2023-11-14 22:13:00.999, are late" in caplog.text
 
 
 def test_the_watermark_never_goes_back_when_a_split_joins_late(log: Path, live: Any) -> None:

@@ -163,3 +163,55 @@ def test_a_topic_that_goes_later_is_left_out_and_said_once(caplog: pytest.LogCap
     for topics.now in (10.0, 20.0):
         assert settled(discovery) == splits("a", 0)
     assert caplog.text.count("Not there and therefore not read: b") == 1
+
+
+def test_a_look_since_a_moment_is_made_at_once_and_waited_for() -> None:
+    topics = Topics(a=1)
+    discovery = topics.discovery(Subscribe(frozenset("a")))
+    discovery.discover()
+    topics.partitions["a"], topics.now = 2, 1.0
+    assert discovery.looked_since(0.5, wait=10)
+    assert discovery.discover() == splits("a", 0, 1)
+    assert discovery.looked_since(1.0, wait=0)
+    assert topics.asked == 2
+
+
+def test_a_look_that_began_before_the_moment_does_not_do() -> None:
+    topics, slow = Topics(a=1), SlowTopics(a=2)
+    discovery = KafkaDiscovery(topics, slow, Subscribe(frozenset("a")), max_age_ms=5_000, clock=lambda: topics.now)
+    discovery.discover()
+    topics.now = 1.0
+    assert not discovery.looked_since(1.0, wait=0)
+    slow.let.set()
+    assert discovery.looked_since(1.0, wait=10)
+    topics.now = 2.0
+    assert discovery.looked_since(2.0, wait=10)
+    assert slow.asked == 2
+
+
+def test_looks_take_a_small_share_of_the_time() -> None:
+    topics, slow = Topics(a=1), SlowTopics(a=2)
+    discovery = KafkaDiscovery(topics, slow, Subscribe(frozenset("a")), max_age_ms=90_000, clock=lambda: topics.now)
+    discovery.discover()
+    topics.now = 1.0
+    assert not discovery.looked_since(1.0, wait=0)
+    topics.now = 2.0
+    slow.let.set()
+    assert discovery.looked_since(1.0, wait=10)
+    for topics.now in (3.0, 20.9):
+        assert not discovery.looked_since(2.5, wait=10)
+    topics.now = 21.0
+    assert discovery.looked_since(2.5, wait=10)
+
+
+def test_after_a_look_that_failed_the_next_one_waits_its_time() -> None:
+    topics = SlowTopics(a=1)
+    topics.let.set()
+    discovery = topics.discovery(Subscribe(frozenset("a")))
+    discovery.discover()
+    topics.fails, topics.now = True, 1.0
+    assert not discovery.looked_since(1.0, wait=10)
+    topics.fails = False
+    assert not discovery.looked_since(1.0, wait=10)
+    topics.now = 6.0
+    assert discovery.looked_since(1.0, wait=10)

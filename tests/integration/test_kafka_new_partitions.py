@@ -1,0 +1,109 @@
+"""Partitions that are created while a topic is read: their first rows are on time, called as Spark calls the source."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyspark_aligned_kafka.readers import schema_of, stream_reader
+from services.bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka import Kafka
+from services.topics import add_partitions
+
+pytestmark = pytest.mark.service
+FIRST, ADDED = 8, 12
+
+
+class Writer:
+    """Writes the present into all partitions that there are, all the time; creates more of them."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.bootstrap, self.topic = bootstrap, topic
+        self.partitions, self.written = FIRST, 0
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._go_on)
+
+    def write(self, partition: int) -> None:
+        # Under one lock: the times in the topic are in the order of writing, whatever the partition.
+        with self._lock:
+            now = np.array([time.time_ns() // 1_000_000], dtype=np.int64)
+            bulk_produce_partitions(self.bootstrap, self.topic, {partition: PartitionRecords(now, value_size=10)})
+            self.written += 1
+
+    def widen(self) -> None:
+        """Create a partition and write its first row."""
+        add_partitions(self.bootstrap, self.topic, self.partitions + 1)
+        self.write(self.partitions)
+        self.partitions += 1
+
+    def _go_on(self) -> None:
+        while not self._over.is_set():
+            for partition in range(self.partitions):
+                self.write(partition)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def test_first_rows_of_new_partitions_are_on_time(kafka: Kafka, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(FIRST)
+    # So old may be what is known of the partitions: without looks of its own a batch finds each of them late.
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    reader = stream_reader(given, schema_of(given))
+    offset: Mapping[str, Any] = reader.initialOffset()
+    rows: dict[int, int] = {}
+    late: list[tuple[int, int, int]] = []
+    raised = 0
+    chance = random.Random(1)
+
+    def batch() -> None:
+        nonlocal offset, raised
+        end = reader.latestOffset(offset, reader.getDefaultReadLimit())
+        if end == offset:
+            return
+        passed = offset.get("wm")
+        raised += end.get("wm") != passed
+        for pack in reader.partitions(dict(offset), dict(end)):
+            for read in reader.read(pack):
+                _take(read, passed)
+        offset = end
+
+    def _take(read: pa.RecordBatch, passed: int | None) -> None:
+        for partition, at in zip(
+            read.column("partition").to_pylist(), read.column("event_time").cast(pa.int64()).to_pylist(), strict=True
+        ):
+            if partition is None:
+                continue  # a marker
+            rows[partition] = rows.get(partition, 0) + 1
+            if passed is not None and at <= passed * 1_000:
+                late.append((partition, at, passed))
+
+    with Writer(kafka.bootstrap, topic) as writer:
+        for _ in range(ADDED):
+            widening = threading.Thread(target=writer.widen)
+            until = time.monotonic() + chance.uniform(0.1, 0.6)
+            widening.start()
+            while widening.is_alive() or time.monotonic() < until:
+                batch()
+            widening.join()
+    deadline = time.monotonic() + 60
+    while sum(rows.values()) < writer.written:
+        assert time.monotonic() < deadline, (rows, writer.written)
+        batch()
+    reader.stop()
+    assert late == []
+    assert len(rows) == FIRST + ADDED
+    assert raised > ADDED
