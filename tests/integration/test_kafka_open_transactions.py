@@ -17,41 +17,74 @@ from tests.integration.kafka_streams import START, write
 pytestmark = pytest.mark.service
 
 
+Condition = Callable[[list[Any], list[Any]], object]
+
+
+class Reading:
+    """A source of two partitions, driven as Spark drives it."""
+
+    def __init__(self, kafka: Kafka, topic: str) -> None:
+        given = {
+            "kafka.bootstrap.servers": kafka.bootstrap,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            "kafka.isolation.level": "read_committed",
+            "idleTimeout": "300 ms",
+        }
+        self.topic = topic
+        self.reader = stream_reader(given, schema_of(given))
+        self.offset: Mapping[str, Any] = self.reader.initialOffset()
+
+    def until(self, condition: Condition) -> None:
+        """Go on until the condition holds for the fields of both partitions."""
+        deadline = time.monotonic() + 60
+        while not condition(*self.offset["splits"][self.topic].values()):
+            assert time.monotonic() < deadline, self.offset
+            end = self.reader.latestOffset(self.offset, self.reader.getDefaultReadLimit())
+            if end != self.offset:
+                for pack in self.reader.partitions(dict(self.offset), dict(end)):
+                    list(self.reader.read(pack))
+            self.offset = end
+
+
+def test_an_idle_split_whose_new_rows_are_in_an_open_transaction_is_waited_for(
+    kafka: Kafka, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(2)
+    write(kafka.bootstrap, topic, {0: [100], 1: [50]})
+    reading = Reading(kafka, topic)
+    reading.until(lambda first, second: second[3:4] == ["i"] and first[3:4] == ["i"])
+    with contextlib.closing(KafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=topic)) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic, b"x", partition=1, timestamp_ms=START + 500_000).get(30)
+        write(kafka.bootstrap, topic, {0: [800]})
+        reading.until(lambda first, _: first[0] == 2 and first[1] == 0)
+        assert reading.offset["wm"] == START + 99_999
+        assert reading.offset["splits"][topic]["1"][3:4] != ["i"]
+        producer.commit_transaction()
+    reading.until(lambda _, second: second[0] - second[1] > 0 or second[0] > 1)
+    assert reading.offset["wm"] <= START + 499_999
+    reading.until(lambda _, second: second[3:4] == ["i"])
+    assert reading.offset["wm"] == START + 799_999
+    reading.reader.stop()
+
+
 def test_a_split_with_an_open_transaction_is_not_idle(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic(2)
-    given = {
-        "kafka.bootstrap.servers": kafka.bootstrap,
-        "subscribe": topic,
-        "startingOffsets": "earliest",
-        "kafka.isolation.level": "read_committed",
-        "idleTimeout": "300 ms",
-    }
-    reader = stream_reader(given, schema_of(given))
-    offset: Mapping[str, Any] = reader.initialOffset()
-
-    def until(condition: Callable[[list[Any], list[Any]], object]) -> None:
-        """Go on until the condition holds for the fields of both partitions."""
-        nonlocal offset
-        deadline = time.monotonic() + 60
-        while not condition(*offset["splits"][topic].values()):
-            assert time.monotonic() < deadline, offset
-            end = reader.latestOffset(offset, reader.getDefaultReadLimit())
-            for pack in reader.partitions(dict(offset), dict(end)) if end != offset else ():
-                list(reader.read(pack))
-            offset = end
-
+    reading = Reading(kafka, topic)
     with contextlib.closing(KafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id=topic)) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic, b"x", partition=1, timestamp_ms=START + 50_000).get(30)
         write(kafka.bootstrap, topic, {0: [100]})
-        until(lambda first, _: first[3:4] == ["i"])
+        reading.until(lambda first, _: first[3:4] == ["i"])
         # The second has had nothing to read for longer.
-        assert offset["splits"][topic]["1"][3:4] != ["i"]
-        assert "wm" not in offset
+        assert reading.offset["splits"][topic]["1"][3:4] != ["i"]
+        assert "wm" not in reading.offset
         producer.commit_transaction()
-    until(lambda _, second: second[0] - second[1] > 0)
-    assert offset["wm"] == START + 49_999
-    until(lambda _, second: second[3:4] == ["i"])
-    assert offset["wm"] == START + 99_999
-    reader.stop()
+    reading.until(lambda _, second: second[0] - second[1] > 0)
+    assert reading.offset["wm"] == START + 49_999
+    reading.until(lambda _, second: second[3:4] == ["i"])
+    assert reading.offset["wm"] == START + 99_999
+    reading.reader.stop()

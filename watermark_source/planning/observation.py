@@ -27,7 +27,8 @@ class Observation:
     unknown: Set[Split] = frozenset()
     """Splits that exist and whose end nobody tells for the moment: they stay as they are."""
     uncommitted: Set[Split] = frozenset()
-    """Of those that have long had nothing to read: splits with rows behind the end, whose transaction is open."""
+    """Splits at their end with rows behind it, whose transaction is open; of those that would turn idle now, and of
+    idle ones while the watermark moves."""
     earliest: Mapping[Split, int] = field(default_factory=dict)
     """First retained position, as far as it was asked for."""
     reached: Mapping[Split, Millis] = field(default_factory=dict)

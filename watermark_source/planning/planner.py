@@ -24,7 +24,15 @@ from watermark_source.planning.snapshot import completed, finished, snapshot_spl
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import future_cap, watermark_of
 from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
-from watermark_source.planning.status import TRANSITIONS, SplitEvent, changed_status, next_since, rest_event, unanswered
+from watermark_source.planning.status import (
+    TRANSITIONS,
+    SplitEvent,
+    changed_status,
+    next_since,
+    rest_event,
+    unanswered,
+    uncommitted,
+)
 from watermark_source.planning.time_index import TimeIndex
 
 
@@ -135,9 +143,14 @@ def _plan(
     snapshots = set(map(snapshot_split, begun))
     # Of rows that wait for more nothing is read, but when the first of them are from is known.
     told = backlog.beginnings() if waits else {s: w for s, w in reached.items() if ends[s] == allowed[s]}
-    silent = observation.unknown | observation.waiting | (snapshots | observation.uncommitted) - allowed.keys()
+    silent = observation.unknown | observation.waiting | snapshots - allowed.keys()
+    opened = observation.uncommitted - allowed.keys() - silent
     planned = {
-        s: unanswered(t) if s in silent else _advance(t, allowed.get(s), ends.get(s), observation, policy)
+        s: uncommitted(t)
+        if s in opened
+        else unanswered(t)
+        if s in silent
+        else _advance(t, allowed.get(s), ends.get(s), observation, policy)
         for s, t in splits.items()
     }
     # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.

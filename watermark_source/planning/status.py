@@ -28,6 +28,8 @@ class SplitEvent(Enum):
     """It has no rows left."""
     QUIET = "quiet"
     """It has had no rows left for longer than the idle timeout."""
+    UNCOMMITTED = "uncommitted"
+    """It has rows that cannot be read before their transaction ends: they may be older than any watermark so far."""
 
 
 _ACTIVE, _IDLE, _PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUSED
@@ -38,18 +40,21 @@ TRANSITIONS: dict[tuple[SplitStatus, SplitEvent], SplitStatus] = {
     (_ACTIVE, SplitEvent.HELD): _PAUSED,
     (_ACTIVE, SplitEvent.CAUGHT_UP): _ACTIVE,
     (_ACTIVE, SplitEvent.QUIET): _IDLE,
+    (_ACTIVE, SplitEvent.UNCOMMITTED): _ACTIVE,
     (_IDLE, SplitEvent.READS): _ACTIVE,
     (_IDLE, SplitEvent.WAITS): _ACTIVE,
     (_IDLE, SplitEvent.HELD): _PAUSED,
     # The timeout may have been made longer, or switched off, since: idle all the same until a row comes.
     (_IDLE, SplitEvent.CAUGHT_UP): _IDLE,
     (_IDLE, SplitEvent.QUIET): _IDLE,
+    (_IDLE, SplitEvent.UNCOMMITTED): _ACTIVE,
     (_PAUSED, SplitEvent.READS): _ACTIVE,
     (_PAUSED, SplitEvent.WAITS): _PAUSED,
     (_PAUSED, SplitEvent.HELD): _PAUSED,
     (_PAUSED, SplitEvent.CAUGHT_UP): _ACTIVE,
     # A paused split has rows, so it cannot have been quiet; its log was truncated: the wait starts anew.
     (_PAUSED, SplitEvent.QUIET): _ACTIVE,
+    (_PAUSED, SplitEvent.UNCOMMITTED): _ACTIVE,
 }
 
 
@@ -73,6 +78,12 @@ def caught_up_since(state: SplitState, asked_at: Millis) -> Millis:
 def unanswered(state: SplitState) -> SplitState:
     """Return a split whose log's system did not answer. Nobody could write to it either, so quiet time starts anew."""
     return replace(state, since=None) if state.status is _ACTIVE and state.since is not None else state
+
+
+def uncommitted(state: SplitState) -> SplitState:
+    """Return a split with rows whose transaction is open: active, and its quiet time starts anew."""
+    status = TRANSITIONS[state.status, SplitEvent.UNCOMMITTED]
+    return replace(state, status=status, since=None)
 
 
 def rest_event(state: SplitState, asked_at: Millis, idle_timeout: int | None) -> SplitEvent:

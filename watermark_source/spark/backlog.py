@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.status import SplitEvent, rest_event
 from watermark_source.spark.connector import OpenTransactions
 
@@ -29,14 +29,19 @@ def exceeds(state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> 
 def uncommitted(
     state: SourceState, logs: Observation, idle_timeout: int | None, transactions: OpenTransactions | None
 ) -> Set[Split]:
-    """Return the splits that would turn idle now, and have rows whose transaction is not over."""
+    """Return the splits that nobody would wait for, and that have rows whose transaction is open.
+
+    Those are the ones that would turn idle now, and while there are rows that move the watermark the idle ones too.
+    """
     if transactions is None:
         return frozenset()
-    quiet = {
-        s: t.position
-        for s, t in state.splits.items()
-        if t.status is SplitStatus.ACTIVE
-        and logs.ends.get(s) == t.position
-        and rest_event(t, logs.asked_at, idle_timeout) is SplitEvent.QUIET
-    }
-    return transactions.behind(quiet) if quiet else frozenset()
+    moves = bool(splits_behind(state, logs.ends)) or any(t.position > t.observed for t in state.splits.values())
+
+    def is_asked(split: SplitState) -> bool:
+        if split.status is SplitStatus.IDLE:
+            return moves
+        quiet = rest_event(split, logs.asked_at, idle_timeout) is SplitEvent.QUIET
+        return split.status is SplitStatus.ACTIVE and quiet
+
+    asked = {s: t.position for s, t in state.splits.items() if logs.ends.get(s) == t.position and is_asked(t)}
+    return transactions.behind(asked) if asked else frozenset()

@@ -6,7 +6,14 @@ import pytest
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.state import SplitState, SplitStatus
-from watermark_source.planning.status import TRANSITIONS, SplitEvent, caught_up_since, next_since, rest_event
+from watermark_source.planning.status import (
+    TRANSITIONS,
+    SplitEvent,
+    caught_up_since,
+    next_since,
+    rest_event,
+    uncommitted,
+)
 
 ACTIVE, IDLE, PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUSED
 NOW = Millis(1_000_000)
@@ -33,6 +40,11 @@ def test_a_paused_split_never_turns_idle_at_once() -> None:
 @pytest.mark.parametrize("event", [SplitEvent.READS, SplitEvent.WAITS, SplitEvent.HELD])
 def test_rows_end_idleness(event: SplitEvent) -> None:
     assert TRANSITIONS[IDLE, event] is not IDLE
+
+
+@pytest.mark.parametrize("status", SplitStatus)
+def test_rows_in_an_open_transaction_make_a_split_active_and_its_quiet_time_starts_anew(status: SplitStatus) -> None:
+    assert uncommitted(split(status, since=7)) == split(ACTIVE)
 
 
 def test_a_split_is_quiet_after_more_than_the_timeout() -> None:
