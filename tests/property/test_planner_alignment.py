@@ -22,8 +22,11 @@ bounds = st.sampled_from([0, 1, 500])
 idle_timeouts = st.none() | st.sampled_from([1, 1_000, 30_000])
 
 
+without_newest = st.frozensets(st.integers(0, 3))
+
+
 @given(
-    logs(disorder=800), drifts, bounds, budgets, idle_timeouts, st.booleans(), actions(disorder=800)
+    logs(disorder=800), drifts, bounds, budgets, idle_timeouts, st.booleans(), without_newest, actions(disorder=800)
 )  # fmt: skip
 def test_no_split_reads_more_than_one_row_beyond_the_drift(
     log: SimulatedLog,
@@ -32,11 +35,12 @@ def test_no_split_reads_more_than_one_row_beyond_the_drift(
     max_rows: int | None,
     idle_timeout: int | None,
     final: bool,
+    hidden: frozenset[int],
     script: Sequence[Action],
 ) -> None:
     """Measured after each batch against the slowest active split, as the rows of that batch have moved it."""
     policy = PlanPolicy(out_of_orderness=bound, max_drift=drift, idle_timeout=idle_timeout)
-    driver = Driver(log, policy, max_rows=max_rows, final=final)
+    driver = Driver(log, policy, max_rows=max_rows, final=final, without_newest=hidden)
     for action in [] if final else script:
         perform(driver, action)
     driver.run()
@@ -51,13 +55,19 @@ def test_no_split_reads_more_than_one_row_beyond_the_drift(
             assert beyond == rows[len(rows) - len(beyond) :]
 
 
-@given(logs(disorder=800, noise=True), drifts, bounds, budgets, st.booleans(), actions(disorder=800))
+@given(logs(disorder=800, noise=True), drifts, bounds, budgets, st.booleans(), without_newest, actions(disorder=800))
 def test_the_group_goes_on_while_any_split_has_rows(
-    log: SimulatedLog, drift: int, bound: int, max_rows: int | None, index: bool, script: Sequence[Action]
+    log: SimulatedLog,
+    drift: int,
+    bound: int,
+    max_rows: int | None,
+    index: bool,
+    hidden: frozenset[int],
+    script: Sequence[Action],
 ) -> None:
     """Once splits without rows are idle nobody is left to wait for, so the whole log is read."""
     policy = PlanPolicy(out_of_orderness=bound, max_drift=drift, idle_timeout=1, max_future_skew=3_600_000)
-    driver = Driver(log, policy, max_rows=max_rows, index=index)
+    driver = Driver(log, policy, max_rows=max_rows, index=index, without_newest=hidden)
     for action in script:
         perform(driver, action)
     size = sum(t.end for t in log.splits.values())

@@ -68,8 +68,15 @@ class Driver:
         starts: Mapping[Split, int] | None = None,
         final: bool = False,
         dated: bool = False,
+        without_newest: Set[int] = frozenset(),
     ) -> None:
-        """``dated``: the log's system dates rows when it writes them, and tells its time with its ends."""
+        """Start a query.
+
+        ``dated``: the log's system dates rows when it writes them, and tells its time with its ends.
+        ``without_newest``: numbers of the splits whose newest row the system does not tell, as a broker does while that
+        row is in an open transaction.
+        """
+        self.without_newest = without_newest
         self.dated = dated
         self.log = log
         self.policy = policy
@@ -109,7 +116,7 @@ class Driver:
             added={s: self.log.splits[s].earliest for s in added if s in self.log.splits},
             highest={r.split: self._reported(r, state.future_cap) for r in ranges_of(state)},
             reached=dict.fromkeys(known, Millis(self.now) if frozen is None else frozen.at) if self.dated else {},
-            newest=({} if not self.index else self.log.newest(known) if frozen is None else frozen.newest),
+            newest=self._newest(known),
             # As if rows had come to the others since.
             settled={s for s in known if s.number % 2} if frozen is None else frozenset(),
             max_rows=None if one_batch else self.max_rows,
@@ -118,6 +125,12 @@ class Driver:
             rest=self._rest.lasted(Millis(self.now)),
             one_batch=one_batch,
         )
+
+    def _newest(self, known: Set[Split]) -> dict[Split, Millis | None]:
+        if not self.index:
+            return {}
+        newest = self.log.newest(known) if self._frozen is None else self._frozen.newest
+        return {s: None if s.number in self.without_newest else at for s, at in newest.items()}
 
     def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:
         """Plan once; if there is a batch, write its offset and read its rows."""

@@ -175,16 +175,24 @@ def group_limit(
     """Return the alignment limit of this batch: the lowest watermark any member will have at its log's end, plus drift.
 
     A member with rows counts with the watermark it will have after reading them all; where the time index cannot tell
-    (``blind``), and without rows, with its present one. Idle members, finished ones and those that never had a row do
-    not hold the group. The members elsewhere count with what they last told.
+    (``blind``), and without rows, with its present one. One that has rows and no watermark yet counts with its first
+    row, and holds the group (``MIN``) while that is not known either: it may be the oldest of all. Idle members,
+    finished ones and those that never had a row do not hold the group. The members elsewhere count with what they last
+    announced.
     """
     reached: dict[Split | Elsewhere, Millis | None] = {
         s: _reached(s, t, observation, backlog, blind) for s, t in splits.items()
     }
+    starting = {s for s, t in splits.items() if reached[s] is None and _is_starting(s, t, observation, backlog)}
+    begins = backlog.beginnings() if starting else {}
     others = observation.others
+    if begins or others.slowest is not None or any(w is not None for w in reached.values()):
+        reached.update({s: begins.get(s, MIN) for s in starting})
     if others.slowest is not None:
         reached[others.slowest] = others.minimum
     group = view(((s, w) for s, w in reached.items() if w is not None), backlog.policy.max_drift or 0)
+    if group.minimum == MIN and group.slowest is not None:
+        return Limit(MIN, group.slowest)
     if others.ceiling is not None and (group.slowest is None or group.limit > others.ceiling):
         return Limit(others.ceiling, TO_COME if others.awaited else STORE)
     return None if group.slowest is None else Limit(group.limit, group.slowest)
@@ -201,6 +209,13 @@ def _reached(
     elif observation.ends_are_final or state.status is SplitStatus.IDLE:
         return None
     return state.watermark
+
+
+def _is_starting(split: Split, state: SplitState, observation: Observation, backlog: Backlog) -> bool:
+    """Return whether a split has rows, or its system does not answer whether it has any, and no watermark yet."""
+    if state.watermark is not None or split.log in observation.chunks:
+        return False
+    return split in backlog.ends or (split in observation.unknown and state.status is not SplitStatus.IDLE)
 
 
 def aligned_ends(

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of, observation
-from watermark_source.eventtime.watermark import MAX, Millis
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.ends import BLIND_STEP, Aligned, Limit, aligned_ends, backlog_of, group_limit
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
@@ -172,13 +172,33 @@ def test_a_split_the_index_cannot_tell_about_goes_on_in_steps_and_counts_with_it
     assert ends({A: at(2 + BLIND_STEP, 99), B: at(0)}, log, policy) == {A: 2 + size, B: 11}
 
 
+def test_a_split_whose_newest_row_is_not_known_counts_with_its_first_row() -> None:
+    """Its newest row is in an open transaction, or its broker is older than 3.0."""
+    log = log_of([100, 28_800_000], range(28_700_000, 28_800_000, 1_000))
+    splits = {A: at(0), B: at(0)}
+    assert limit(splits, log, newest={B: Millis(28_799_000)}) == Limit(Millis(109), A)
+    # One row each, over the gap.
+    assert ends(splits, log, newest={B: Millis(28_799_000)}) == {A: 1, B: 1}
+
+
+def test_a_split_that_does_not_answer_holds_a_group_that_begins() -> None:
+    log = log_of([100], range(28_700_000, 28_800_000, 1_000))
+    splits = {A: at(0), B: at(1, 28_699_999)}
+    there = {"ends": {B: 100}, "newest": {B: Millis(28_799_000)}, "unknown": frozenset({A})}
+    assert limit(splits, log, **there) == Limit(MIN, A)
+    assert ends(splits, log, **there) == {B: 1}
+    # Once it is idle it is not waited for.
+    assert limit({**splits, A: at(0, status=SplitStatus.IDLE)}, log, **there) == Limit(Millis(28_799_009), B)
+
+
 def test_rows_before_our_start_that_are_later_make_a_split_blind() -> None:
     log = log_of([5_000, 100, 150, 200], range(100, 1_000))
     seen = observation(log)
     splits = {A: at(1), B: at(1, 99)}
     found, planned, *_ = aligned_ends(splits, seen, backlog(log, splits, DRIFT_10))
-    assert found == Limit(Millis(1_008), B)
-    assert planned == {A: 4, B: 900}
+    # Nothing is known of the rows that come next, and they are older than all of the others'.
+    assert found == Limit(MIN, A)
+    assert planned == {A: 4, B: 1}
     assert ends({A: at(2, 99), B: at(1, 99)}, log) == {A: 4, B: 11}
 
 
