@@ -21,12 +21,16 @@ class Pace:
     last_batch: float = field(default_factory=time.monotonic)
     next_look: float = 0.0
 
-    def after(self, *, is_batch: bool, cpu: float = 0.0) -> Pace:
-        """Return the pace after a look that led to a batch, or found nothing new; it took ``cpu`` seconds of a core."""
+    def after(self, *, is_batch: bool, held: bool = False, cpu: float = 0.0) -> Pace:
+        """Return the pace after a look that led to a batch, or found nothing new; it took ``cpu`` seconds of a core.
+
+        ``held``: there are rows that the alignment group does not allow to be read. In a run with an end each such look
+        is a batch without rows, so they become rarer the longer it takes.
+        """
         now = time.monotonic()
-        if is_batch:
+        if is_batch and not held:
             return Pace(now)
-        longest = min(_RAREST, max(_LONGEST, cpu / _CPU_SHARE))
+        longest = _RAREST if held else min(_RAREST, max(_LONGEST, cpu / _CPU_SHARE))
         pause = min(longest, max(_SHORTEST, _SHARE * (now - self.last_batch)))
         return Pace(self.last_batch, now + pause)
 

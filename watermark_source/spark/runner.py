@@ -215,13 +215,15 @@ class SourceRunner:
         trouble, store = self._membership.trouble, self._membership.place
         self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted, copied, trouble, store)
         held = planned.state.held > state.held
-        self._pace = self._pace.after(is_batch=planned.is_batch and not held, cpu=time.thread_time() - cpu)
+        self._pace = self._pace.after(is_batch=planned.is_batch, held=held, cpu=time.thread_time() - cpu)
         if not planned.is_batch:
             self._offset = dict(start)
             return start
         self._status = None
         self._progress_shown = False
-        self._offset = self._encode(planned.state)
+        # As the next process will read it from the offset.
+        self._state = self._membership.named(planned.state)
+        self._offset = self._encode(self._state)
         return self._offset
 
     @collect_later()
@@ -283,7 +285,7 @@ class SourceRunner:
             self._progress_shown = True
 
     def _encode(self, state: SourceState) -> dict[str, Any]:
-        state = self._membership.named(self._whereabouts.named(state))
+        state = self._whereabouts.named(state)
         offset = self._codec.encode(state)
         self._decoded.append((offset, state))
         return offset

@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.spark.file_log import TABLE
+from tests.spark.queries import write
+from tests.unit.spark.runner_process import TWO
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store import meeting, place
@@ -123,3 +126,25 @@ def test_where_the_sources_meet_and_what_is_wrong_there_is_told_without_what_is_
     assert source.place == f"sqlite /{tmp_path / 'store' / 'alignment.sqlite'}"
     assert "4711" not in f"{source.place} {source.trouble}"
     assert (make().place, make(alignmentStore="none").place) == ("driver", "none")
+
+
+def test_a_source_that_met_its_group_in_this_process_goes_on_without_the_store_as_the_next_process_does(
+    log: Path, live: Any, url: str, tmp_path: Path
+) -> None:
+    """Nobody counted when the store went away: there was no limit, and there is none now."""
+    (tmp_path / "store").mkdir()
+    write(log, TWO)
+    group = {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", "alignmentStore": url, "idleTimeout": "1 ms"}
+    process = live(**group)
+    end = process.runner.initial_offset()
+
+    def go_on() -> bool:
+        nonlocal end
+        end = process.run(end)
+        return True
+
+    until(lambda: go_on() and "member" in end and [f[3:4] for f in end["splits"]["log"].values()] == [["i"]] * 2)
+    shutil.rmtree(tmp_path / "store")
+    until(lambda: process.runner._membership.trouble is not None)
+    write(log, {0: [(200, 9)]})
+    until(lambda: go_on() and end["splits"]["log"]["0"][0] == 3, seconds=20)

@@ -42,3 +42,12 @@ def test_a_wait_lasts_until_the_next_look() -> None:
     began = time.monotonic()
     Pace(next_look=began + 0.05).wait()
     assert time.monotonic() - began >= 0.05
+
+
+@pytest.mark.parametrize(("waited", "pause"), [(0.0, 0.015), (2.0, 0.08), (10.0, 0.4), (60.0, 1.0)])
+def test_batches_without_rows_of_a_run_that_waits_for_its_group_become_rarer(
+    monkeypatch: pytest.MonkeyPatch, waited: float, pause: float
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 1_000.0)
+    paced = Pace(last_batch=1_000.0 - waited).after(is_batch=True, held=True)
+    assert paced.next_look == pytest.approx(1_000.0 + pause)
