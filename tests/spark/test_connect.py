@@ -30,6 +30,7 @@ CLIENT = """
 import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from services.java import QUICK_START
 from tests.spark.file_log import FileLogDataSource
 from tests.spark.queries import Streams
@@ -52,12 +53,14 @@ for rows in (FIRST, SECOND):
     streams.run(minutes(df), "connect")
 assert markers(df).columns[0] == "type"
 refused = []
-for frame, column in ((df.drop("marker"), "event_time"), (df, "value")):
+filtered = (df.where("value > 3"), "event_time"), (df.where(F.col("value") > 3).drop("split"), "event_time")
+for frame, column in ((df.drop("marker"), "event_time"), (df, "value"), *filtered, (df.limit(1), "event_time")):
     try:
         follow_watermark(frame, column)
     except UsageError as error:
         refused.append(str(error))
-assert len(refused) == 2, refused
+assert len(refused) == 5, refused
+assert "marker" not in follow_watermark(df.where("marker IS NOT NULL OR value > 3")).columns
 print(json.dumps([[str(row.start), row["count"]] for row in streams.result("connect").orderBy("start").collect()]))
 spark.stop()
 """

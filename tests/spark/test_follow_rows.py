@@ -92,15 +92,6 @@ def test_filters_projections_and_parsing_leave_the_watermark_alone(streams: Stre
     assert {name: query.dropped for name, query in running.items()} == dict.fromkeys(running, 0)
 
 
-def test_a_filter_that_removes_markers_before_the_call_holds_windows_back_and_loses_nothing(streams: Streams) -> None:
-    streams.write({0: [], 1: []})
-    running = streams.start(windows(follow_watermark(streams.load().where("value > 0"))))
-    for rows in (FIRST, THIRD):
-        streams.write(rows)
-        running.settle()
-    assert (running.rows(), running.dropped) == ([], 0)
-
-
 def test_a_second_with_watermark_above_fails_in_spark(streams: Streams) -> None:
     streams.write(FIRST)
     rows = follow_watermark(streams.load()).withWatermark("event_time", "1 minute")

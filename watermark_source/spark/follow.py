@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType, TimestampType
 from watermark_source import durations
 from watermark_source.errors import UsageError
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
+from watermark_source.spark.kept_markers import need_kept_markers
 from watermark_source.spark.markers import MARKER_TYPE
 from watermark_source.spark.named_column import quoted, spelling
 from watermark_source.spark.source_time import SourceTime
@@ -32,10 +33,10 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
 
     Args:
         df: what ``load()`` returned, of one source. Columns may have been added or removed, all but ``marker``. Filter
-            afterwards: a filter before this call takes the marker rows, whose other columns are null, out as well, and
-            then no window ever closes (``marker IS NOT NULL OR ...`` spares them). So does an ``explode``, an inner
-            join with a static table, or a ``dropDuplicates``. Unions and joins of streams belong after it too: every
-            source has a watermark of its own, and Spark takes the lowest of them.
+            afterwards: a filter before this call would remove the marker rows, whose other columns are null, and is
+            refused unless it spares them (``marker IS NOT NULL OR ...``). So are ``explode``, an inner join with a
+            static table, ``dropDuplicates``, ``limit``. Unions and joins of streams belong after it too: every source
+            has a watermark of its own, and Spark takes the lowest of them.
         event_time: the column that is event time for the operators above; a ``timestamp``, its name read as Spark does.
             The watermark is about the source's own event times: a row whose value in another column lies further
             behind than that may be late.
@@ -43,12 +44,14 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
             Allowed disorder is the source's option ``maxOutOfOrderness``.
 
     Raises:
-        UsageError: the frame is not such a stream, or is made of several, or the column is missing or no timestamp.
+        UsageError: the frame is not such a stream, or is made of several, or may have lost its marker rows, or the
+            column is missing or no timestamp.
 
     A ``withWatermark`` above it fails in Spark with "Redefining watermark is disallowed": this call takes its place.
     """
     _need_markers(df, "follow_watermark")
     _need_one_source(df)
+    need_kept_markers(df)
     event_time = spelling(df, event_time, "follow_watermark")
     kind = df.schema[event_time].dataType
     # A timestamp_ntz holds local time, the watermark universal time: Spark would compare the bare numbers.
@@ -93,7 +96,9 @@ def _need_one_source(df: DataFrame) -> None:
     if plan is None:  # Spark Connect shows no plan
         return
     leaves = plan.queryExecution().analyzed().collectLeaves()
-    streams = sum(leaves.apply(i).isStreaming() for i in range(leaves.size()))
+    found = (leaves.apply(i) for i in range(leaves.size()))
+    # A common table expression stands beside the places where it is used.
+    streams = sum(leaf.isStreaming() and leaf.getClass().getSimpleName() != "CTERelationRef" for leaf in found)
     if streams > 1:
         raise UsageError(
             f"follow_watermark: the stream is made of {streams} sources, and each has a watermark of its own. Call it "

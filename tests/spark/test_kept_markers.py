@@ -1,0 +1,150 @@
+"""What may stand between a source and ``follow_watermark``: Spark itself says what becomes of a marker row there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+from pyspark.sql.functions import window
+
+from tests.spark.queries import Streams, at
+from watermark_source import follow_watermark
+from watermark_source.errors import UsageError
+
+pytestmark = pytest.mark.spark
+
+Step = Callable[[DataFrame], DataFrame]
+
+
+def _static(df: DataFrame) -> DataFrame:
+    return df.sparkSession.createDataFrame([(1, "one")], "value BIGINT, name STRING")
+
+
+def _by_view(df: DataFrame, query: str) -> DataFrame:
+    df.createOrReplaceTempView("rows_of_a_source")
+    return df.sparkSession.sql(query)
+
+
+KEEPS: dict[str, Step] = {
+    "nothing": lambda df: df,
+    "select": lambda df: df.select("marker", "event_time"),
+    "a computed column": lambda df: df.withColumn("double", F.col("value") * 2),
+    "a column renamed": lambda df: df.withColumnRenamed("value", "v"),
+    "a column dropped": lambda df: df.drop("value"),
+    "alias": lambda df: df.alias("a"),
+    "repartition": lambda df: df.repartition(3),
+    "repartition by a column": lambda df: df.repartition("split"),
+    "coalesce": lambda df: df.coalesce(1),
+    "a hint": lambda df: df.hint("rebalance"),
+    "a filter that spares markers": lambda df: df.where("marker IS NOT NULL OR value > 3"),
+    "one that spares them last": lambda df: df.where("value > 3 OR marker IS NOT NULL"),
+    "one that spares them by their type": lambda df: df.where("marker.type IS NOT NULL OR value > 3"),
+    "one that spares nulls": lambda df: df.where("value IS NULL OR value > 3"),
+    "one that spares nulls of a renamed column": lambda df: df.selectExpr("value AS v", "event_time", "marker").where(
+        "v IS NULL OR v > 3"
+    ),
+    "several that spare them": lambda df: df.where(
+        "(marker IS NOT NULL OR value > 3) AND NOT (marker IS NULL AND value < 9)"
+    ),
+    "a filter that is always true": lambda df: df.where("true"),
+    "a left outer join with a table": lambda df: df.join(_static(df), "value", "left"),
+    "a right outer join of a table": lambda df: _static(df).join(df, "value", "right"),
+    "explode_outer": lambda df: df.withColumn("each", F.explode_outer(F.array("value"))),
+    "SQL over a view": lambda df: _by_view(df, "SELECT event_time, marker, value + 1 AS next FROM rows_of_a_source"),
+    "SQL with a common table expression": lambda df: _by_view(
+        df, "WITH r AS (SELECT * FROM rows_of_a_source) SELECT event_time, marker FROM r"
+    ),
+}
+MAY_REMOVE: dict[str, tuple[Step, str]] = {
+    "a filter": (lambda df: df.where("value > 3"), r"the filter \(value > CAST\(3 AS BIGINT\)\)"),
+    "a filter that keeps data alone": (lambda df: df.where("marker IS NULL"), "the filter"),
+    "a filter on the time": (lambda df: df.where(F.col("event_time") > F.lit("2020-01-01")), "the filter"),
+    "not null": (lambda df: df.where("value IS NOT NULL"), "the filter"),
+    "not equal": (lambda df: df.where("value <> 3"), "the filter"),
+    "one of several": (lambda df: df.where("(marker IS NOT NULL OR value > 3) AND value < 9"), "the filter"),
+    "two filters": (lambda df: df.where("value IS NULL OR value > 3").where("value < 9"), "the filter"),
+    "dropna": (lambda df: df.dropna(subset=["value"]), "the filter"),
+    "a filter on a computed column": (lambda df: df.withColumn("v", F.col("value") + 1).where("v > 3"), "the filter"),
+    "a filter below a projection": (lambda df: df.where("value > 3").select("event_time", "marker"), "the filter"),
+    "a filter on rand()": (lambda df: df.where(F.rand(seed=1) < 0.0), "the filter"),
+    "a filter that is never true": (lambda df: df.where("false"), "the filter"),
+    "a filter in SQL": (lambda df: _by_view(df, "SELECT * FROM rows_of_a_source WHERE split = 1"), "the filter"),
+    "a filter in a common table expression": (
+        lambda df: _by_view(df, "WITH r AS (SELECT * FROM rows_of_a_source WHERE value > 3) SELECT * FROM r"),
+        "the filter",
+    ),
+    "explode": (lambda df: df.withColumn("each", F.explode(F.array_compact(F.array("value")))), "explode"),
+    "an inner join with a table": (lambda df: df.join(_static(df), "value"), "a join that leaves out rows"),
+    "a left semi join": (lambda df: df.join(_static(df), "value", "leftsemi"), "a join that leaves out rows"),
+    "a join from the wrong side": (lambda df: df.join(_static(df), "value", "right"), "a join that leaves out rows"),
+    "a filter below a join": (lambda df: df.where("value > 3").join(_static(df), "value", "left"), "the filter"),
+    "limit": (lambda df: df.limit(0), "limit"),
+    "sample": (lambda df: df.sample(fraction=0.0, seed=1), "sample"),
+}
+
+
+@pytest.fixture
+def marker_row(streams: Streams) -> DataFrame:
+    """One marker as a batch, in the schema of a stream."""
+    streams.write({0: [(0, 1)]})
+    schema = streams.load().schema
+    marker = ("watermark", None, None, at(1), None, False, None)
+    return streams.spark.createDataFrame([(None,) * (len(schema) - 1) + (marker,)], schema)
+
+
+@pytest.mark.parametrize("step", KEEPS)
+def test_what_keeps_every_marker_is_accepted(streams: Streams, marker_row: DataFrame, step: str) -> None:
+    assert KEEPS[step](marker_row).where("marker IS NOT NULL").count() == 1
+    streams.write({0: [(0, 1)]})
+    assert "marker" not in follow_watermark(KEEPS[step](streams.load())).columns
+
+
+@pytest.mark.parametrize("step", MAY_REMOVE)
+def test_what_may_remove_a_marker_is_refused_with_what_to_write_instead(
+    streams: Streams, marker_row: DataFrame, step: str
+) -> None:
+    change, text = MAY_REMOVE[step]
+    assert change(marker_row).where("marker IS NOT NULL").count() == 0
+    streams.write({0: [(0, 1)]})
+    with pytest.raises(UsageError, match=f"{text}.*no window would ever close. Call follow_watermark first"):
+        follow_watermark(change(streams.load()))
+
+
+def test_the_error_has_the_filter_to_write_instead(streams: Streams) -> None:
+    streams.write({0: [(0, 1)]})
+    with pytest.raises(UsageError) as refused:
+        follow_watermark(streams.load().where("value > 3"))
+    _, instead = str(refused.value).split('or spare the markers: where("')
+    follow_watermark(streams.load().where(instead.removesuffix('")')))
+
+
+OF_STREAMS_ALONE: dict[str, tuple[Step, str]] = {
+    "dropDuplicates": (lambda df: df.dropDuplicates(["value"]), "dropDuplicates"),
+    "a watermark of Spark's own": (lambda df: df.withWatermark("event_time", "1 second"), "withWatermark"),
+    "mapInArrow": (lambda df: df.mapInArrow(lambda batches: batches, df.schema), "mapInArrow"),
+}
+
+
+@pytest.mark.parametrize("step", OF_STREAMS_ALONE)
+def test_what_cannot_be_known_to_keep_them_is_refused(streams: Streams, step: str) -> None:
+    change, text = OF_STREAMS_ALONE[step]
+    streams.write({0: [(0, 1)]})
+    with pytest.raises(UsageError, match=f"{text} before it may remove the marker rows"):
+        follow_watermark(change(streams.load()))
+
+
+def test_windows_close_behind_what_is_accepted(streams: Streams) -> None:
+    streams.write({0: [(1, 1), (70, 5), (75, 9)]})
+    stream = streams.load()
+    prepared = (
+        stream.repartition(2)
+        .withColumn("double", F.col("value") * 2)
+        .where("marker IS NOT NULL OR value <> 5")
+        .join(_static(stream), "value", "left")
+    )
+    counts = follow_watermark(prepared).groupBy(window("event_time", "1 minute")).agg(F.sum("double").alias("sum"))
+    running = streams.start(counts.select("window.start", "sum"))
+    running.settle()
+    assert running.rows() == [(at(0), 2)]
