@@ -31,8 +31,12 @@ def _run(server: MySql, *statements: str) -> tuple[tuple[object, ...], ...]:
 
 
 def test_its_binlog_has_row_events_that_describe_themselves_and_gtids(mysql: MySql) -> None:
-    names = ["log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata", "bind_address"]
-    expected: list[object] = [1, "ROW", "FULL", "FULL", "127.0.0.1"]
+    names = ["log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata"]
+    expected: list[object] = [1, "ROW", "FULL", "FULL"]
+    if isinstance(mysql, LocalMySql):
+        # A container's server listens on its own address, of which one port is published.
+        names.append("bind_address")
+        expected.append("127.0.0.1")
     assert mysql.flavour is (flavour_from_environment() or Flavour.MYSQL), "it could not be had"
     if mysql.flavour is Flavour.MYSQL:
         names.append("gtid_mode")

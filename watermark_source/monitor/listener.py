@@ -50,7 +50,7 @@ class FollowedQuery:
     """Id of the run: a query that is started again keeps its own id, and events of two runs may overlap."""
     label: str
     late_rows: int = 0
-    """Rows its stateful operators dropped as late since the listener follows it."""
+    """What its stateful operators dropped as late since the listener follows it; see ``late_rows``."""
     sources: Mapping[str, Followed] = field(default_factory=dict)
 
 

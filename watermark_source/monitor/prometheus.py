@@ -80,7 +80,9 @@ class _Families:
         self._snapshot_expected = self._gauge(
             "snapshot_expected_rows", "About so many rows the table's snapshot has.", _SNAPSHOT
         )
-        self._late = self._counter("late_records", "Records Spark's operators dropped as late.", ("query",))
+        self._late = self._counter(
+            "late_records", "What Spark's operators dropped as late: rows; groups, for window aggregations.", ("query",)
+        )
 
     def add_query(self, query: FollowedQuery, now: int) -> None:
         self._late.add_metric([query.label], query.late_rows)

@@ -253,7 +253,10 @@ def parse_progress(progress: Mapping[str, Any] | str | None) -> tuple[SourceStat
 
 
 def late_rows(progress: Mapping[str, Any] | str | None) -> int:
-    """Return how many rows the progress' batch dropped as late, over all stateful operators."""
+    """Return what the progress' batch dropped as late, over all stateful operators (``numRowsDroppedByWatermark``).
+
+    A window aggregation counts groups, not rows: Spark aggregates the rows of a batch before it drops any.
+    """
     operators = _as_mapping(progress).get("stateOperators", ())
     return sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators)
 

@@ -58,7 +58,9 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
             store=seen.store,
         )
     counting = [_order(t) for t in state.splits.values() if t.status is not SplitStatus.IDLE]
-    lowest, highest = min(counting, default=MIN), max(counting, default=MIN)
+    # Of the whole group: the slowest split here may itself wait for another source.
+    elsewhere_lowest = MAX if seen.observation.others.minimum is None else seen.observation.others.minimum
+    lowest, highest = min([*counting, elsewhere_lowest]) if counting else MIN, max(counting, default=MIN)
     # Snapshots with more chunks than are known yet.
     growing = frozenset(map(snapshot_split, unfinished(state)))
 
@@ -114,7 +116,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
                 waits_for_more=seen.plan.waits_for_more,
             )
         ),
-        drift=None if state.watermark is None or lowest == MIN else state.watermark - lowest,
+        drift=None if state.watermark is None or lowest <= FIRST else state.watermark - lowest,
         holds_back=of.holds_back,
         uncounted=seen.uncounted,
     )
