@@ -66,6 +66,29 @@ def test_the_clocks_interval_belongs_to_strategy_none(given: dict[str, str], str
     assert parsed(watermarkInterval="5 seconds", watermarkStrategy="none").watermark_interval == 5_000
 
 
+def test_ingestion_has_a_lag_under_two_names() -> None:
+    assert parsed(watermarkStrategy="ingestion").watermark_lag == 10_000
+    assert parsed(watermarkStrategy="ingestion", maxWatermarkLag="3 seconds").watermark_lag == 3_000
+    applications = parsed(watermarkStrategy="ingestion", maxEventTimeLag="1 minute", maxOutOfOrderness="20 seconds")
+    assert (applications.watermark_lag, applications.out_of_orderness) == (60_000, 20_000)
+    assert parsed(watermarkStrategy="ingestion", watermarkInterval="5 seconds").watermark_interval == 5_000
+    assert parsed().watermark_lag is None
+
+
+@pytest.mark.parametrize(("given", "option", "text"), [
+    ({"maxWatermarkLag": "1 second"}, "maxWatermarkLag", "belongs to watermarkStrategy ingestion"),
+    ({"maxEventTimeLag": "1 second", "watermarkStrategy": "none"}, "maxEventTimeLag", "and the strategy is none"),
+    ({"maxWatermarkLag": "1 s", "maxEventTimeLag": "2 s", "watermarkStrategy": "ingestion"}, "maxEventTimeLag",
+     "excludes maxWatermarkLag"),
+    ({"maxOutOfOrderness": "20 seconds", "watermarkStrategy": "ingestion"}, "maxOutOfOrderness",
+     "must not exceed maxWatermarkLag, which is 10 s"),
+])  # fmt: skip
+def test_what_does_not_go_with_a_lag_is_refused(given: dict[str, str], option: str, text: str) -> None:
+    error = refusal(**given)
+    assert error.option == option
+    assert text in str(error)
+
+
 @pytest.mark.parametrize("given", [
     {"alignmentMaxDrift": "1 minute", "alignmentGroup": "g"},
     {"idleTimeout": "1 minute"},

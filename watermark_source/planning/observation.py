@@ -33,7 +33,7 @@ class Observation:
     """First retained position, as far as it was asked for."""
     reached: Mapping[Split, Millis] = field(default_factory=dict)
     """Of logs whose system dates the rows when it writes them: its time when the end was asked for. No row after the
-    end is earlier."""
+    end is earlier. With ``watermark_lag`` the driver's time, and no row after the end is earlier by more than that."""
     chunks: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
     """Of snapshots that go on: where the chunks end that come next, all of which are in ``ends``."""
     found: Set[str] = frozenset()
@@ -73,6 +73,8 @@ class PlanPolicy:
     """What the user decided; durations in milliseconds."""
 
     out_of_orderness: int = 0
+    watermark_lag: int | None = None
+    """How far the watermark of a split at rest is behind the clock (``reached``), where that is not the log's own."""
     use_processing_time: bool = False
     """Event time is the clock, from when all snapshots are read on: before, there is no watermark (FLIP-326)."""
     idle_timeout: int | None = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from watermark_source.alignment.group import GroupMember
 from watermark_source.errors import OffsetError
 from watermark_source.eventtime.combine import recompute
+from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
@@ -153,10 +154,13 @@ def _plan(
         else _advance(t, allowed.get(s), ends.get(s), observation, policy)
         for s, t in splits.items()
     }
+    has_rows = any(t.position > t.observed for t in planned.values())
+    if has_rows and policy.watermark_lag is not None:
+        # A batch goes out in any case: splits at rest need not wait until the whole source is.
+        planned |= _by_clock(planned, observation, policy, MIN)
     # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
     counting = planned if state.watermark is None else {s: t for s, t in planned.items() if s not in snapshots}
     watermark = _clock(state, observation) if on_clock else _combined(state, counting, observation)
-    has_rows = any(t.position > t.observed for t in planned.values())
     moved = _tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
     says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
     # A run with an end would be over with the first batch that is none.
@@ -222,14 +226,26 @@ def _at_rest(
     wanted = sent is None or observation.ends_are_final or _has_rested(observation, policy)
     if policy.use_processing_time or not wanted:
         return {}
-    due = MIN if sent is None else saturating_add(sent, policy.watermark_interval)
+    return _by_clock(
+        splits, observation, policy, MIN if sent is None else saturating_add(sent, policy.watermark_interval)
+    )
+
+
+def _by_clock(
+    splits: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy, due: Millis
+) -> dict[Split, SplitState]:
+    """Return the splits with nothing left to read whose watermark the clock takes beyond ``due``."""
     cap = future_cap(observation, policy)
+    lag = policy.out_of_orderness if policy.watermark_lag is None else policy.watermark_lag
     moved: dict[Split, SplitState] = {}
     for split, reached in observation.reached.items():
         at = splits.get(split)
-        if at is None or at.position != observation.ends.get(split) or split in observation.waiting:
+        if at is None or not at.observed == at.position == observation.ends.get(split):
             continue
-        watermark = watermark_of(reached if cap is None else min(reached, cap), policy)
+        # Rows behind the end, in an open transaction, may be of any time.
+        if split in observation.waiting or split in observation.uncommitted:
+            continue
+        watermark = candidate(reached if cap is None else min(reached, cap), lag)
         if watermark > due and (at.watermark is None or watermark > at.watermark):
             moved[split] = replace(at, watermark=watermark)
     return moved

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.status import SplitEvent, rest_event
@@ -27,20 +27,23 @@ def exceeds(state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> 
 
 
 def uncommitted(
-    state: SourceState, logs: Observation, idle_timeout: int | None, transactions: OpenTransactions | None
+    state: SourceState, logs: Observation, policy: PlanPolicy, transactions: OpenTransactions | None
 ) -> Set[Split]:
-    """Return the splits that nobody would wait for, and that have rows whose transaction is open.
+    """Return the splits that would not hold the watermark, and that have rows whose transaction is open.
 
-    Those are the ones that would turn idle now, and while there are rows that move the watermark the idle ones too.
+    Those are the ones that would turn idle now, and while there are rows that move the watermark the idle ones too; all
+    that are at their end if the clock may move their watermark.
     """
     if transactions is None:
         return frozenset()
     moves = bool(splits_behind(state, logs.ends)) or any(t.position > t.observed for t in state.splits.values())
 
     def is_asked(split: SplitState) -> bool:
+        if policy.watermark_lag is not None:
+            return True
         if split.status is SplitStatus.IDLE:
             return moves
-        quiet = rest_event(split, logs.asked_at, idle_timeout) is SplitEvent.QUIET
+        quiet = rest_event(split, logs.asked_at, policy.idle_timeout) is SplitEvent.QUIET
         return split.status is SplitStatus.ACTIVE and quiet
 
     asked = {s: t.position for s, t in state.splits.items() if logs.ends.get(s) == t.position and is_asked(t)}

@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 from watermark_source.errors import InternalError
 from watermark_source.planning.late_binding import LatePiece, LateRange, bind
 from watermark_source.planning.split import SplitRange
+from watermark_source.spark.batch_connector import BatchDefinition, BatchRangeReader
 from watermark_source.spark.collector import spare_imports
-from watermark_source.spark.connector import BatchDefinition, BatchRangeReader
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import pack
 from watermark_source.spark.reading import data_batch

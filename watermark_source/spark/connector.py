@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.late_binding import LateRange
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import SnapshotBatch
@@ -373,36 +372,4 @@ class SourceDefinition(Protocol):
 
     def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
         """Read an offset written by the system's usual Spark source, or ``None`` if it is not one."""
-        ...
-
-
-class BatchRangeReader(Protocol):
-    """Reads ranges of a batch in a task, as ``RangeReader`` does those of a stream."""
-
-    def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
-        """Return what each split's log holds now; splits that are gone are left out."""
-        ...
-
-    def read(self, ranges: Sequence[SplitRange], *, from_beginning: Set[Split]) -> Iterator[ReadBatch]:
-        """Yield every row of every range exactly once, each split in position order.
-
-        Of the splits ``from_beginning`` the first rows may be gone without that being a loss: such a range begins
-        wherever its log begins.
-        """
-        ...
-
-
-class BatchDefinition(Protocol):
-    """One batch read as the user configured it. Picklable; building it does not connect."""
-
-    @property
-    def range_reader(self) -> BatchRangeReader:
-        """The executor side."""
-        ...
-
-    def late_ranges(self) -> Sequence[LateRange]:
-        """Return what to read, a range a split: the user's starting and ending options, resolved now.
-
-        Called on the driver, once for each plan; connections do not outlive the call.
-        """
         ...

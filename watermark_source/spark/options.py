@@ -13,6 +13,7 @@ from watermark_source.option_table import Option, boolean, duration, host_name, 
 
 BOUNDED = "bounded"
 MONOTONOUS = "monotonous"
+INGESTION = "ingestion"
 NONE = "none"
 
 DRIVER = "driver"
@@ -40,13 +41,14 @@ def _group_name(text: str) -> str:
 ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         name="watermarkStrategy",
-        parse=word((BOUNDED, MONOTONOUS, NONE)),
+        parse=word((BOUNDED, MONOTONOUS, INGESTION, NONE)),
         default=BOUNDED,
-        accepted="must be bounded, monotonous or none",
+        accepted="must be bounded, monotonous, ingestion or none",
         example="bounded",
         doc="How a split's watermark follows its event times. `bounded`: the highest event time seen less "
-        "`maxOutOfOrderness` and one millisecond. `monotonous`: the same with no disorder allowed. "
-        "`none`: no event-time watermark; time is the clock (processing-time watermark).",
+        "`maxOutOfOrderness` and one millisecond. `monotonous`: the same with no disorder allowed. `ingestion`: the "
+        "same as `bounded`, and while a split has nothing left to read its watermark follows the clock at a distance "
+        "of `maxWatermarkLag`. `none`: no event-time watermark; time is the clock (processing-time watermark).",
     ),
     Option(
         name="maxOutOfOrderness",
@@ -56,7 +58,27 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}",
         example="5 seconds",
         doc="How far an event may be behind the highest event time of its own split and still be on time. Only with "
-        "`watermarkStrategy` `bounded`.",
+        "`watermarkStrategy` `bounded` or `ingestion`.",
+    ),
+    Option(
+        name="maxWatermarkLag",
+        parse=duration(minimum=0),
+        default_text="10 seconds",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="10 seconds",
+        doc="How far the watermark of a split that has nothing left to read is behind the driver's clock: no event may "
+        "be written to its log later than this after its own event time, by that clock. Where the log's system dates "
+        "the events (Kafka's `LogAppendTime`) that is the most by which clocks differ. Only with `watermarkStrategy` "
+        "`ingestion`.",
+    ),
+    Option(
+        name="maxEventTimeLag",
+        parse=duration(minimum=0),
+        default_text="10 seconds",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="1 minute",
+        doc="The same as `maxWatermarkLag`, where applications date the events: how long after its event time an event "
+        "is written at the latest. Give one of the two.",
     ),
     Option(
         name="idleTimeout",
@@ -146,7 +168,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="1 second",
         doc="While no rows come, time moves on this long after the last batch, with one without rows: the clock's with "
-        "`watermarkStrategy` `none`; with the others only that of a system that dates its rows by itself.",
+        "`watermarkStrategy` `none` and `ingestion`; with the others only that of a system that dates its rows.",
     ),
     Option(
         name="includeMarkers",
@@ -205,6 +227,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
 """The engine's options that mean something in a batch read too; it ignores the others."""
 
+DEFAULT_WATERMARK_LAG = 10_000
+_LAGS = ("maxWatermarkLag", "maxEventTimeLag")
+"""Two names for one bound: of clocks, and of an application."""
 _OF_OTHERS = ("alignmentTimeToLive", "alignmentMembers", "alignmentWaitForFirst", "snapshotHoldsGroup")
 """Options about the other sources of a group: there must be a place to meet them."""
 _OF_EVENT_TIME = {
@@ -222,6 +247,8 @@ class EngineOptions:
     source_name: str
     out_of_orderness: int
     """Of the bounded strategy; meaningless when ``processing_time`` is set."""
+    watermark_lag: int | None
+    """Of the ingestion strategy; ``None`` with the others."""
     processing_time: bool
     idle_timeout: int | None
     alignment_group: str | None
@@ -258,11 +285,13 @@ class EngineOptions:
             example = "2 minutes" if drift is None else "checkout"
             raise OptionError(missing, None, f"is needed because {here} is set", example=example)
         strategy = values["watermarkStrategy"]
-        if strategy != BOUNDED and "maxoutoforderness" in named:
+        if strategy not in (BOUNDED, INGESTION) and "maxoutoforderness" in named:
             raise OptionError(
                 "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
-                f"belongs to watermarkStrategy bounded, and the strategy is {strategy}", example="leave it out",
+                f"belongs to watermarkStrategy bounded or ingestion, and the strategy is {strategy}",
+                example="leave it out",
             )  # fmt: skip
+        lag = _watermark_lag(values, given, dated=dated)
         store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
         for name in ("alignmentStore", *_OF_OTHERS):
             if group is None and name.lower() in named:
@@ -272,11 +301,11 @@ class EngineOptions:
                 raise OptionError(
                     "alignmentStore", NO_STORE, f"must be a place to meet, because {name} is set", example=DRIVER
                 )
-        if strategy != NONE and not dated and "watermarkinterval" in named:
+        if strategy not in (NONE, INGESTION) and not dated and "watermarkinterval" in named:
             raise OptionError(
                 "watermarkInterval", given_text(given, "watermarkInterval"),
-                f"belongs to watermarkStrategy none, and the strategy is {strategy}: its watermark follows rows, not "
-                "the clock", example="leave it out",
+                f"belongs to watermarkStrategy none or ingestion, and the strategy is {strategy}: its watermark "
+                "follows rows, not the clock", example="leave it out",
             )  # fmt: skip
         for name, why in _OF_EVENT_TIME.items():
             if strategy == NONE and values[name] is not None:
@@ -292,7 +321,8 @@ class EngineOptions:
             )  # fmt: skip
         return cls(
             source_name=values["sourceName"] or format_name,
-            out_of_orderness=values["maxOutOfOrderness"] if strategy == BOUNDED else 0,
+            out_of_orderness=values["maxOutOfOrderness"] if strategy in (BOUNDED, INGESTION) else 0,
+            watermark_lag=lag,
             processing_time=strategy == NONE,
             idle_timeout=values["idleTimeout"],
             alignment_group=group,
@@ -310,6 +340,34 @@ class EngineOptions:
             report_host=values["reportHost"],
             report_ports=values["reportPorts"],
         )
+
+
+def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, dated: bool) -> int | None:
+    strategy = values["watermarkStrategy"]
+    named = [name for name in _LAGS if values[name] is not None]
+    if strategy != INGESTION:
+        if named:
+            raise OptionError(
+                named[0], given_text(given, named[0]),
+                f"belongs to watermarkStrategy ingestion, and the strategy is {strategy}", example="leave it out",
+            )  # fmt: skip
+        return None
+    if dated:
+        raise OptionError(
+            "watermarkStrategy", INGESTION,
+            "is not needed here: the source's own system dates its rows, and with bounded the watermark follows its "
+            "clock while nothing is written", example=BOUNDED,
+        )  # fmt: skip
+    if len(named) > 1:
+        raise OptionError(named[1], given_text(given, named[1]), f"excludes {named[0]}; give one of the two")
+    lag: int = values[named[0]] if named else DEFAULT_WATERMARK_LAG
+    if values["maxOutOfOrderness"] > lag:
+        raise OptionError(
+            "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
+            f"must not exceed {named[0] if named else 'maxWatermarkLag'}, which is {durations.format_duration(lag)}: "
+            "an event so far behind would be late as soon as its split has nothing left to read", example="5 seconds",
+        )  # fmt: skip
+    return lag
 
 
 def given_text(given: Mapping[str, str], name: str) -> str | None:

@@ -22,6 +22,7 @@ def plan_policy(
     """Return what the planner goes by."""
     return PlanPolicy(
         out_of_orderness=options.out_of_orderness,
+        watermark_lag=options.watermark_lag,
         use_processing_time=options.processing_time,
         idle_timeout=options.idle_timeout,
         max_drift=options.alignment_max_drift,

@@ -30,6 +30,7 @@ from watermark_source.spark.alignment import Membership
 from watermark_source.spark.backlog import exceeds, splits_behind, uncommitted
 from watermark_source.spark.collector import collect_later, collect_rarely, spare_imports
 from watermark_source.spark.connector import Snapshots, SourceDefinition
+from watermark_source.spark.logs import Logs
 from watermark_source.spark.markers import markers_between
 from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.packs import Pack, TaskWork, tasks_of
@@ -50,10 +51,6 @@ _log = logging.getLogger(__name__)
 _STATUS_INTERVAL = 1.0
 """Seconds a status is kept while there is no batch."""
 _OFFSETS_OF_A_BATCH = 2
-_LOOK_SECONDS = 3.0
-"""How long a plan waits to know whether there are new splits: longer than a system takes that is only busy."""
-_LOOK_SECONDS_OF_RUN = 30.0
-"""The same for ``Trigger.AvailableNow``, which looks once."""
 
 
 class SourceRunner:
@@ -79,6 +76,7 @@ class SourceRunner:
         )
         self._clock = Clock()
         self._connector = definition.open()
+        self._logs = Logs(self._connector, self._clock, self._policy)
         self._whereabouts = Whereabouts(self._connector.copies)
         self._membership = membership or Membership(options)
         self._codec = OffsetCodec(source=definition.name, name=options.source_name)
@@ -101,8 +99,6 @@ class SourceRunner:
         self._newest_mattered = False
         """Then they probably do again, and planning twice would cost more."""
         self._rows_at: Millis | None = None
-        self._rows_planned: float | None = None
-        """When rows were planned last, by ``time.monotonic()``."""
         self._rest = Rest()
         self._progress_shown = False
         self._pace = Pace()
@@ -152,24 +148,7 @@ class SourceRunner:
         """Fix the ends of this run (``Trigger.AvailableNow``)."""
         if self._connector.snapshots is not None:
             self._listed_first = self._connector.snapshots.logs()
-        splits = self._connector.discovery.discover()
-        now, asked_at = self._clock.now(), self._clock.elapsed()
-        bounds = self._connector.bounds
-        ends = bounds.current_ends(splits)
-        # A run must know them all.
-        late = bounds.end_positions(ends.unknown.keys()) if ends.unknown else {}
-        # A split that is new by now is part of the run: the next one would find it behind this one's watermark.
-        all_found = self._connector.discovery.looked_since(time.monotonic(), wait=_LOOK_SECONDS_OF_RUN)
-        new = self._connector.discovery.discover() - splits
-        logs = Observation(
-            now=now,
-            asked_at=asked_at,
-            ends={**ends.positions, **late, **(bounds.end_positions(new) if new else {})},
-            reached=ends.reached,
-            all_found=all_found,
-            ends_are_final=True,
-        )
-        self._frozen = self._dated(logs, logs.ends.keys())
+        self._frozen = self._logs.of_run()
 
     @collect_later()
     def latest_offset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:
@@ -186,10 +165,10 @@ class SourceRunner:
         cpu = time.thread_time()
         observation = self._observe(state, limit)
         if self._newest_mattered and not observation.newest:
-            observation = self._dated(observation, splits_behind(state, observation.ends))
+            observation = self._logs.dated(observation, splits_behind(state, observation.ends))
         planned = self._plan(state, observation)
         if planned.newest_matters and not observation.newest:
-            observation = self._dated(observation, splits_behind(state, observation.ends))
+            observation = self._logs.dated(observation, splits_behind(state, observation.ends))
             planned = self._plan(state, observation)
         self._newest_mattered = planned.newest_matters
         added = planned.state.splits.keys() - state.splits.keys()
@@ -203,9 +182,8 @@ class SourceRunner:
         self._book.forget(*observation.highest)
         self._announced = True
         if planned.has_rows:
-            self._rows_at, self._rows_planned = observation.asked_at, time.monotonic()
-            # Done by the time the next batch is planned, which has to know.
-            self._connector.discovery.looked_since(self._rows_planned, wait=0)
+            self._rows_at = observation.asked_at
+            self._logs.note_rows()
         self._membership.tell(planned)
         self._rest = self._rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at)
         self._state = planned.state
@@ -319,11 +297,11 @@ class SourceRunner:
         listed_before = frozenset() if snapshots is None else self._listed(snapshots)
         logs = self._frozen
         if logs is None:
-            logs = self._logs(state)
+            logs = self._logs.now(state)
             if self._connector.positions_are_rows and exceeds(state, logs.ends, limit):
                 behind = splits_behind(state, logs.ends)
                 # Without alignment they only tell how far away the end of a long backlog may be.
-                logs = self._dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
+                logs = self._logs.dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
         if snapshots is not None:
             to_end, first = isinstance(limit, ReadAllAvailable), not self._announced
             may_wait = not self._whereabouts.has_moved
@@ -333,7 +311,7 @@ class SourceRunner:
         return replace(
             logs,
             now=self._clock.now(),
-            uncommitted=uncommitted(state, logs, self._policy.idle_timeout, self._connector.transactions),
+            uncommitted=uncommitted(state, logs, self._policy, self._connector.transactions),
             earliest=self._earliest(state, logs.ends, limit),
             added=self._added(logs.ends.keys() - state.splits.keys(), logs.found),
             others=self._membership.others(state),
@@ -357,37 +335,6 @@ class SourceRunner:
         others = splits - begun
         positions = self._connector.starts.added_positions(others) if others else {}
         return {**positions, **dict.fromkeys(begun, 0)}
-
-    def _logs(self, state: SourceState) -> Observation:
-        """Ask which splits there are, and where they end."""
-        all_found = self._rows_planned is None or self._connector.discovery.looked_since(
-            self._rows_planned, wait=_LOOK_SECONDS
-        )
-        splits = self._connector.discovery.discover()
-        now, asked_at = self._clock.now(), self._clock.elapsed()
-        ends = self._connector.bounds.current_ends(splits)
-        # An end of a while ago says nothing about idleness, which is judged as of now. That there are rows, it does.
-        known = {s: end for s, end in ends.unknown.items() if end is not None and s in state.splits}
-        late = {s: known[s] for s in splits_behind(state, known)}
-        unknown = ends.unknown.keys() - late.keys()
-        positions = {**ends.positions, **late}
-        return Observation(
-            now=now, asked_at=asked_at, ends=positions, unknown=unknown, reached=ends.reached, all_found=all_found
-        )
-
-    def _dated(self, logs: Observation, splits: Set[Split]) -> Observation:
-        """Add the newest event times of some splits, as far as there is a time index."""
-        index = self._connector.time_index
-        # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
-        splits = splits - set(map(snapshot_split, logs.chunks.keys() | logs.found))
-        if index is None or not splits:
-            return logs
-        newest = index.newest(splits)
-        # Asked again: a log whose newest row came just now should be read up to it, not up to a moment before.
-        ends = self._connector.bounds.end_positions(splits)
-        settled = {s for s, end in ends.items() if end == logs.ends[s]}
-        others = {s: end for s, end in logs.ends.items() if s not in splits}
-        return replace(logs, ends={**others, **ends}, newest=newest, settled=settled)
 
     def _plan(self, state: SourceState, observation: Observation) -> Plan:
         index, rows = self._connector.time_index, self._connector.row_index

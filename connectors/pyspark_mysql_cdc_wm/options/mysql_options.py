@@ -22,7 +22,7 @@ from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS
 from watermark_source.errors import OptionError
-from watermark_source.spark.options import EngineOptions, given_text
+from watermark_source.spark.options import BOUNDED, INGESTION, EngineOptions, given_text
 
 _NEEDED = ("hostname", "username", "tables")
 
@@ -136,6 +136,11 @@ def _engine(values: Mapping[str, Any], given: Mapping[str, str]) -> EngineOption
         raise OptionError(
             "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",
             example="leave it out",
+        )  # fmt: skip
+    if column is not None and engine.watermark_lag is not None:
+        raise OptionError(
+            "watermarkStrategy", INGESTION, "is not supported with eventTimeColumn: its rows alone move the watermark",
+            example=BOUNDED,
         )  # fmt: skip
     on_clock = values[ON_CLOCK]
     if on_clock and not engine.processing_time:

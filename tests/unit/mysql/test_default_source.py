@@ -102,6 +102,12 @@ def test_time_may_move_on_while_nothing_is_written() -> None:
     assert mysql_options.parse({**GIVEN, "watermarkInterval": "5 seconds"}).engine.watermark_interval == 5_000
 
 
+@pytest.mark.parametrize(("column", "text"), [({}, "is not needed here"), ({"eventTimeColumn": "at"}, "not supported")])
+def test_ingestion_watermarks_are_for_logs_without_a_clock_of_their_own(column: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=f"option watermarkStrategy = .ingestion.: .*{text}"):
+        mysql_options.parse({**GIVEN, **column, "watermarkStrategy": "ingestion"})
+
+
 @pytest.mark.parametrize("name", ["hostname", "username", "tables"])
 def test_what_is_needed_is_asked_for(name: str) -> None:
     with pytest.raises(OptionError, match=f"option {name}: is needed"):

@@ -1,0 +1,70 @@
+"""Ingestion watermarks on a real broker: a topic that falls silent closes its last window, and no row is late."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from kafka import KafkaProducer
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+from services.kafka import Kafka, kafka_service
+from services.topics import create_topic
+from tests.integration.kafka_streams import KafkaStreams, wait_for
+from watermark_source import follow_watermark
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+LAG, INTERVAL = 3.0, 1.0
+INGESTION = {"watermarkStrategy": "ingestion", "maxWatermarkLag": f"{LAG} seconds"}
+SLOWEST_BATCH = 20.0
+"""Seconds; on a machine that does much else."""
+
+
+def produce(kafka: Kafka, topic: str, partition: int, rows: int) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
+    for _ in range(rows):
+        producer.send(topic, b"x", partition=partition).get(30)
+    producer.close()
+
+
+def test_a_silent_topic_closes_its_last_window_though_a_partition_never_had_a_row(
+    streams: KafkaStreams, kafka: Kafka, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(4, config={"message.timestamp.type": "LogAppendTime"})
+    rows = follow_watermark(streams.source(subscribe=topic, **INGESTION))
+    counts = rows.groupBy(F.window("event_time", "1 second").alias("w")).count().select("count")
+    running = streams.start(counts)
+    for _ in range(3):
+        for partition in range(3):
+            produce(kafka, topic, partition, 5)
+        time.sleep(0.4)
+    silent_since = time.monotonic()
+    wait_for(lambda: sum(n for (n,) in running.rows()) == 45, running.query)
+    # The window that was open, the lag, an interval to come to rest and one more; a batch, and Spark's for the window.
+    assert time.monotonic() - silent_since < 1 + LAG + 2 * INTERVAL + SLOWEST_BATCH
+    # It speaks again: the watermark has gone on meanwhile, and no row is behind it.
+    for partition in (3, 0):
+        produce(kafka, topic, partition, 5)
+    wait_for(lambda: sum(n for (n,) in running.rows()) == 55, running.query)
+    assert running.dropped == 0
+
+
+def test_while_the_broker_does_not_answer_time_stands_still(streams: KafkaStreams) -> None:
+    with kafka_service() as broker:
+        create_topic(broker.bootstrap, "frozen", 1, config={"message.timestamp.type": "LogAppendTime"})
+        produce(broker, "frozen", 0, 1)
+        streams.bootstrap = broker.bootstrap
+        running = streams.start(follow_watermark(streams.source(subscribe="frozen", **INGESTION)).select("event_time"))
+        watermarks = lambda: [p["sources"][0]["endOffset"] for p in running.progress]  # noqa: E731
+        wait_for(lambda: len(watermarks()) > 2, running.query)
+        broker.pause()
+        try:
+            time.sleep(2.5 * INTERVAL)
+            before = watermarks()[-1]
+            time.sleep(4 * INTERVAL)
+            assert watermarks()[-1] == before
+        finally:
+            broker.resume()
+        wait_for(lambda: watermarks()[-1] != before, running.query)
