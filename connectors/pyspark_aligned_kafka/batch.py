@@ -24,7 +24,7 @@ _STREAMS_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class KafkaBatch:
-    """``BatchDefinition`` of connector.py."""
+    """``BatchDefinition`` of batch_connector.py."""
 
     options: KafkaOptions
     bounds: BatchBounds

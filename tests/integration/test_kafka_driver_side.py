@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from kafka import KafkaProducer
 
+from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka
 from services.topics import add_partitions, create_topic, delete_records, delete_topic
@@ -291,3 +293,25 @@ def test_dead_bootstrap_servers_do_no_harm_beside_a_living_one(kafka: Kafka, top
         given = {"kafka.bootstrap.servers": f"{dead},{kafka.bootstrap}", "subscribe": topic}
         source = KafkaSource.of({**given, "kafka.socket.connection.setup.timeout.ms": "300"})
         assert source.open().discovery.discover() == set(splits)
+
+
+def test_a_first_batch_that_was_logged_is_read_again_though_the_topic_has_more_partitions_now(
+    kafka: Kafka, topic: str
+) -> None:
+    """Its start is asked for again, and the options name the partitions that there were."""
+    offsets = json.dumps({topic: {"0": 1, "1": 0, "2": 0}})
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": offsets}
+    first = stream_reader(given, schema_of(given))
+    end = first.latestOffset(first.initialOffset(), first.getDefaultReadLimit())
+    wanted = [pack.ranges for pack in first.partitions(first.initialOffset(), end)]
+    add_partitions(kafka.bootstrap, topic, 4)
+    second = stream_reader(given, schema_of(given))
+    start = second.initialOffset()
+    packs = second.partitions(start, end)
+    assert [pack.ranges for pack in packs] == wanted
+    assert sum(len(batch) for pack in packs for batch in second.read(pack) if batch.column("marker").null_count) == 5
+    # A query that has not begun is refused, as ever.
+    with pytest.raises(OptionError, match=f"it does not list {topic}-3"):
+        second.latestOffset(start, second.getDefaultReadLimit())
+    for reader in (first, second):
+        reader.stop()

@@ -138,7 +138,14 @@ class ReportServer:
                 self._tell(f"progress report from {peer} turned away: {_MAX_CONNECTIONS} connections are open")
                 connection.close()
                 continue
-            threading.Thread(target=self._serve, args=(connection, peer), daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection, peer), daemon=True).start()
+            except RuntimeError as error:
+                # Too many threads: what this task saw is looked at again, and the next one may find a thread.
+                self._slots.release()
+                connection.close()
+                self._tell(f"progress report from {peer} turned away: {error}")
+                time.sleep(_PAUSE)
 
     def _tell(self, what: str) -> None:
         """Warn at most once in a while: whoever scans ports makes thousands of connections."""

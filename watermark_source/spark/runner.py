@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from watermark_source.clock import Clock
-from watermark_source.errors import OffsetError, listed
+from watermark_source.errors import OffsetError, OptionError, listed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.moments import watermark_text
 from watermark_source.planning.minimum_rows import MinimumRows
@@ -86,6 +86,8 @@ class SourceRunner:
         self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
         self._second_look = SecondLook(definition, self._book, self._server)
         self._initial: dict[str, Any] | None = None
+        self._no_start: OptionError | None = None
+        """Why a new query cannot start: its options do not fit what there is now."""
         self._offset: dict[str, Any] | None = None
         self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
         self._state = SourceState()
@@ -128,8 +130,12 @@ class SourceRunner:
             takes_snapshots = snapshots is not None and snapshots.come_first
             tables = self._listed(snapshots) if snapshots is not None and takes_snapshots else frozenset()
             splits = self._connector.discovery.discover()
-            starts = self._connector.starts.initial_positions(splits)
-            if self._frozen is not None:
+            try:
+                starts = self._connector.starts.initial_positions(splits)
+            except OptionError as error:
+                # Not if the first batch is logged already: its end says what it reads, whatever has come since.
+                starts, self._no_start = {}, error
+            if self._frozen is not None and self._no_start is None:
                 # Rows and splits may have come since the ends were fixed; the run reads none of them.
                 ends = {s: max(start, self._frozen.ends.get(s, start)) for s, start in starts.items()}
                 self._frozen = replace(self._frozen, ends=ends)
@@ -153,6 +159,8 @@ class SourceRunner:
     @collect_later()
     def latest_offset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:
         """Return the end of the next batch, or ``start`` if there is none."""
+        if self._no_start is not None and start == self._initial:
+            raise self._no_start
         if start == self._offset:
             self._pace.wait()
             state = self._state
@@ -215,7 +223,8 @@ class SourceRunner:
             )
         before, after, relocation = self._whereabouts.batch(before, after)
         snapshot = snapshot_batch(before, after)
-        ranges = ranges_of(self._since(before, after))
+        starts_unknown = self._no_start is not None and start == self._initial
+        ranges = ranges_of(after if starts_unknown else self._since(before, after))
         laid = tasks_of(
             self._connector,
             ranges,

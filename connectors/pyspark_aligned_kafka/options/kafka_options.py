@@ -44,6 +44,13 @@ _WHERE_TO_BEGIN = ("startingTimestamp", "startingOffsetsByTimestamp", "startingO
 _WHERE_TO_END = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 
 
+DECOMPRESSED_MAX_BYTES = 128 << 20
+
+
+def _batch_bytes(text: str) -> int:
+    return integer(text, minimum=1, maximum=2**31 - 1)
+
+
 def _count(text: str) -> int:
     return integer(text, minimum=0, maximum=2**31 - 1)
 
@@ -226,6 +233,15 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         doc="A task whose position does not move for so long fails.",
     ),
     Option(
+        name="maxDecompressedBatchBytes",
+        parse=_batch_bytes,
+        default=DECOMPRESSED_MAX_BYTES,
+        accepted="must be a whole number of bytes, at least 1 and less than 2 GiB",
+        example="536870912",
+        doc="Most bytes that a compressed record batch may become. A larger one ends the query before it takes the "
+        "memory; a producer with a large `batch.size` and values that compress well may write such batches.",
+    ),
+    Option(
         name="fetchOffset.numRetries",
         parse=_count,
         default=3,
@@ -282,6 +298,8 @@ class KafkaOptions:
     stale_ends: StaleEnds
     fail_on_data_loss: bool
     poll_timeout_ms: int
+    decompressed_max_bytes: int
+    """Most bytes a compressed batch may become."""
     columns: tuple[str, ...]
     """Chosen columns of Spark's Kafka schema, in its order."""
     commit_group: str | None
@@ -306,6 +324,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         stale_ends=StaleEnds(values["fetchOffset.numRetries"], values["fetchOffset.retryIntervalMs"]),
         fail_on_data_loss=values["failOnDataLoss"],
         poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
+        decompressed_max_bytes=values["maxDecompressedBatchBytes"],
         columns=_chosen_columns(values, given),
         commit_group=values["commitGroupId"],
         client=settings.parse_settings(given),

@@ -64,7 +64,8 @@ class Arena:
         except _TooLargeError:
             raise CorruptDataError(
                 f"{place(split, offset)}: a compressed batch of {packed.size} bytes becomes more than {self._limit} "
-                "bytes, which is the limit"
+                "bytes, which is the limit. If a producer may have written it, raise maxDecompressedBatchBytes, for "
+                f"example to {4 * self._limit}; otherwise it was damaged"
             ) from None
         except (cramjam.DecompressionError, zstandard.ZstdError) as problem:
             raise CorruptDataError(

@@ -284,6 +284,21 @@ def test_the_server_goes_on_when_no_more_files_can_be_opened_for_a_moment(
     assert arrived(book)
 
 
+def test_the_server_goes_on_when_no_thread_can_be_started_for_a_moment(
+    book: ReportBook, server: ReportServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    # More than the address space has: no thread can be made with such a stack.
+    before = threading.stack_size(1 << 47)
+    try:
+        assert not send_reports(server.address, [REPORT])
+        assert is_logged(caplog, "turned away: can't start new thread")
+    finally:
+        threading.stack_size(before)
+    for _ in range(2 * reports._MAX_CONNECTIONS):
+        assert send_reports(server.address, [REPORT])
+    assert arrived(book)
+
+
 def test_the_next_host_is_tried(book: ReportBook, server: ReportServer) -> None:
     assert send_reports(replace(server.address, hosts=("127.0.0.9", "no.such.host.invalid", "127.0.0.1")), [REPORT])
     assert arrived(book)

@@ -18,6 +18,7 @@ from pyspark_aligned_kafka.options.kafka_options import (
 from pyspark_aligned_kafka.options.positions import At, AtTime, Earliest, Everywhere, Latest, NoMatch, PerSplit
 from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern
+from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.errors import OptionError, UnknownOptionError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.minimum_rows import MinimumRows
@@ -234,6 +235,7 @@ def test_strategy_for_timestamps_without_a_match() -> None:
         ("columns", "value,VALUE", "one is there twice"),
         ("eventTimeColumn", "value.ts", "must be timestamp"),
         ("kafkaConsumer.pollTimeoutMs", "2 minutes", "not a whole number"),
+        ("maxDecompressedBatchBytes", "2147483648", "must be at most 2147483647"),
         ("commitGroupId", " ", "is empty"),
     ],
 )
@@ -315,3 +317,9 @@ def test_stale_ends_are_looked_up_again_by_sparks_options() -> None:
     assert parsed().stale_ends == StaleEnds(retries=3, interval_ms=1_000)
     options = parsed(**{"fetchOffset.numRetries": "0", "fetchOffset.retryIntervalMs": "7", "groupIdPrefix": "g"})
     assert options.stale_ends == StaleEnds(retries=0, interval_ms=7)
+
+
+def test_how_large_a_decompressed_batch_may_be_reaches_the_tasks() -> None:
+    source = KafkaSource.of({**SERVERS, "subscribe": "t", "maxDecompressedBatchBytes": "5000"})
+    assert source.range_reader.decompressed_max_bytes == 5_000  # type: ignore[attr-defined]
+    assert source.observing_reader.decompressed_max_bytes == 5_000  # type: ignore[attr-defined]
