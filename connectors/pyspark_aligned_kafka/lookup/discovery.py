@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Set
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyspark_aligned_kafka.cluster.metadata import Topic
@@ -24,7 +24,9 @@ _OLDEST = 20
 """Nobody waits for a look, and it may fail, until the last answer is so many times ``max_age_ms`` old."""
 
 _REST = 20
-"""So many times as long as a look took, no other one begins."""
+"""So many times as long as a look took of a core, no other one begins: with thousands of partitions that matters."""
+_AFTER_FAILURE = 1.0
+"""Seconds after the beginning of a look that failed until the next one."""
 
 
 class TopicQueries(Protocol):
@@ -41,14 +43,15 @@ class _Seen:
     missing: frozenset[str]
     at: float
     """When the look began."""
-    took: float
+    cpu: float
+    """Seconds of a core that it took."""
 
 
 class KafkaDiscovery:
     """``SplitDiscovery`` of connector.py.
 
     ``admin`` makes the first look, in the caller's thread; ``other_admin`` the later ones, in another.
-    ``clock`` is monotonic, in seconds.
+    ``clock`` is monotonic, ``cpu`` the time a thread has had of a core; both in seconds.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class KafkaDiscovery:
         *,
         max_age_ms: int,
         clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         self._admin = admin
         self._other_admin = other_admin
@@ -66,6 +70,7 @@ class KafkaDiscovery:
         self._max_age = max_age_ms / 1000
         self._oldest = self._max_age * _OLDEST
         self._clock = clock
+        self._cpu = cpu
         self._last: _Seen | None = None
         self._look: _Look | None = None
         self._begun = 0.0
@@ -82,7 +87,8 @@ class KafkaDiscovery:
         """
         now = self._clock()
         if self._last is None:
-            self._last, self._begun = self._checked(self._see(self._admin)), now
+            # It loads modules and connects: no later one takes as long.
+            self._last, self._begun = replace(self._checked(self._see(self._admin)), cpu=0.0), now
             return self._last.splits
         self._collect(self._last)
         too_old = now - self._last.at >= self._oldest
@@ -105,7 +111,7 @@ class KafkaDiscovery:
             if self._last.at >= moment:
                 return True
             if self._look is None:
-                pause = self._max_age if self._failed else min(self._max_age, _REST * self._last.took)
+                pause = min(self._max_age, _AFTER_FAILURE if self._failed else _REST * self._last.cpu)
                 if self._clock() - self._begun < pause:
                     return False
                 self._begin()
@@ -134,9 +140,9 @@ class KafkaDiscovery:
         return self._checked(look.result())
 
     def _see(self, admin: TopicQueries) -> _Seen:
-        at = self._clock()
+        at, cpu = self._clock(), self._cpu()
         splits, missing = select(self._subscription, admin)
-        return _Seen(splits, missing, at, took=self._clock() - at)
+        return _Seen(splits, missing, at, cpu=self._cpu() - cpu)
 
     def _checked(self, seen: _Seen) -> _Seen:
         """Return what was seen, and say what is new about it."""

@@ -191,7 +191,9 @@ def test_a_look_that_began_before_the_moment_does_not_do() -> None:
 
 def test_looks_take_a_small_share_of_the_time() -> None:
     topics, slow = Topics(a=1), SlowTopics(a=2)
-    discovery = KafkaDiscovery(topics, slow, Subscribe(frozenset("a")), max_age_ms=90_000, clock=lambda: topics.now)
+    discovery = KafkaDiscovery(
+        topics, slow, Subscribe(frozenset("a")), max_age_ms=90_000, clock=lambda: topics.now, cpu=lambda: topics.now
+    )
     discovery.discover()
     topics.now = 1.0
     assert not discovery.looked_since(1.0, wait=0)
