@@ -4,7 +4,8 @@
 
     WatermarkSourceError
     ├── UserError                   what the user wrote cannot work; nothing was read
-    │   ├── OptionError             an option's value; ``UnknownOptionError`` for its name
+    │   ├── OptionError             an option's value; ``UnknownOptionError`` for its name, ``StartMismatchError`` for a
+    │   │                           start that does not name the splits there are
     │   ├── SchemaError             a user schema, a missing or wrong column
     │   ├── UsageError              a call of the public API that cannot work
     │   └── OffsetError             a checkpoint that is broken, foreign or from a newer version
@@ -85,6 +86,10 @@ def labelled(condition: str | None, text: str) -> str:
 
 class UnknownOptionError(OptionError):
     """An option name that does not exist; the message names the nearest one."""
+
+
+class StartMismatchError(OptionError):
+    """Starting positions that do not name exactly the splits there are now; there may have been others before."""
 
 
 class SchemaError(UserError):

@@ -45,7 +45,11 @@ class StartPositions(Protocol):
     """Where a query, and where a split found later, begins."""
 
     def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
-        """Resolve the user's starting options for a new query; the splits are all that exist."""
+        """Resolve the user's starting options for a new query; the splits are all that exist.
+
+        Raises:
+            StartMismatchError: they name other splits. Said only of a query that has no first batch yet.
+        """
         ...
 
     def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from watermark_source.clock import Clock
-from watermark_source.errors import OffsetError, OptionError, listed
+from watermark_source.errors import OffsetError, StartMismatchError, listed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.moments import watermark_text
 from watermark_source.planning.minimum_rows import MinimumRows
@@ -86,7 +86,7 @@ class SourceRunner:
         self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
         self._second_look = SecondLook(definition, self._book, self._server)
         self._initial: dict[str, Any] | None = None
-        self._no_start: OptionError | None = None
+        self._no_start: StartMismatchError | None = None
         """Why a new query cannot start: its options do not fit what there is now."""
         self._offset: dict[str, Any] | None = None
         self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
@@ -132,7 +132,7 @@ class SourceRunner:
             splits = self._connector.discovery.discover()
             try:
                 starts = self._connector.starts.initial_positions(splits)
-            except OptionError as error:
+            except StartMismatchError as error:
                 # Not if the first batch is logged already: its end says what it reads, whatever has come since.
                 starts, self._no_start = {}, error
             if self._frozen is not None and self._no_start is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pyspark_aligned_kafka.errors import conditions
 from pyspark_aligned_kafka.options.json_maps import parse_integers, parse_integers_and_words
-from watermark_source.errors import OptionError, listed
+from watermark_source.errors import StartMismatchError, listed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.option_table import integer
 from watermark_source.planning.split import Split
@@ -108,7 +108,7 @@ def positions_of(policy: PositionPolicy, splits: Set[Split]) -> Mapping[Split, P
     """Return the position of each split.
 
     Raises:
-        OptionError: the option does not list exactly the splits.
+        StartMismatchError: the option does not list exactly the splits.
     """
     if isinstance(policy.rule, Everywhere):
         return dict.fromkeys(splits, policy.rule.position)
@@ -123,7 +123,7 @@ def positions_of(policy: PositionPolicy, splits: Set[Split]) -> Mapping[Split, P
             f"lists {listed(extra)}" if extra else "",
             f"names topic {', '.join(unread)}" if unread else "",
         ]
-        raise OptionError(
+        raise StartMismatchError(
             policy.option,
             policy.text,
             "must list exactly the partitions that are read; it "
