@@ -9,6 +9,7 @@ from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
+from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
@@ -24,15 +25,15 @@ from watermark_source.spark.connector import Connector
 
 def open_connector(options: KafkaOptions) -> Connector:
     """Return what the engine asks; it connects on first use, and once more to look for new partitions."""
-    cluster = Cluster(options.client)
-    admin = KafkaAdmin(options.client, cluster)
+    cluster, leaders = Cluster(options.client), Leaders()
+    admin = KafkaAdmin(options.client, cluster, leaders)
     return Connector(
-        discovery=_discovery(admin, KafkaAdmin(options.client), options),
+        discovery=_discovery(admin, KafkaAdmin(options.client, leaders=leaders), options),
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.stale_ends),
         time_index=KafkaTimeIndex(admin),
         progress=_progress(options),
-        transactions=_transactions(cluster, options),
+        transactions=_transactions(cluster, leaders, options),
     )
 
 
@@ -51,10 +52,10 @@ def _discovery(admin: KafkaAdmin, beside: KafkaAdmin, options: KafkaOptions) -> 
     return KafkaDiscovery(admin, beside, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms"))
 
 
-def _transactions(cluster: Cluster, options: KafkaOptions) -> KafkaTransactions | None:
+def _transactions(cluster: Cluster, leaders: Leaders, options: KafkaOptions) -> KafkaTransactions | None:
     if not options.client.read_committed:
         return None
-    return KafkaTransactions(KafkaAdmin(options.client, cluster, read_committed=False))
+    return KafkaTransactions(KafkaAdmin(options.client, cluster, leaders, read_committed=False))
 
 
 def _progress(options: KafkaOptions) -> GroupCommits | None:

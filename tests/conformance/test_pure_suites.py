@@ -6,7 +6,7 @@ Tasks are laid differently here, by size: what holds for Spark's ranges holds fo
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 
 import pytest
 
@@ -134,7 +134,7 @@ class Cluster:
 
     SIZES: Mapping[str, int] = {"t1": 1, "t2": 2, "__consumer_offsets": 50}
 
-    def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
+    def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
         return {
             name: Topic(dict.fromkeys(range(size), None), internal=name.startswith("__"))
             for name, size in self.SIZES.items()

@@ -6,11 +6,15 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 from kafka import KafkaProducer
 
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.leaders import Leaders
+from pyspark_aligned_kafka.cluster.list_offsets import LATEST, OffsetsRequest
+from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka
@@ -315,3 +319,54 @@ def test_a_first_batch_that_was_logged_is_read_again_though_the_topic_has_more_p
         second.latestOffset(start, second.getDefaultReadLimit())
     for reader in (first, second):
         reader.stop()
+
+
+@pytest.mark.parametrize("by", ["subscribe", "subscribePattern", "assign"])
+def test_a_topic_that_is_missing_for_some_seconds_is_not_gone(kafka: Kafka, new_topic: NewTopic, by: str) -> None:
+    """Gone by mistake, it would be read from its beginning again; any one broker may have a stale list."""
+    name = new_topic(2)
+    given = {"subscribe": name, "subscribePattern": f"{name}.*", "assign": json.dumps({name: [0, 1]})}
+    connector = connect(kafka, **{by: given[by]}, **{"kafka.metadata.max.age.ms": "100"})
+    both = {Split(name, 0), Split(name, 1)}
+    assert connector.discovery.discover() == both
+    delete_topic(kafka.bootstrap, name)
+    deleted = time.monotonic()
+    seen = []
+    while time.monotonic() < deleted + 1.6:
+        connector.discovery.looked_since(time.monotonic(), wait=0.2)
+        seen.append(connector.discovery.discover())
+    create_topic(kafka.bootstrap, name, 2)
+    assert connector.discovery.looked_since(time.monotonic(), wait=10)
+    seen.append(connector.discovery.discover())
+    assert [found for found in seen if found != both] == []
+    # One that stays away is gone.
+    delete_topic(kafka.bootstrap, name)
+    assert connector.discovery.looked_since(time.monotonic(), wait=15)
+    assert connector.discovery.discover() == set()
+
+
+def test_a_broker_refuses_to_tell_offsets_by_another_leaders_epoch(kafka: Kafka, topic: str) -> None:
+    """One that was cut off from the others would go on to tell the end it knows, and its partition would be idle."""
+    settings = KafkaSource.of({"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic}).options.client
+    split, leaders = Split(topic, 0), Leaders()
+    with contextlib.closing(KafkaAdmin(settings, leaders=leaders)) as admin:
+        (leader,) = {admin.topics([topic])[topic].leaders[split.number]}
+        assert leader is not None
+        assert leader.epoch == 0
+        # As a newer leader's epoch, learned by way of another broker.
+        leaders.learn({topic: Topic({split.number: leader._replace(epoch=5)}, internal=False)})
+        asked: list[Mapping[Split, int | None]] = []
+        real = OffsetsRequest.__init__
+
+        def spied(
+            request: OffsetsRequest, wanted: Mapping[Split, int], epochs: Mapping[Split, int | None], **_: bool
+        ) -> None:
+            asked.append(dict(epochs))
+            real(request, wanted, epochs, **_)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(OffsetsRequest, "__init__", spied)
+            found = admin.list_offsets({split: LATEST})
+    # Refused with the epoch it does not know, asked again for the leader, and answered.
+    assert asked == [{split: 5}, {split: 0}]
+    assert found[split].offset == 5

@@ -23,6 +23,7 @@ from kafka.errors import (
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.connections import Cluster, reason
 from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.cluster.metadata import Topic, metadata_request, read_metadata
 from pyspark_aligned_kafka.cluster.open_questions import OpenQuestions
@@ -69,11 +70,16 @@ class KafkaAdmin:
     """
 
     def __init__(
-        self, settings: ClientSettings, cluster: Cluster | None = None, *, read_committed: bool | None = None
+        self,
+        settings: ClientSettings,
+        cluster: Cluster | None = None,
+        leaders: Leaders | None = None,
+        *,
+        read_committed: bool | None = None,
     ) -> None:
         self._cluster = Cluster(settings) if cluster is None else cluster
         self._read_committed = settings.read_committed if read_committed is None else read_committed
-        self._leaders: dict[Split, int] = {}
+        self._leaders = Leaders() if leaders is None else leaders
         self._missing: set[str | Split] = set()
         self._open = OpenQuestions(self._cluster, settings.millis("default.api.timeout.ms"))
 
@@ -82,15 +88,17 @@ class KafkaAdmin:
         self._open.forget()
         self._cluster.close()
 
-    def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
+    def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
         """Return the topics named, or all for ``None``. One that does not exist is left out, after a second look.
+
+        What is ``expected`` was there before, and has gone only if it is missing for five seconds, whoever is asked.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError: see ``watermark_source.errors``.
         """
 
         async def work(deadline: Deadline) -> Mapping[str, Topic]:
-            return await self._settled_topics(names, frozenset(), deadline)
+            return await self._settled_topics(names, expected, deadline)
 
         return self._cluster.run(work)
 
@@ -123,14 +131,13 @@ class KafkaAdmin:
     async def _settled_topics(
         self, names: Collection[str] | None, splits: Set[Split], deadline: Deadline
     ) -> Mapping[str, Topic]:
-        known = {split.log for split in self._leaders} | self._leaders.keys()
         begun, backoff = time.monotonic(), self._cluster.backoff(deadline)
         second = False
         while True:
             topics = await self._metadata(names, deadline, anyone=second)
             missing: set[str | Split] = {name for name in names or () if name not in topics}
             missing |= {split for split in splits if not _exists(split, topics)}
-            patience_ms = _UNKNOWN_AFTER_MS if missing.isdisjoint(known) else _GONE_AFTER_MS
+            patience_ms = _GONE_AFTER_MS if self._leaders.existed(missing) else _UNKNOWN_AFTER_MS
             over = (time.monotonic() - begun) * 1_000 >= patience_ms
             if missing <= self._missing or over or not await backoff.wait():
                 self._miss(missing)
@@ -139,8 +146,7 @@ class KafkaAdmin:
 
     def _miss(self, missing: Set[str | Split]) -> None:
         self._missing |= missing
-        for split in [split for split in self._leaders if split in missing or split.log in missing]:
-            del self._leaders[split]
+        self._leaders.gone(missing)
 
     async def _metadata(
         self, names: Collection[str] | None, deadline: Deadline, *, anyone: bool = False
@@ -155,22 +161,17 @@ class KafkaAdmin:
                 return found.topics
 
     def _learn(self, topics: Mapping[str, Topic]) -> None:
-        for name, topic in topics.items():
-            self._missing.discard(name)
-            for number, leader in topic.leaders.items():
-                split = Split(name, number)
-                self._missing.discard(split)
-                if leader is None:
-                    self._leaders.pop(split, None)
-                else:
-                    self._leaders[split] = leader.node
+        self._missing -= topics.keys() | {
+            Split(name, number) for name, topic in topics.items() for number in topic.leaders
+        }
+        self._leaders.learn(topics)
 
     async def _list_offsets(self, wanted: Mapping[Split, int], deadline: Deadline) -> Mapping[Split, Found]:
         backoff = self._cluster.backoff(deadline)
         found: dict[Split, Found] = {}
         while True:
             rest = {split: spec for split, spec in wanted.items() if split not in found}
-            if not rest.keys() <= self._leaders.keys():
+            if self._leaders.unknown(rest.keys()):
                 await self._settled_topics({split.log for split in rest}, rest.keys(), deadline)
                 # What was missing a moment ago has been looked for again: it may have been made anew.
                 rest = {split: spec for split, spec in rest.items() if split not in self._missing}
@@ -178,36 +179,38 @@ class KafkaAdmin:
             found.update(tried.found)
             if not tried.again:
                 return found
-            for split in tried.again:
-                self._leaders.pop(split, None)
+            self._leaders.doubt(tried.again.keys())
             if not await backoff.wait():
                 raise _gave_up(tried.again, deadline)
 
     async def _list_in_time(self, wanted: Mapping[Split, int], deadline: Deadline) -> InTime:
         late = self._open.close()
         asked = wanted.keys() - self._open.splits
-        unknown = asked - self._leaders.keys() - self._missing
+        unknown = self._leaders.unknown(asked) - self._missing
         if unknown:
             await self._settled_topics({split.log for split in unknown}, unknown, deadline)
         by_leader: defaultdict[int | None, dict[Split, int]] = defaultdict(dict)
         for split in asked:
-            by_leader[self._leaders.get(split)][split] = wanted[split]
+            leader = self._leaders.of(split)
+            by_leader[None if leader is None else leader.node][split] = wanted[split]
         found = await self._open.ask(tuple(by_leader.values()), self._list_offsets)
         return InTime(found, {split: late.get(split) for split in self._open.splits & wanted.keys()})
 
     async def _ask_leaders(self, wanted: Mapping[Split, int], deadline: Deadline) -> _Round:
         tried = _Round()
-        by_leader: defaultdict[int, dict[Split, int]] = defaultdict(dict)
+        by_node: defaultdict[int, dict[Split, int]] = defaultdict(dict)
+        epochs: dict[Split, int | None] = {}
         for split, spec in wanted.items():
-            leader = self._leaders.get(split)
+            leader = self._leaders.of(split)
             if leader is None:
                 tried.again[split] = LeaderNotAvailableError("the partition has no leader")
             else:
-                by_leader[leader][split] = spec
+                by_node[leader.node][split] = spec
+                epochs[split] = leader.epoch
         asked = []
-        for leader, part in by_leader.items():
-            request = OffsetsRequest(part, read_committed=self._read_committed)
-            asked.append((part, self._cluster.ask_soon(leader, request, deadline)))
+        for node, part in by_node.items():
+            request = OffsetsRequest(part, epochs, read_committed=self._read_committed)
+            asked.append((part, self._cluster.ask_soon(node, request, deadline)))
         for part, answer in asked:
             await _fold(part, answer, tried)
         return tried

@@ -25,6 +25,7 @@ _FLEXIBLE: Final = 6
 """From this version on lengths are compact, and every structure ends with tagged fields (KIP-482)."""
 _KNOWS_NEWEST: Final = 7
 _CONSUMER = -1
+_ANY_EPOCH = -1
 _VARINT_BITS = 70
 """Ten bytes of seven: more than any number of the protocol takes."""
 
@@ -58,6 +59,9 @@ class OffsetsResponse:
 class OffsetsRequest:
     """One look-up for each split: a timestamp, or ``EARLIEST``, ``LATEST``, ``NEWEST``.
 
+    ``epochs`` are those of the leaders: a broker that has been their leader, and is cut off from who is now, must not
+    answer where the log ends (KIP-320).
+
     What is not a word of ours is what kafka-python's connections ask of a message.
     """
 
@@ -67,8 +71,11 @@ class OffsetsRequest:
     max_version: ClassVar = _KNOWS_NEWEST
     _max_version: ClassVar = None
 
-    def __init__(self, wanted: Mapping[Split, int], *, read_committed: bool) -> None:
+    def __init__(
+        self, wanted: Mapping[Split, int], epochs: Mapping[Split, int | None], *, read_committed: bool
+    ) -> None:
         self._wanted = wanted
+        self._epochs = epochs
         self._read_committed = read_committed
         self._min_version = _KNOWS_NEWEST if NEWEST in wanted.values() else self.min_version
         self.API_VERSION: int | None = None
@@ -91,7 +98,7 @@ class OffsetsRequest:
         assert framed
         assert header
         assert self.header is not None
-        request = encode_request(self._wanted, self.header, read_committed=self._read_committed)
+        request = encode_request(self._wanted, self._epochs, self.header, read_committed=self._read_committed)
         return _INT.pack(len(request)) + request
 
 
@@ -120,14 +127,18 @@ class _ResponseReader:
         return decode_response(data.read(), flexible=self.flexible)
 
 
-def encode_request(wanted: Mapping[Split, int], header: _RequestHeader, *, read_committed: bool) -> bytes:
+def encode_request(
+    wanted: Mapping[Split, int], epochs: Mapping[Split, int | None], header: _RequestHeader, *, read_committed: bool
+) -> bytes:
     """Return the request without its length."""
     flexible = header.version >= _FLEXIBLE
     tags = b"\0" if flexible else b""
     pack = (_ASKED_FLEXIBLE if flexible else _ASKED).pack
     topics: dict[str, list[bytes]] = {}
-    for (topic, number), timestamp in wanted.items():
-        topics.setdefault(topic, []).append(pack(number, -1, timestamp))
+    for split, timestamp in wanted.items():
+        epoch = epochs.get(split)
+        packed = pack(split.number, _ANY_EPOCH if epoch is None else epoch, timestamp)
+        topics.setdefault(split.log, []).append(packed)
     parts = [
         _HEADER.pack(OffsetsRequest.API_KEY, header.version, header.correlation_id),
         _text(header.client_id, flexible=False),

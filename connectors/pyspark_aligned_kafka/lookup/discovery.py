@@ -32,8 +32,8 @@ _AFTER_FAILURE = 1.0
 class TopicQueries(Protocol):
     """What is needed of ``KafkaAdmin``."""
 
-    def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
-        """Return the topics that exist, of those named or of all."""
+    def topics(self, names: Collection[str] | None, expected: Set[Split]) -> Mapping[str, Topic]:
+        """Return the topics that exist, of those named or of all; what is expected was there before."""
         ...
 
 
@@ -141,7 +141,8 @@ class KafkaDiscovery:
 
     def _see(self, admin: TopicQueries) -> _Seen:
         at, cpu = self._clock(), self._cpu()
-        splits, missing = select(self._subscription, admin)
+        expected = frozenset() if self._last is None else self._last.splits
+        splits, missing = select(self._subscription, admin, expected)
         return _Seen(splits, missing, at, cpu=self._cpu() - cpu)
 
     def _checked(self, seen: _Seen) -> _Seen:
@@ -189,16 +190,18 @@ class _Look:
         return self._outcome.result()
 
 
-def select(subscription: Subscription, admin: TopicQueries) -> tuple[frozenset[Split], frozenset[str]]:
+def select(
+    subscription: Subscription, admin: TopicQueries, expected: Set[Split] = frozenset()
+) -> tuple[frozenset[Split], frozenset[str]]:
     """Return the splits that exist, and the names of topics or partitions that were asked for and do not."""
     if isinstance(subscription, SubscribePattern):
-        found = admin.topics(None)
+        found = admin.topics(None, expected)
         chosen = {name for name, topic in found.items() if not topic.internal and subscription.pattern.search(name)}
         return _splits(found, chosen), frozenset()
     if isinstance(subscription, Subscribe):
-        found = admin.topics(subscription.topics)
+        found = admin.topics(subscription.topics, expected)
         return _splits(found, found), subscription.topics - found.keys()
-    found = admin.topics({split.log for split in subscription.splits})
+    found = admin.topics({split.log for split in subscription.splits}, expected)
     existing = subscription.splits & _splits(found, found)
     return existing, frozenset(str(split) for split in subscription.splits - existing)
 

@@ -29,13 +29,15 @@ WANTED = {Split("a", 0): LATEST, Split("ü", 1): 1_700_000_000_000, Split("a", 2
 LONG = {Split("t" * 249, number): number for number in range(300)}
 """More topics' bytes and partitions than fit into one byte's length."""
 
+EPOCHS = {Split("ü", 1): 7, Split("a", 2): 0}
+
 versions = pytest.mark.parametrize("version", [5, 6, 7])
 
 
 @versions
 @pytest.mark.parametrize("wanted", [WANTED, LONG])
 def test_a_request_reads_back_as_what_was_asked(version: int, wanted: Mapping[Split, int]) -> None:
-    request = OffsetsRequest(wanted, read_committed=True)
+    request = OffsetsRequest(wanted, EPOCHS, read_committed=True)
     request.API_VERSION = version
     request.with_header(correlation_id=9, client_id="me")
     data = request.encode(framed=True, header=True)
@@ -43,7 +45,9 @@ def test_a_request_reads_back_as_what_was_asked(version: int, wanted: Mapping[Sp
     read = ListOffsetsRequest.decode(data[4:], version=version, header=True)
     assert (read.header.correlation_id, read.header.client_id) == (9, "me")
     assert (read.replica_id, read.isolation_level) == (-1, 1)
-    assert {part.current_leader_epoch for topic in read.topics for part in topic.partitions} == {-1}
+    for topic in read.topics:
+        for part in topic.partitions:
+            assert part.current_leader_epoch == EPOCHS.get(Split(topic.name, part.partition_index), -1)
     asked = {
         Split(topic.name, part.partition_index): part.timestamp for topic in read.topics for part in topic.partitions
     }
@@ -82,7 +86,7 @@ def test_a_response_over_kafka_pythons_protocol(version: int) -> None:
         Split("a", 3): (0, -1, -1),
     } | dict.fromkeys(LONG, (0, 1, 2))
     protocol = KafkaProtocol(client_id="me")
-    request = OffsetsRequest(WANTED, read_committed=False)
+    request = OffsetsRequest(WANTED, {}, read_committed=False)
     request.API_VERSION = version
     protocol.send_request(request, correlation_id=9)
     data = answer(version, entries, throttle=11)
@@ -101,7 +105,7 @@ def test_a_response_over_kafka_pythons_protocol(version: int) -> None:
 )
 def test_the_version_is_one_that_the_broker_and_we_speak(broker: tuple[int, int], wanted: int, version: int) -> None:
     speaks = BrokerVersionData((4, 0), {OffsetsRequest.API_KEY: broker})
-    assert speaks.api_version(OffsetsRequest({Split("a", 0): wanted}, read_committed=False)) == version
+    assert speaks.api_version(OffsetsRequest({Split("a", 0): wanted}, {}, read_committed=False)) == version
 
 
 def test_fields_that_later_brokers_add_are_skipped() -> None:

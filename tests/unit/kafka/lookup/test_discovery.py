@@ -22,7 +22,7 @@ class Topics:
         self.asked = 0
         self.now = 0.0
 
-    def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
+    def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
         self.asked += 1
         return {
             name: Topic(dict.fromkeys(range(count), 1), internal=name in self.internal)
@@ -77,8 +77,8 @@ class SlowTopics(Topics):
         self.let = threading.Event()
         self.fails = False
 
-    def topics(self, names: Collection[str] | None) -> Mapping[str, Topic]:
-        found = super().topics(names)
+    def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
+        found = super().topics(names, expected)
         assert self.let.wait(10)
         if self.fails:
             raise UnreachableError("nobody there")
