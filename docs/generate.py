@@ -27,6 +27,7 @@ ENGINE_GROUPS: dict[str, str] = {
     "maxFutureSkew": EVENT_TIME,
     "watermarkInterval": EVENT_TIME,
     "includeMarkers": EVENT_TIME,
+    "includeLate": EVENT_TIME,
     "alignmentGroup": ALIGNMENT,
     "alignmentMaxDrift": ALIGNMENT,
     "alignmentStore": ALIGNMENT,

@@ -167,6 +167,11 @@ class Killer:
             self.recoveries.append((self.kills[-1].kind, time.monotonic() - self._killed_at))
             _log.info("recovered from %s within %.1f s", self.kills[-1].kind.value, self.recoveries[-1][1])
 
+    def let_run(self, until: Callable[[], bool], what: str) -> None:
+        """Leave the driver alone, once it has recovered, until a condition holds."""
+        self.recover()
+        self._wait(until, what, rarely=True)
+
     def _wait_for(self, moment: Moment) -> None:
         query = self.rng.choice(self.job.names)
         committed = self._count("commits", query)

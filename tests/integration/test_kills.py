@@ -35,6 +35,8 @@ from watermark_source.planning.state import SourceState, SplitStatus
 pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
 
 _log = logging.getLogger(__name__)
+_WATERMARKS = 4
+"""So many different ones each query has at least."""
 
 
 @dataclass(frozen=True)
@@ -108,17 +110,26 @@ def aftermath(
     # Before the queries begin, at "latest": none of theirs.
     topic.tick()
     killer = Killer(job, cluster, Outages(broker), random.Random(seed))
+    streams = Streams(spark, folder)
+
+    def has_moved() -> bool:
+        """Each driver finds the silent partition idle anew: on a busy machine one may not live for so long."""
+        found = ({offset.get("wm") for offset in streams.offsets(query)} for query in QUERIES)
+        return all(len(watermarks) > _WATERMARKS for watermarks in found)
+
     topic.start()
     try:
         killer.start()
-        for kind, moment in schedule(kills, random.Random(seed)):
+        *kills_before, last = schedule(kills, random.Random(seed))
+        for kind, moment in kills_before:
             killer.strike(kind, moment)
+        killer.let_run(has_moved, "some watermarks")
+        killer.strike(*last)
     finally:
         topic.stop()
         killer.close()
     # Every partition has rows for the last run, so that none is found idle while nobody writes.
     topic.tick()
-    streams = Streams(spark, folder)
     spark.conf.set(*KEEP_LOGS)
     try:
         run_to_the_end(job, spark)
@@ -201,7 +212,7 @@ def test_no_watermark_ever_regresses(aftermath: Aftermath) -> None:
         reported = [line["watermark"] for line in aftermath.progress if line.get("query") == query]
         for sequence in (recorded, followed, [w for w in reported if w is not None]):
             assert sequence == sorted(sequence)
-        assert len(set(recorded)) > 3
+        assert len(set(recorded)) >= _WATERMARKS
 
 
 def test_spark_follows_the_source_in_every_batch(aftermath: Aftermath) -> None:

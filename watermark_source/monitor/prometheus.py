@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from watermark_source.clock import Clock
 from watermark_source.monitor.listener import Followed, FollowedQuery
 from watermark_source.monitor.status import Status
+from watermark_source.planning.late_rows import BOUNDS_MS
 
 _PREFIX = "watermark_source_"
 _SOURCE = ("query", "source", "group")
@@ -22,10 +23,12 @@ class StatusCollector(Collector):
     """Yields the metrics of all queries ``queries`` returns; what is not known has no sample.
 
     Per split (of those in the report): ``partition_watermark_timestamp_seconds``, ``partition_lag_records``,
-    ``partition_status``, ``alignment_drift_seconds``, ``partition_{active,idle,paused}_seconds_total``. Per source:
+    ``partition_status``, ``alignment_drift_seconds``, ``partition_{active,idle,paused}_seconds_total``,
+    ``partition_late_records_total``. Per source:
     ``watermark_timestamp_seconds``, ``watermark_lag_seconds``, ``alignment_max_allowed_timestamp_seconds``,
-    ``partitions``, ``lag_records``, ``records_total``, ``future_records_total``, ``status_age_seconds``. Per snapshot
-    that is read: ``snapshot_rows``, ``snapshot_expected_rows``. Per query: ``late_records_total``.
+    ``partitions``, ``lag_records``, ``records_total``, ``future_records_total``, ``late_lag_seconds`` (a histogram),
+    ``status_age_seconds``. Per snapshot that is read: ``snapshot_rows``, ``snapshot_expected_rows``. Per query:
+    ``late_records_total``.
     """
 
     def __init__(
@@ -75,6 +78,11 @@ class _Families:
         self._lag = self._gauge("lag_records", "Records still to be read in all partitions of the source.", _SOURCE)
         self._rows = self._counter("records", "Records read since the query was started.", _SOURCE)
         self._future = self._counter("future_records", "Records too far in the future to move the watermark.", _SOURCE)
+        self._lateness = HistogramMetricFamily(
+            f"{_PREFIX}late_lag_seconds", "How far late records were behind the watermark.", labels=_SOURCE
+        )
+        self.all.append(self._lateness)
+        self._late_rows = self._counter("partition_late_records", "Late records of the partition.", _SPLIT)
         self._age = self._gauge("status_age_seconds", "Age of the report the other metrics come from.", _SOURCE)
         self._snapshot_rows = self._gauge("snapshot_rows", "Rows read of the table's snapshot.", _SNAPSHOT)
         self._snapshot_expected = self._gauge(
@@ -104,6 +112,9 @@ class _Families:
             self._lag.add_metric(source, status.lag)
         self._rows.add_metric(source, status.rows)
         self._future.add_metric(source, status.future_rows)
+        late = status.late
+        bounds = [*(f"{_seconds(bound)}" for bound in BOUNDS_MS), "+Inf"]
+        self._lateness.add_metric(source, list(zip(bounds, late.up_to, strict=True)), _seconds(late.total))
         self._age.add_metric(source, _seconds(max(0, now - status.at)))
         for each in status.snapshots:
             self._snapshot_rows.add_metric([*source, each.log], each.rows)
@@ -118,6 +129,7 @@ class _Families:
                 self._split_watermark.add_metric(split, _seconds(view.watermark))
             if view.lag is not None:
                 self._split_lag.add_metric(split, view.lag)
+            self._late_rows.add_metric(split, view.late_rows)
             if view.drift is not None:
                 self._drift.add_metric(split, _seconds(view.drift))
             for kind in Status:

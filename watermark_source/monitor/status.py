@@ -15,8 +15,10 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from watermark_source.errors import UsageError
+from watermark_source.monitor.late import late_from_json, late_to_json
 from watermark_source.monitor.report_fields import Fields
 from watermark_source.monitor.snapshot import SnapshotProgress
+from watermark_source.planning.late_rows import NONE_LATE, LateRows
 from watermark_source.planning.split import Split
 
 VERSION = 1
@@ -67,6 +69,8 @@ class SplitView:
     """Whether this split is the minimum that the others wait for."""
     uncounted: bool = False
     """Whether its positions only order its rows: how many lie between two of them is not known."""
+    late_rows: int = 0
+    """Late rows of this run: those at or before the watermark that their batch began with."""
 
     @property
     def lag(self) -> int | None:
@@ -127,6 +131,8 @@ class SourceStatus:
     """Rows read since the query was started."""
     future_rows: int
     """Those of ``rows`` whose event time was too far in the future to count (``maxFutureSkew``)."""
+    late: LateRows = NONE_LATE
+    """Those of ``rows`` at or before the watermark that their batch began with."""
     snapshots: tuple[SnapshotProgress, ...] = ()
     """While there are some that are not done: those of this run, by name, at most ``REPORTED_SPLITS``."""
 
@@ -144,6 +150,7 @@ class SourceStatus:
         group: GroupStatus | None = None,
         rows: int = 0,
         future_rows: int = 0,
+        late: LateRows = NONE_LATE,
         uncounted: bool = False,
         snapshots: Iterable[SnapshotProgress] = (),
     ) -> SourceStatus:
@@ -162,6 +169,7 @@ class SourceStatus:
             lag=None if left and uncounted else left,
             rows=rows,
             future_rows=future_rows,
+            late=late,
             snapshots=_at_work(snapshots),
         )
 
@@ -191,6 +199,7 @@ class SourceStatus:
             lag=self.lag,
             rows=self.rows,
             futureRows=self.future_rows,
+            late=late_to_json(self.late),
             splits=dict(splits),
             snapshots={each.log: _snapshot_to_json(each) for each in self.snapshots} or None,
         )
@@ -228,6 +237,7 @@ class SourceStatus:
             lag=fields.optional_integer("lag"),
             rows=fields.integer("rows"),
             future_rows=fields.integer("futureRows"),
+            late=late_from_json(fields.child("late")) if "late" in report else NONE_LATE,
             snapshots=tuple(_snapshots_from_json(fields.child("snapshots"))) if "snapshots" in report else (),
         )
 
@@ -369,6 +379,7 @@ def _split_to_json(view: SplitView) -> dict[str, Any]:
         drift=view.drift,
         holdsBack=view.holds_back or None,
         uncounted=view.uncounted or None,
+        late=view.late_rows or None,
     )
 
 
@@ -384,4 +395,5 @@ def _split_from_json(split: Split, fields: Fields) -> SplitView:
         drift=fields.optional_integer("drift"),
         holds_back=fields.flag("holdsBack"),
         uncounted=fields.flag("uncounted"),
+        late_rows=fields.optional_integer("late") or 0,
     )

@@ -165,6 +165,10 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
     total = f"{count_text(status.splits_total)} split{'' if status.splits_total == 1 else 's'}"
     pieces.append(f"{total}: {counts}" if counts else "no splits")
     pieces.append(f"lag {'?' if status.lag is None else count_text(status.lag)}")
+    if late := status.late.rows:
+        longest = format_duration(status.late.longest)
+        most = format_duration(status.late.behind_at_most(0.99))
+        pieces.append(f"late rows: {count_text(late)}, 99 % by at most {most}, all by at most {longest}")
     if status.future_rows:
         pieces.append(f"rows too far in the future: {count_text(status.future_rows)}")
     return tuple(pieces)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.late_rows import NONE_LATE, LateRows
 from watermark_source.planning.split import SplitRange
 
 
@@ -20,6 +21,8 @@ class RangeReport:
     rows: int
     future_rows: int
     """Rows whose event time was beyond the future cap."""
+    late: LateRows = NONE_LATE
+    """Rows at or before the watermark that their batch began with."""
 
 
 class Coverage(NamedTuple):
@@ -30,6 +33,7 @@ class Coverage(NamedTuple):
     future_rows: int
     missing: tuple[SplitRange, ...]
     """Parts of the range no report tells about, in order."""
+    late: LateRows = NONE_LATE
 
 
 def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
@@ -38,7 +42,7 @@ def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
     inside = sorted(
         (r for r in own if wanted.start <= r.range.start < r.range.end <= wanted.end), key=lambda r: r.range
     )
-    at, highest, rows, future = wanted.start, None, 0, 0
+    at, highest, rows, future, late = wanted.start, None, 0, 0, NONE_LATE
     missing: list[SplitRange] = []
     for report in inside:
         if report.range.start < at:
@@ -48,8 +52,9 @@ def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
         at = report.range.end
         rows += report.rows
         future += report.future_rows
+        late += report.late
         if report.max_event_time is not None and (highest is None or report.max_event_time > highest):
             highest = report.max_event_time
     if at < wanted.end:
         missing.append(SplitRange(wanted.split, at, wanted.end))
-    return Coverage(highest, rows, future, tuple(missing))
+    return Coverage(highest, rows, future, tuple(missing), late)

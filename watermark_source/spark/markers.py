@@ -98,7 +98,7 @@ def marker_batch(markers: tuple[Marker, ...], schema: StructType) -> pa.RecordBa
         "type": [m.type for m in markers],
         "log": [m.log for m in markers],
         "split": [m.split for m in markers],
-        "watermark": [None if m.watermark is None else _micros(m.watermark) for m in markers],
+        "watermark": [None if m.watermark is None else in_micros(m.watermark) for m in markers],
         "status": [m.status for m in markers],
         "use_processing_time": [m.use_processing_time for m in markers],
         "reason": [m.reason for m in markers],
@@ -109,8 +109,8 @@ def marker_batch(markers: tuple[Marker, ...], schema: StructType) -> pa.RecordBa
     return pa.RecordBatch.from_arrays(columns, schema=arrow)
 
 
-def _micros(watermark: int) -> int:
-    """Return the watermark as Spark's timestamps have it; the ends of time are 292 000 years off there."""
+def in_micros(watermark: int) -> int:
+    """Return a watermark as Spark's timestamps have it; the ends of time are 292 000 years off there."""
     return min(max(watermark, -_MOST_MILLIS), _MOST_MILLIS) * 1_000
 
 

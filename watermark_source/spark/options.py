@@ -180,6 +180,16 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         doc="Whether marker rows, which carry the watermark, are part of the stream. `follow_watermark` needs them.",
     ),
     Option(
+        name="includeLate",
+        parse=boolean,
+        default=False,
+        default_text="false",
+        accepted="must be true or false",
+        example="true",
+        doc="Whether the stream has a column `late`: true for a row at or before the watermark that its batch begins "
+        "with. `split_late` makes two streams of it. Late rows are counted in any case.",
+    ),
+    Option(
         name="sourceName",
         parse=non_empty,
         default_text="the format's name",
@@ -261,6 +271,7 @@ class EngineOptions:
     max_future_skew: int | None
     watermark_interval: int
     include_markers: bool
+    include_late: bool
     min_partitions: int | None
     max_records_per_partition: int | None
     report_host: str | None
@@ -335,6 +346,7 @@ class EngineOptions:
             max_future_skew=values["maxFutureSkew"],
             watermark_interval=values["watermarkInterval"],
             include_markers=values["includeMarkers"],
+            include_late=values["includeLate"],
             min_partitions=values["minPartitions"],
             max_records_per_partition=values["maxRecordsPerPartition"],
             report_host=values["reportHost"],

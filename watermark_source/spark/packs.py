@@ -37,6 +37,8 @@ class Pack(InputPartition):
     future_cap: Millis | None
     clock: Millis | None
     """Event time of every row, with processing-time watermarks."""
+    late_at: Millis | None
+    """The watermark that the batch begins with: rows at or before it are late."""
     report_to: ReportAddress | None
     snapshot: SnapshotBatch | None = None
     """What a task must know of snapshots; ``None`` of a source that takes none."""
@@ -48,7 +50,7 @@ class Pack(InputPartition):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ranges log by log, as numbers: ten thousand of them as objects take longer than all else here."""
         logs = [(log, _numbers_of(ranges)) for log, ranges in groupby(self.ranges, key=lambda r: r.split.log)]
-        others = (self.markers, self.future_cap, self.clock, self.report_to)
+        others = (self.markers, self.future_cap, self.clock, self.late_at, self.report_to)
         return _unpickled, (logs, *others, self.snapshot, self.relocation, self.whole)
 
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 
 from watermark_source.errors import shortened
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.planning.late_rows import BOUNDS_MS, NONE_LATE, LateRows
 from watermark_source.planning.report import Coverage, RangeReport, cover
 from watermark_source.planning.split import Split, SplitRange
 
@@ -92,7 +93,7 @@ class ReportBook:
         known = self._reports.get(wanted.split, {})
         whole = known.get(wanted)
         if whole is not None:
-            return Coverage(whole.max_event_time, whole.rows, whole.future_rows, ())
+            return Coverage(whole.max_event_time, whole.rows, whole.future_rows, (), whole.late)
         return cover(wanted, known.values())
 
 
@@ -247,6 +248,7 @@ def _encode(reports: Sequence[RangeReport]) -> bytes:
                 r.max_event_time,
                 r.rows,
                 r.future_rows,
+                [r.late.longest, r.late.total, *r.late.histogram] if r.late.histogram else [],
             ]
             for r in reports
         ]
@@ -262,7 +264,7 @@ def _decode(body: bytes) -> list[RangeReport]:
 
 
 def _report(  # noqa: PLR0917 - the fields as they are on the wire
-    log: object, number: object, start: object, end: object, highest: object, rows: object, future: object
+    log: object, number: object, start: object, end: object, highest: object, rows: object, future: object, late: object
 ) -> RangeReport:
     if not isinstance(log, str):
         raise TypeError(f"a log with the name {shortened(log)}")
@@ -271,10 +273,22 @@ def _report(  # noqa: PLR0917 - the fields as they are on the wire
         max_event_time=None if highest is None else Millis(_integer(highest, minimum=MIN)),
         rows=_integer(rows),
         future_rows=_integer(future),
+        late=_late(late),
     )
     if found.range.end < found.range.start:
         raise ValueError(f"not a report: {found.range} ends before it begins")
     return found
+
+
+def _late(told: object) -> LateRows:
+    if not isinstance(told, list):
+        raise TypeError(f"late rows as {shortened(told)}")
+    if not told:
+        return NONE_LATE
+    longest, total, *histogram = map(_integer, told)
+    if len(histogram) != len(BOUNDS_MS) + 1:
+        raise ValueError(f"not a report: late rows in {len(histogram)} buckets")
+    return LateRows(tuple(histogram), longest, total)
 
 
 def _integer(value: object, *, minimum: int = 0) -> int:

@@ -39,6 +39,7 @@ from watermark_source.spark.polling import Pace
 from watermark_source.spark.reaching_back import reaching_back
 from watermark_source.spark.relocation import Whereabouts
 from watermark_source.spark.reports import ReportBook, ReportServer
+from watermark_source.spark.row_counts import RowCounts
 from watermark_source.spark.second_look import SecondLook, again_of
 from watermark_source.spark.snapshot_chunks import with_chunks
 from watermark_source.spark.snapshot_count import SnapshotCount
@@ -104,8 +105,9 @@ class SourceRunner:
         self._rest = Rest()
         self._progress_shown = False
         self._pace = Pace()
-        self._rows = 0
-        self._future_rows = 0
+        self._counts = RowCounts()
+        self._late_at: Millis | None = None
+        """Of the last batch that this process gave out."""
         self._copied = SnapshotCount()
         self._seen: Seen | None = None
         self._status: dict[str, Any] | None = None
@@ -199,7 +201,7 @@ class SourceRunner:
         self._is_behind = bool(splits_behind(planned.state, observation.ends))
         copied = self._copied.progress(planned.state, observation.now)
         trouble, store = self._membership.trouble, self._membership.place
-        self._seen = Seen(planned, observation, self._rows, self._future_rows, uncounted, copied, trouble, store)
+        self._seen = Seen(planned, observation, self._counts, uncounted, copied, trouble, store)
         held = planned.state.held > state.held
         self._pace = self._pace.after(is_batch=planned.is_batch, held=held, cpu=time.thread_time() - cpu)
         if not planned.is_batch:
@@ -236,15 +238,18 @@ class SourceRunner:
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:
             laid = [TaskWork(())]
-        clock = None
-        if after.use_processing_time and after.watermark is not None:
-            clock = Millis(after.watermark + 1)
+        clock, self._late_at = None, before.watermark
+        if after.use_processing_time:
+            self._late_at = None
+            if after.watermark is not None:
+                clock = Millis(after.watermark + 1)
         return [
             Pack(
                 ranges=each.ranges,
                 markers=markers if number == 0 else (),
                 future_cap=after.future_cap,
                 clock=clock,
+                late_at=self._late_at,
                 report_to=self._server.address,
                 snapshot=snapshot,
                 relocation=relocation,
@@ -369,9 +374,9 @@ class SourceRunner:
                 self._copied.add(wanted.split.log, coverage.rows)
             elif coverage.missing and wanted.split in known and not self._policy.use_processing_time:
                 anywhere = self._connector.positions_are_rows
-                again = again_of(wanted, state, self._whereabouts.reading, enters_anywhere=anywhere)
+                moved = self._whereabouts.reading
+                again = again_of(wanted, state, moved, late_at=self._late_at, enters_anywhere=anywhere)
                 coverage = self._second_look.at(again, coverage, reports_due=self._announced)
             seen[wanted.split] = coverage.max_event_time
-            self._rows += coverage.rows
-            self._future_rows += coverage.future_rows
+            self._counts.add(wanted.split, coverage)
         return seen

@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 
 from watermark_source.errors import DataLossError, UnknownSplitError, UnsupportedFormatError
+from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import Coverage
 from watermark_source.planning.snapshot import last_batch
 from watermark_source.planning.split import SplitRange
@@ -18,7 +19,14 @@ from watermark_source.spark.reports import ReportBook, ReportServer
 _log = logging.getLogger(__name__)
 
 
-def again_of(wanted: SplitRange, state: SourceState, relocation: Relocation | None, *, enters_anywhere: bool) -> Pack:
+def again_of(
+    wanted: SplitRange,
+    state: SourceState,
+    relocation: Relocation | None,
+    *,
+    late_at: Millis | None,
+    enters_anywhere: bool,
+) -> Pack:
     """Return a range of the last planned batch, which ends in ``state``, as work to do again.
 
     ``enters_anywhere``: its log can be read from any position on, and not only from where a range begins.
@@ -29,6 +37,7 @@ def again_of(wanted: SplitRange, state: SourceState, relocation: Relocation | No
         markers=(),
         future_cap=state.future_cap,
         clock=None,
+        late_at=late_at,
         report_to=None,
         snapshot=last_batch(state),
         relocation=relocation,
@@ -65,7 +74,7 @@ class SecondLook:
         try:
             for part in parts:
                 batches = batches_of(reader, replace(again, ranges=(part,)))
-                self._book.add(observe(batches, [part], again.future_cap))
+                self._book.add(observe(batches, [part], again.future_cap, again.late_at))
         except (DataLossError, UnknownSplitError, UnsupportedFormatError) as error:
             # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
             _log.warning("%s cannot be looked at again, its watermark stays: %s", shown, error)

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructField, StructType, TimestampType
+from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError, SchemaError, WatermarkSourceError
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.spark.alignment import Membership
-from watermark_source.spark.column_names import EVENT_TIME, MARKER
+from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
 from watermark_source.spark.connector import SourceDefinition
 from watermark_source.spark.markers import MARKER_TYPE
 from watermark_source.spark.options import EngineOptions
@@ -27,8 +27,10 @@ _UNLIMITED = 2**63 - 1
 
 
 def stream_schema(system_columns: StructType, options: EngineOptions) -> StructType:
-    """Return the stream's schema: the system's own columns, ``event_time``, and ``marker`` unless it is left out."""
+    """Return the stream's schema: the system's own columns, ``event_time``, and ``late`` and ``marker`` if wanted."""
     schema = StructType([*system_columns.fields, StructField(EVENT_TIME, TimestampType())])
+    if options.include_late:
+        schema = schema.add(StructField(LATE, BooleanType()))
     if not options.include_markers:
         return schema
     return schema.add(StructField(MARKER, MARKER_TYPE, metadata=SourceTime.of_options(options).metadata))

@@ -16,6 +16,7 @@ from watermark_source.planning.snapshot import snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.row_counts import RowCounts
 
 _STATUS = {SplitStatus.ACTIVE: Status.ACTIVE, SplitStatus.IDLE: Status.IDLE, SplitStatus.PAUSED: Status.PAUSED}
 
@@ -26,8 +27,7 @@ class Seen:
 
     plan: Plan
     observation: Observation
-    rows: int
-    future_rows: int
+    counts: RowCounts
     uncounted: bool = False
     """Positions do not count rows."""
     snapshots: tuple[SnapshotProgress, ...] = ()
@@ -83,8 +83,9 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         watermark=state.watermark,
         processing_time=state.use_processing_time,
         group=group,
-        rows=seen.rows,
-        future_rows=seen.future_rows,
+        rows=seen.counts.rows,
+        future_rows=seen.counts.future,
+        late=seen.counts.late,
         uncounted=seen.uncounted,
         snapshots=seen.snapshots,
     )
@@ -117,6 +118,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
             )
         ),
         drift=None if state.watermark is None or lowest <= FIRST else state.watermark - lowest,
+        late_rows=seen.counts.late_by_split.get(split, 0),
         holds_back=of.holds_back,
         uncounted=seen.uncounted,
     )

@@ -44,7 +44,7 @@ _WHERE_TO_BEGIN = ("startingTimestamp", "startingOffsetsByTimestamp", "startingO
 _WHERE_TO_END = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 
 
-DECOMPRESSED_MAX_BYTES = 128 << 20
+_DECOMPRESSED_MAX_BYTES = 128 << 20
 
 
 def _batch_bytes(text: str) -> int:
@@ -235,7 +235,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     Option(
         name="maxDecompressedBatchBytes",
         parse=_batch_bytes,
-        default=DECOMPRESSED_MAX_BYTES,
+        default=_DECOMPRESSED_MAX_BYTES,
         accepted="must be a whole number of bytes, at least 1 and less than 2 GiB",
         example="536870912",
         doc="Most bytes that a compressed record batch may become. A larger one ends the query before it takes the "

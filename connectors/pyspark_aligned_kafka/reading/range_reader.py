@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pyspark import TaskContext
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
-from pyspark_aligned_kafka.options.kafka_options import DECOMPRESSED_MAX_BYTES
 from pyspark_aligned_kafka.reading.fetch import FetchLimits
 from pyspark_aligned_kafka.reading.fetch_loop import RangeRead
 from pyspark_aligned_kafka.reading.patience import Patience
@@ -33,7 +32,7 @@ class KafkaRangeReader:
     poll_timeout_ms: int
     batch_rows: int = 10_000
     batch_bytes: int = 16 << 20
-    decompressed_max_bytes: int = DECOMPRESSED_MAX_BYTES
+    decompressed_max_bytes: int = 128 << 20
     """Most bytes a compressed batch may become."""
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
+from pyspark.sql.types import StructType
+
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.log_status import end_statement
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
@@ -14,7 +16,7 @@ from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from watermark_source.errors import RefusedError, UnsupportedFormatError
-from watermark_source.spark.column_names import EVENT_TIME, MARKER
+from watermark_source.spark.source import stream_schema
 
 _ON = {"1": "ON", "0": "OFF"}
 
@@ -91,5 +93,5 @@ class CheckedServer:
     @cached_property
     def layout(self) -> Layout:
         """What the stream is made of; raises as ``stream_layout``."""
-        engines = (EVENT_TIME, MARKER) if self.options.engine.include_markers else (EVENT_TIME,)
-        return stream_layout(self.tables, self.options.choice, as_json=self.options.as_json, engines=engines)
+        added = stream_schema(StructType(), self.options.engine).names
+        return stream_layout(self.tables, self.options.choice, as_json=self.options.as_json, engines=tuple(added))

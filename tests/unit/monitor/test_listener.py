@@ -14,6 +14,7 @@ from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.prometheus import StatusCollector
 from watermark_source.monitor.snapshot import SnapshotProgress
 from watermark_source.monitor.status import GroupStatus, SourceStatus, Status
+from watermark_source.planning.late_rows import BOUNDS_MS, LateRows
 
 QUERY = progress_of()["id"]
 RUN = progress_of()["runId"]
@@ -47,7 +48,7 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, ...], float]:
     """The registry's own exposition, as (name, label values in the order of ``LABELS``) -> value."""
     families = text_string_to_metric_families(generate_latest(registry).decode())
     return {
-        (s.name, *(s.labels[label] for label in (*LABELS, "table") if label in s.labels)): s.value
+        (s.name, *(s.labels[label] for label in (*LABELS, "table", "le") if label in s.labels)): s.value
         for family in families
         for s in family.samples
     }
@@ -119,8 +120,9 @@ def test_the_metrics_of_a_status_are_complete() -> None:
     registry.register(StatusCollector(listener.queries, clock=lambda: NOON + 8_000))
     lag = {"position": 100, "end": 150}
     status = source_status(
-        split_view(0, **lag, drift=0, holds_back=True),
+        split_view(0, **lag, drift=0, holds_back=True, late_rows=5),
         split_view(1, Status.IDLE, position=7, end=None, watermark=None),
+        late=LateRows((2, 0, 0, 3, *[0] * 10), longest=9_000, total=26_000),
         group=GroupStatus("checkout", 30_000, NOON + 30_000, 2),
         rows=1_000,
         future_rows=3,
@@ -152,6 +154,14 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_lag_records", *source): 50,
         ("watermark_source_records_total", *source): 1_000,
         ("watermark_source_future_records_total", *source): 3,
+        ("watermark_source_partition_late_records_total", *first): 5,
+        ("watermark_source_partition_late_records_total", *second): 0,
+        **{
+            ("watermark_source_late_lag_seconds_bucket", *source, bound): 2 if bound in {"1.0", "2.0", "5.0"} else 5
+            for bound in (*(f"{millis / 1_000}" for millis in BOUNDS_MS), "+Inf")
+        },
+        ("watermark_source_late_lag_seconds_count", *source): 5,
+        ("watermark_source_late_lag_seconds_sum", *source): 26,
         ("watermark_source_status_age_seconds", *source): 3,
         ("watermark_source_snapshot_rows", *source, "shop.a"): 70,
         ("watermark_source_snapshot_expected_rows", *source, "shop.a"): 100,

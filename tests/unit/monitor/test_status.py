@@ -20,6 +20,7 @@ from watermark_source.monitor.status import (
     most_interesting,
     parse_progress,
 )
+from watermark_source.planning.late_rows import LateRows
 from watermark_source.planning.split import Split
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -35,7 +36,9 @@ _VIEWS = st.builds(
     drift=st.none() | _INT64,
     holds_back=st.booleans(),
     uncounted=st.booleans(),
+    late_rows=st.integers(0, 9),
 )
+_LATE = st.lists(st.integers(0, 9), min_size=14, max_size=14).filter(any).map(tuple)
 _GROUPS = st.builds(
     GroupStatus,
     name=st.text(max_size=5),
@@ -56,11 +59,12 @@ _GROUPS = st.builds(
     group=st.none() | _GROUPS,
     watermark=st.none() | _INT64,
     processing_time=st.booleans(),
+    late=st.just(LateRows()) | st.builds(LateRows, _LATE, _INT64, _INT64),
 )
 def test_a_report_read_back_from_its_text_is_the_same(
-    views: list[SplitView], group: GroupStatus | None, watermark: int | None, processing_time: bool
+    views: list[SplitView], group: GroupStatus | None, watermark: int | None, processing_time: bool, late: LateRows
 ) -> None:
-    status = source_status(*views, group=group, watermark=watermark, processing_time=processing_time)
+    status = source_status(*views, group=group, watermark=watermark, processing_time=processing_time, late=late)
     assert SourceStatus.from_json(json.loads(json.dumps(status.to_json()))) == status
 
 

@@ -78,7 +78,7 @@ def test_small_ranges_share_packs_and_big_ones_are_cut(ranges: list[SplitRange])
 def test_a_task_gets_the_pack_as_it_was_laid(ranges: list[SplitRange], logs: list[str]) -> None:
     of_logs = tuple(r._replace(split=Split(log, r.split.number)) for log, r in zip(logs, ranges, strict=False))
     marker = Marker("watermark", None, None, 7, None, False, None)
-    laid = Pack(of_logs, (marker,), Millis(9), Millis(8), ReportAddress(("host",), 1, b"key"))
+    laid = Pack(of_logs, (marker,), Millis(9), Millis(8), Millis(7), ReportAddress(("host",), 1, b"key"))
     assert cloudpickle.loads(cloudpickle.dumps(laid)) == laid
 
 

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType, TimestampType
 
 from watermark_source.eventtime.watermark import MAX, Millis
+from watermark_source.planning.late_rows import LateRows
 from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
@@ -99,7 +100,8 @@ class Given:
 
 def work(**changes: object) -> Pack:
     plain: dict[str, object] = {
-        "ranges": (SplitRange(A, 0, 2),), "markers": (), "future_cap": None, "clock": None, "report_to": None,
+        "ranges": (SplitRange(A, 0, 2),), "markers": (), "future_cap": None, "clock": None, "late_at": None,
+        "report_to": None,
     }  # fmt: skip
     return Pack(**{**plain, **changes})  # type: ignore[arg-type]
 
@@ -157,6 +159,38 @@ def test_a_reader_that_fails_reports_nothing() -> None:
         assert book.cover(SplitRange(A, 0, 2)).rows == 0
     finally:
         server.close()
+
+
+def test_rows_at_or_before_the_watermark_of_the_batch_are_late() -> None:
+    late_too = StructType([*SYSTEM.fields, StructField("late", BooleanType()), StructField(MARKER, MARKER_TYPE)])
+    times = batch(A, 4_000, 5_000, 5_001, 9_000)
+    first, rows = read_pack(Given((times,)), work(markers=(WATERMARK,), late_at=Millis(5)), late_too)
+    assert first.column(2).to_pylist() == [None]
+    # As Spark has it: 5.001 ms are behind a watermark of 5 ms.
+    assert rows.column(2).to_pylist() == [True, True, False, False]
+    (rows,) = read_pack(Given((times,)), work(), late_too)
+    assert rows.column(2).to_pylist() == [False] * 4
+
+
+def test_late_rows_are_counted_by_how_far_they_are_behind_with_or_without_the_column() -> None:
+    times = batch(A, -60_001_000, -1_000_000, 0, 1, 10_000_000)
+    (report,) = observe([times, times], [SplitRange(A, 0, 10)], None, late_at=Millis(0))
+    assert (report.late.rows, report.late.longest, report.late.total) == (6, 60_001, 2 * 61_001)
+    assert report.late.up_to[:7] == (4, 4, 4, 4, 4, 4, 6)
+    assert (report.late.behind_at_most(0.6), report.late.behind_at_most(0.99)) == (1_000, 60_001)
+    (none,) = observe([times], [SplitRange(A, 0, 10)], None)
+    assert none.late == LateRows()
+
+
+@given(
+    st.lists(st.integers(-(10**15), 10**15)), st.lists(st.integers(-(10**15), 10**15)), st.integers(-(10**12), 10**12)
+)
+def test_late_rows_of_two_parts_add_up_to_those_of_the_whole(one: list[int], two: list[int], late_at: int) -> None:
+    whole = [SplitRange(A, 0, 10)]
+    (parts,) = observe([batch(A, *one), batch(A, *two)], whole, None, Millis(late_at))
+    (both,) = observe([batch(A, *one, *two)], whole, None, Millis(late_at))
+    assert parts.late == both.late
+    assert both.late.rows == sum(m <= late_at * 1_000 for m in (*one, *two))
 
 
 def test_a_report_is_a_fact_of_its_range() -> None:

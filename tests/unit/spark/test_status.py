@@ -14,6 +14,7 @@ from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import plan
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.row_counts import RowCounts
 from watermark_source.spark.status import Seen, source_status
 
 GIVEN = {"alignmentGroup": "g", "alignmentMaxDrift": "10 ms"}
@@ -25,7 +26,7 @@ def status_beside(others: Others) -> SourceStatus:
     log = log_of([100, 200])
     seen = observation(log, others=others)
     planned = plan(SourceState(splits={A: at(1, 99)}, watermark=Millis(99)), seen, PlanPolicy(max_drift=10), log)
-    return source_status(Seen(planned, seen, 0, 0, store="driver"), OPTIONS, "file-log", seen.now)
+    return source_status(Seen(planned, seen, RowCounts(), store="driver"), OPTIONS, "file-log", seen.now)
 
 
 @pytest.mark.parametrize("minimum", [MIN, FIRST])
@@ -56,7 +57,7 @@ def test_a_split_holds_back_only_if_no_other_source_is_slower(elsewhere: Millis 
     seen = observation(log, others=others)
     state = SourceState(splits={A: at(1, 99), B: at(1, 399)}, watermark=Millis(99))
     planned = plan(state, seen, PlanPolicy(max_drift=10), log)
-    status = source_status(Seen(planned, seen, 0, 0), OPTIONS, "file-log", seen.now)
+    status = source_status(Seen(planned, seen, RowCounts()), OPTIONS, "file-log", seen.now)
     assert {v.split: v.holds_back for v in status.splits} == dict(zip((A, B), holder, strict=True))
 
 

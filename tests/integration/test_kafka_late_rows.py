@@ -1,0 +1,69 @@
+"""Late rows on a real broker: one query, windows and late rows beside each other, and together every row once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+from tests.integration.kafka_streams import KafkaStreams
+from tests.spark.queries import START
+from watermark_source import follow_watermark, split_late
+from watermark_source.monitor.status import parse_progress
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+PARTITIONS, WAVES, ROWS, LATE = 8, 4, 5_000, 25
+WAVE, BOUND = 60.0, 5.0
+"""Seconds of event time: of a wave, and ``maxOutOfOrderness``."""
+
+
+def test_windows_and_late_rows_of_one_query_have_every_row_once(
+    streams: KafkaStreams, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(PARTITIONS, config={"retention.ms": "-1"})
+    rng = np.random.default_rng(7)
+    source = streams.source(subscribe=topic, includeLate="true", maxOutOfOrderness=f"{BOUND} seconds")
+    on_time, late = split_late(follow_watermark(source))
+    counts = on_time.groupBy(F.window("event_time", "10 seconds").alias("w")).count()
+    frame = counts.select(F.col("w.start").alias("time"), "count").union(
+        late.select("event_time", F.lit(-1).alias("n"))
+    )
+    expected: Counter[float] = Counter()
+    behind: list[float] = []
+    told = longest = dropped = 0
+    for wave in range(WAVES):
+        begin = wave * WAVE
+        watermark = begin - BOUND - 0.001 if wave else None
+        times = {}
+        for partition in range(PARTITIONS):
+            in_order = begin + np.sort(rng.uniform(-BOUND if wave else 0, WAVE, ROWS))
+            # The newest of the wave is the same everywhere: so is the watermark that the next one begins with.
+            in_order[-1] = begin + WAVE
+            in_order = np.round(in_order, 3)
+            if watermark is not None:
+                in_order = np.maximum(in_order, round(watermark + 0.001, 3))
+                lags = np.round(rng.uniform(0, watermark, LATE), 3)
+                behind += lags.tolist()
+                in_order[rng.choice(ROWS - 1, LATE, replace=False)] = np.round(watermark - lags, 3)
+            on = in_order if watermark is None else in_order[in_order > watermark]
+            expected.update((np.floor(on / 10) * 10).tolist())
+            times[partition] = in_order
+        streams.write(topic, times)
+        # Each wave is a run of its own: what a run counts begins anew, what is late does not.
+        query = streams.run(frame, "q")
+        (status,) = parse_progress(query.lastProgress.json)
+        told, longest = told + status.late.rows, max(longest, status.late.longest)
+        dropped += sum(o.numRowsDroppedByWatermark for p in query.recentProgress for o in p.stateOperators)
+        assert sum(view.late_rows for view in status.splits) == status.late.rows
+    found = streams.result("q").selectExpr("unix_millis(time) AS at", "count").collect()
+    rows_late = [row for row in found if row["count"] == -1]
+    windows = {row.at: row["count"] for row in found if row["count"] != -1}
+    assert len(rows_late) == len(behind) == told == (WAVES - 1) * PARTITIONS * LATE
+    assert longest == round(max(behind) * 1_000)
+    assert dropped == 0
+    closed = {start: n for start, n in expected.items() if start + 10 <= WAVES * WAVE - BOUND}
+    assert {round((at - START) / 1_000): n for at, n in windows.items()} == closed
