@@ -14,6 +14,7 @@ from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
 from pyspark_aligned_kafka.lookup.offset_lookup import KafkaOffsetLookup
+from pyspark_aligned_kafka.lookup.preview import KafkaPreview
 from pyspark_aligned_kafka.lookup.start import start_of_stream
 from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
 from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
@@ -33,6 +34,7 @@ def open_connector(options: KafkaOptions) -> Connector:
         bounds=KafkaLogBounds(admin, options.stale_ends),
         time_index=KafkaTimeIndex(admin),
         progress=_progress(options),
+        preview=KafkaPreview(admin, read_committed=options.client.read_committed),
         transactions=_transactions(cluster, leaders, options),
     )
 

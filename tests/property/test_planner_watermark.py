@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.simulation.driver import Driver
+from tests.simulation.driver import Driver, highest
 from tests.simulation.log import SimulatedLog
 from tests.simulation.scenarios import Action, Kill, KillPlanning, Step, actions, budgets, logs, perform
-from watermark_source.eventtime.watermark import MIN
+from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.planning.combined import combined
 from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.split_watermark import watermark_of
+from watermark_source.planning.state import SplitState, SplitStatus
 
+_BOOLEANS = st.booleans()
 event_time_policies = st.builds(
     PlanPolicy,
     out_of_orderness=st.sampled_from([0, 1, 500]),
@@ -22,11 +28,11 @@ event_time_policies = st.builds(
 )
 
 
-@given(logs(disorder=800, noise=True), event_time_policies, budgets, st.booleans(), actions(6, disorder=800))
+@given(logs(disorder=800, noise=True), event_time_policies, budgets, _BOOLEANS, _BOOLEANS, actions(6, disorder=800))
 def test_the_combined_watermark_never_regresses(
-    log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, script: list[Action]
+    log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, previews: bool, script: list[Action]
 ) -> None:
-    driver = Driver(log, policy, max_rows=max_rows, index=index)
+    driver = Driver(log, policy, max_rows=max_rows, index=index, previews=previews)
     for action in script:
         perform(driver, action, adds_splits=True)
     driver.run()
@@ -68,15 +74,15 @@ def test_a_kill_at_any_point_leaves_the_watermark_as_it_would_have_been(data: st
     assert killed.state().watermark == unhurt.state().watermark
 
 
-@given(logs(disorder=800, noise=True), event_time_policies, budgets, st.booleans(), actions(disorder=800))
+@given(logs(disorder=800, noise=True), event_time_policies, budgets, _BOOLEANS, _BOOLEANS, actions(disorder=800))
 def test_no_row_on_time_for_its_own_split_is_late_for_the_source(
-    log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, script: list[Action]
+    log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, previews: bool, script: list[Action]
 ) -> None:
-    """Spark refuses rows of a batch by the watermark of earlier batches; here even the batch's own is not too high.
+    """Spark refuses rows of a batch by the watermark of earlier batches; without previews even its own is not too high.
 
     A split that has been idle is left out: nobody waited for it, as the user asked.
     """
-    driver = Driver(log, policy, max_rows=max_rows, index=index)
+    driver = Driver(log, policy, max_rows=max_rows, index=index, previews=previews)
     for action in script:
         perform(driver, action)
     driver.run()
@@ -84,9 +90,32 @@ def test_no_row_on_time_for_its_own_split_is_late_for_the_source(
     for batch in driver.batches:
         for split, rows in batch.rows.items():
             known = _known(batch.after.splits[split].watermark)
+            refused = _known((batch.before if previews else batch.after).watermark)
             if split not in idled:
-                assert all(row.event_time > _known(batch.after.watermark) for row in rows if row.event_time > known)
+                assert all(row.event_time > refused for row in rows if row.event_time > known)
         idled |= {s for s, t in batch.after.splits.items() if t.status is SplitStatus.IDLE}
+
+
+@given(logs(disorder=800, noise=True), event_time_policies, budgets, _BOOLEANS, actions(disorder=800))
+def test_a_watermark_told_before_its_rows_are_read_is_one_that_they_lead_to(
+    log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, script: list[Action]
+) -> None:
+    """And nothing that is read, or when, goes by it."""
+    driver = Driver(log, policy, max_rows=max_rows, index=index, previews=True)
+    for action in script:
+        perform(driver, action, adds_splits=True)
+    driver.run()
+    for batch in driver.batches:
+        rows = {r.split: highest(batch.rows[r.split], batch.after.future_cap) for r in ranges_of(batch.after)}
+        seen = {s: _after(t, rows.get(s), policy) for s, t in batch.after.splits.items()}
+        held = batch.before.watermark
+        assert _known(batch.after.watermark) <= _known(combined(held, seen))
+        assert _known(batch.after.watermark) >= _known(combined(held, batch.after.splits))
+
+
+def _after(state: SplitState, highest: Millis | None, policy: PlanPolicy) -> SplitState:
+    watermark = MIN if highest is None else watermark_of(highest, policy)
+    return replace(state, watermark=Millis(max(watermark, _known(state.watermark))))
 
 
 def positions(driver: Driver) -> dict[Split, int]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.combined import with_rows
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
@@ -69,13 +70,16 @@ class Driver:
         final: bool = False,
         dated: bool = False,
         without_newest: Set[int] = frozenset(),
+        previews: bool = False,
     ) -> None:
         """Start a query.
 
         ``dated``: the log's system dates rows when it writes them, and tells its time with its ends.
         ``without_newest``: numbers of the splits whose newest row the system does not tell, as a broker does while that
         row is in an open transaction.
+        ``previews``: the system tells an event time of the rows that are planned, of some splits the highest.
         """
+        self.previews = previews
         self.without_newest = without_newest
         self.dated = dated
         self.log = log
@@ -138,6 +142,8 @@ class Driver:
         before = self.state()
         index = self.log if self.index else None
         planned = plan(before, observation, self.policy, index, announce=not self._announced)
+        if self.previews and planned.has_rows:
+            planned = replace(planned, state=with_rows(planned.state, self._previewed(planned), self.policy))
         self._announced = True
         if planned.has_rows:
             self._rows_at = self.now
@@ -167,6 +173,12 @@ class Driver:
         rows = {r.split: self.log.rows(r) for r in ranges_of(after)}
         self._reports = {r: highest(rows[r.split], after.future_cap) for r in ranges_of(after)}
         self.batches.append(Batch(before, after, rows, planned, observation))
+
+    def _previewed(self, planned: Plan) -> dict[Split, Millis]:
+        """Of every third split nothing; of the others the highest event time, or that of the last row."""
+        rows = {r.split: self.log.rows(r) for r in ranges_of(planned.state)}
+        times = {s: [row.event_time for row in found] for s, found in rows.items() if found and s.number % 3 != 2}
+        return {s: Millis(max(found) if s.number % 3 else found[-1]) for s, found in times.items()}
 
     def _reported(self, wanted: SplitRange, future_cap: Millis | None) -> Millis | None:
         """What a task reported, or what a second look shows in a process that has no report."""

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from pyspark.sql.functions import window
 
 from tests.spark.queries import Streams, at
-from watermark_source import follow_watermark
+from watermark_source import follow_watermark, split_late
 from watermark_source.errors import UsageError
 
 pytestmark = pytest.mark.spark
@@ -52,6 +52,7 @@ KEEPS: dict[str, Step] = {
     "a left outer join with a table": lambda df: df.join(_static(df), "value", "left"),
     "a right outer join of a table": lambda df: _static(df).join(df, "value", "right"),
     "explode_outer": lambda df: df.withColumn("each", F.explode_outer(F.array("value"))),
+    "late rows split off": lambda df: split_late(df.withColumn("late", F.col("value") > 3))[0],
     "SQL over a view": lambda df: _by_view(df, "SELECT event_time, marker, value + 1 AS next FROM rows_of_a_source"),
     "SQL with a common table expression": lambda df: _by_view(
         df, "WITH r AS (SELECT * FROM rows_of_a_source) SELECT event_time, marker FROM r"

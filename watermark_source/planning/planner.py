@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from watermark_source.alignment.group import GroupMember
 from watermark_source.errors import OffsetError
-from watermark_source.eventtime.combine import recompute
 from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.budget import budgeted_ends
+from watermark_source.planning.combined import combined
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.membership import membership
@@ -160,7 +160,11 @@ def _plan(
         planned |= _by_clock(planned, observation, policy, MIN)
     # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
     counting = planned if state.watermark is None else {s: t for s, t in planned.items() if s not in snapshots}
-    watermark = _clock(state, observation) if on_clock else _combined(state, counting, observation)
+    watermark = state.watermark
+    if on_clock:
+        watermark = _clock(state, observation)
+    elif observation.all_found:
+        watermark = combined(state.watermark, counting)
     moved = _tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
     says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
     # A run with an end would be over with the first batch that is none.
@@ -302,15 +306,6 @@ def _clock(before: SourceState, observation: Observation) -> Millis:
     """Return one millisecond before the clock value the batch's rows carry, so that none of them is late."""
     clock = saturating_add(observation.now, -1)
     return clock if before.watermark is None else max(clock, before.watermark)
-
-
-def _combined(before: SourceState, splits: Mapping[Split, SplitState], observation: Observation) -> Millis | None:
-    if not observation.all_found:
-        return before.watermark
-    held = MIN if before.watermark is None else before.watermark
-    members = ((MIN if t.watermark is None else t.watermark, t.status is SplitStatus.IDLE) for t in splits.values())
-    combined = recompute(members, held).timestamp
-    return None if combined == MIN else combined
 
 
 def _tick_is_due(state: SourceState, observation: Observation, policy: PlanPolicy, *, has_rows: bool) -> bool:

@@ -108,6 +108,21 @@ class SnapshotSize(NamedTuple):
     """Rows of a chunk that is not the last."""
 
 
+class EventTimePreview(Protocol):
+    """How far event time will be when a batch has been read, told before: its watermark need not wait for the next.
+
+    Both methods wait for at most half a second, and do not raise: what is not known moves nothing.
+    """
+
+    def prepare(self, splits: Set[Split]) -> None:
+        """Look where splits are newest, before the ends are asked for that a batch is planned with."""
+        ...
+
+    def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
+        """Return, of ranges, an event time of a row that will be delivered, at best the highest."""
+        ...
+
+
 class Snapshots(Protocol):
     """What is read of tables before, and beside, the log of their changes; see planning/snapshot.py."""
 
@@ -334,6 +349,7 @@ class Connector:
     snapshots: Snapshots | None = None
     copies: Copies | None = None
     """``None`` of a system that has no copies, or none that can be told apart."""
+    preview: EventTimePreview | None = None
     transactions: OpenTransactions | None = None
     """``None`` where all that lies before an end can be read, and nothing lies behind it."""
 

@@ -18,6 +18,7 @@ from watermark_source.clock import Clock
 from watermark_source.errors import OffsetError, StartMismatchError, listed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.moments import watermark_text
+from watermark_source.planning.combined import with_rows
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.offset import OffsetCodec
@@ -181,6 +182,9 @@ class SourceRunner:
             observation = self._logs.dated(observation, splits_behind(state, observation.ends))
             planned = self._plan(state, observation)
         self._newest_mattered = planned.newest_matters
+        if planned.has_rows:
+            reached = self._logs.reached(ranges_of(planned.state))
+            planned = replace(planned, state=with_rows(planned.state, reached, self._policy))
         added = planned.state.splits.keys() - state.splits.keys()
         if added and state.watermark is not None and not self._policy.use_processing_time:
             _log.warning(
@@ -312,8 +316,10 @@ class SourceRunner:
         logs = self._frozen
         if logs is None:
             logs = self._logs.now(state)
-            if self._connector.positions_are_rows and exceeds(state, logs.ends, limit):
-                behind = splits_behind(state, logs.ends)
+            behind = splits_behind(state, logs.ends)
+            if not self._connector.positions_are_rows or not exceeds(state, logs.ends, limit):
+                logs = self._logs.previewed(logs, behind)
+            else:
                 # Without alignment they only tell how far away the end of a long backlog may be.
                 logs = self._logs.dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
         if snapshots is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Collection, Mapping, Set
@@ -21,11 +22,12 @@ from kafka.errors import (
 )
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
+from pyspark_aligned_kafka.cluster.batch_headers import BatchHeader, headers_request, read_headers
 from pyspark_aligned_kafka.cluster.connections import Cluster, reason
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
-from pyspark_aligned_kafka.cluster.metadata import Topic, metadata_request, read_metadata
+from pyspark_aligned_kafka.cluster.metadata import Leader, Topic, metadata_request, read_metadata
 from pyspark_aligned_kafka.cluster.open_questions import OpenQuestions
 from watermark_source.errors import (
     CorruptDataError,
@@ -39,6 +41,8 @@ from watermark_source.planning.split import Split
 
 # A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.
 _UNKNOWN_AFTER_MS = 1_000
+_GLANCE_MS = 500
+"""For what nobody needs who has to wait."""
 _GONE_AFTER_MS = 5_000
 """What was there before is gone after this time only: gone by mistake, it would be read from its beginning again."""
 
@@ -127,6 +131,33 @@ class KafkaAdmin:
             return await self._list_in_time(wanted, deadline)
 
         return self._cluster.run(work) if wanted else InTime({}, {})
+
+    def newest_offsets(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return the offset of each split's newest record, or of the last in its batch, of brokers that answer soon."""
+
+        async def work(_: Deadline) -> _Round:
+            return await self._ask_leaders(dict.fromkeys(splits, NEWEST), Deadline.after(_GLANCE_MS))
+
+        found = self._cluster.run(work).found
+        return {split: answer.offset for split, answer in found.items() if answer.offset is not None}
+
+    def batch_headers(self, offsets: Mapping[Split, int]) -> Mapping[Split, BatchHeader]:
+        """Return the header of the batch that holds an offset, of leaders that answer soon."""
+        by_node: defaultdict[int, dict[Split, tuple[int, Leader]]] = defaultdict(dict)
+        for split, offset in offsets.items():
+            if (leader := self._leaders.of(split)) is not None:
+                by_node[leader.node][split] = offset, leader
+
+        async def work(_: Deadline) -> Mapping[Split, BatchHeader]:
+            deadline = Deadline.after(_GLANCE_MS)
+            found: dict[Split, BatchHeader] = {}
+            requests = [(n, headers_request(p, read_committed=self._read_committed)) for n, p in by_node.items()]
+            for answer in [self._cluster.ask_soon(node, request, deadline) for node, request in requests]:
+                with contextlib.suppress(KafkaError):
+                    found.update(read_headers(await answer))
+            return {split: header for split, header in found.items() if split in offsets}
+
+        return self._cluster.run(work) if by_node else {}
 
     async def _settled_topics(
         self, names: Collection[str] | None, splits: Set[Split], deadline: Deadline

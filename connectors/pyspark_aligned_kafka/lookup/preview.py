@@ -1,0 +1,63 @@
+"""How far event time will be when ranges at the end of partitions have been read, told before they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Protocol
+
+from pyspark_aligned_kafka.cluster.batch_headers import BatchHeader
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import Split, SplitRange
+
+
+class BatchQueries(Protocol):
+    """What is needed of ``KafkaAdmin``; neither call waits long, nor raises for a broker that does not answer."""
+
+    def newest_offsets(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return the offset of the record with the highest timestamp, or of its batch's last (KIP-734)."""
+        ...
+
+    def batch_headers(self, offsets: Mapping[Split, int]) -> Mapping[Split, BatchHeader]:
+        """Return the header of the batch that holds an offset."""
+        ...
+
+
+class KafkaPreview:
+    """``EventTimePreview`` of connector.py.
+
+    The broker's answer where the newest record is tells only where to look. What counts is the header of the batch
+    there, if all of it is in the range and all of it is delivered: neither the end of a transaction nor, for readers of
+    committed data, part of one, which may have been aborted.
+    """
+
+    def __init__(self, admin: BatchQueries, *, read_committed: bool) -> None:
+        self._admin = admin
+        self._read_committed = read_committed
+        self._newest: Mapping[Split, int] = {}
+
+    def prepare(self, splits: Set[Split]) -> None:
+        """Ask where the newest records are."""
+        self._newest = self._admin.newest_offsets(splits)
+
+    def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
+        """Return the highest timestamp of a batch in each range, of the newest one where that is known."""
+        asked = {each.split: self._where(each) for each in ranges}
+        headers = self._admin.batch_headers({split: offset for split, offset in asked.items() if offset is not None})
+        return {
+            each.split: header.max_timestamp
+            for each in ranges
+            if (header := headers.get(each.split)) is not None and self._is_delivered(header, each)
+        }
+
+    def _where(self, of: SplitRange) -> int | None:
+        newest = self._newest.get(of.split)
+        if newest is None:
+            return None
+        # Appended since it was asked for, or cut off by a limit: the range's last batch tells less, and nothing wrong.
+        # One that was read before is the newest still: nothing of this range moves the watermark.
+        return None if newest < of.start else min(newest, of.end - 1)
+
+    def _is_delivered(self, header: BatchHeader, of: SplitRange) -> bool:
+        inside = of.start <= header.first and header.last < of.end
+        hidden = header.is_control or (self._read_committed and header.is_transactional)
+        return inside and not hidden
