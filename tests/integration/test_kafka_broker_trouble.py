@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.leaders import Leaders
+from pyspark_aligned_kafka.cluster.list_offsets import LATEST
 from pyspark_aligned_kafka.source import KafkaSource
 from services.broker import FAST_START, LocalKafka
 from services.kafka import kafka_cluster
@@ -205,3 +208,18 @@ def test_leaders_that_move_are_followed() -> None:
         cluster.start(2)
         cluster.kill(1)
         assert connector.bounds.end_positions(SPLITS) == ENDS
+
+
+def test_a_leader_that_another_connection_has_found_is_asked_by_one_that_does_not_know_its_broker(
+    three_brokers: LocalKafka,
+) -> None:
+    create_topic(three_brokers.bootstrap, "found-by-another", 6, replicas=1)
+    settings = KafkaSource.of({"kafka.bootstrap.servers": three_brokers.bootstrap, "subscribe": "x"}).options.client
+    leaders = Leaders()
+    first, second = (KafkaAdmin(settings, leaders=leaders) for _ in range(2))
+    with contextlib.closing(first), contextlib.closing(second):
+        splits = {Split("found-by-another", number) for number in range(6)}
+        first.topics(["found-by-another"])
+        assert not leaders.unknown(splits)
+        assert second.batch_headers(dict.fromkeys(splits, 0)) == {}
+        assert second.list_offsets_in_time(dict.fromkeys(splits, LATEST)).found.keys() == splits

@@ -15,8 +15,8 @@ from watermark_source.planning.state import SourceState
 from watermark_source.spark.backlog import splits_behind
 from watermark_source.spark.connector import Connector, Ends
 
-_WAIT_FOR_LOOK = 3.0
-"""Seconds a plan waits to know whether there are new splits: longer than a system takes that is only busy."""
+_WAIT_FOR_LOOK = 1.0
+"""Seconds a plan waits to know whether there are new splits; then the watermark stands still until it is known."""
 _WAIT_FOR_PREVIEW = 0.2
 """The same for what need not be known: the watermark of a batch's rows goes out with the next one then."""
 _PREVIEWED = 256

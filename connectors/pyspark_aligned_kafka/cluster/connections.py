@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -52,6 +53,10 @@ OLDEST_KAFKA = "Kafka 2.3"
 _CHECK_THE_WAY = "check the addresses, the network and kafka.security.protocol"
 _SHORTEST_TRY_MS = 20
 """In less time nobody answers, and a healthy broker would be blamed."""
+_FIRST_TRY_MS = 3_000
+"""So long nobody else is asked: more than a broker takes that is only busy."""
+_SILENT_SECONDS = 60.0
+"""So long one that did not answer is asked last."""
 _SILENCE = (KafkaTimeoutError, RequestTimedOutError)
 
 
@@ -94,6 +99,8 @@ class Cluster:
         self._net: NetworkSelector | None = None
         self._manager: KafkaConnectionManager | None = None
         self._why_not: dict[int | str, str] = {}
+        self._silent_at: dict[int | str, float] = {}
+        """Brokers that did not answer while others could be asked, and when, by ``time.monotonic()``."""
 
     def run(self, work: Callable[[Deadline], Awaitable[_Result]]) -> _Result:
         """Run ``work`` with the time limit ``default.api.timeout.ms``.
@@ -197,7 +204,8 @@ class Cluster:
     async def ask_any(self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False) -> Any:
         """Ask brokers in turn, connected ones first and the bootstrap servers last, until one answers.
 
-        With ``anyone`` connected ones do not come first: a second opinion.
+        With ``anyone`` connected ones do not come first: a second opinion. One that is frozen has a few seconds before
+        the others are asked, and all that is left when none of them has answered.
 
         Raises:
             RefusedError: a broker refused the login or the request.
@@ -205,13 +213,14 @@ class Cluster:
             ResponseTimeoutError: some accept connections, but none answers.
         """
         failures: dict[str, KafkaError] = {}
-        backoff = self.backoff(deadline)
+        backoff, is_first_round = self.backoff(deadline), True
         while True:
             for broker in self._candidates(anyone=anyone):
                 if deadline.left_ms < _SHORTEST_TRY_MS and failures:
                     break
+                limit = Deadline.after(min(_FIRST_TRY_MS, round(deadline.left_ms))) if is_first_round else deadline
                 try:
-                    answer = await self.ask(broker.node_id, request(), deadline)
+                    answer = await self.ask(broker.node_id, request(), limit)
                 except NodeNotReadyError as error:
                     failures.setdefault(f"{broker.host}:{broker.port}", error)
                 except KafkaError as error:
@@ -221,8 +230,11 @@ class Cluster:
                     if failures.get(address) != error:
                         _log.warning("Kafka broker %s: %s", address, reason(error))
                     failures[address] = error
+                    if is_first_round and isinstance(error, _SILENCE):
+                        self._silent_at[broker.node_id] = time.monotonic()
                 else:
                     return answer
+            is_first_round = False
             if not await backoff.wait():
                 raise self._nobody(failures)
 
@@ -281,6 +293,8 @@ class Cluster:
         if not anyone:
             first = manager.least_loaded_node()
             known.sort(key=lambda broker: broker.node_id != first)
+        silent = {node for node, at in self._silent_at.items() if time.monotonic() - at < _SILENT_SECONDS}
+        known.sort(key=lambda broker: broker.node_id in silent)
         return [*known, *manager.cluster.bootstrap_brokers()]
 
     def _nobody(self, failures: dict[str, KafkaError]) -> SourceError:

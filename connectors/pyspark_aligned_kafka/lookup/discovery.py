@@ -101,11 +101,11 @@ class KafkaDiscovery:
     def looked_since(self, moment: float, *, wait: float) -> bool:
         """Return whether a look that began after ``moment`` has ended, waiting at most ``wait`` seconds for it.
 
-        Looks at thousands of partitions are rarer than batches: they take a small share of the time.
+        Looks at thousands of partitions are rarer than batches: they take a small share of the time. One that takes
+        long, because the broker that is asked is frozen, is waited for once.
         """
         if self._last is None:
             return False
-        deadline = time.monotonic() + wait
         while True:
             self._collect(self._last)
             if self._last.at >= moment:
@@ -116,7 +116,7 @@ class KafkaDiscovery:
                     return False
                 self._begin()
             assert self._look is not None
-            if not self._look.wait(max(0.0, deadline - time.monotonic())):
+            if not self._look.wait(wait):
                 return False
 
     def _begin(self) -> None:
@@ -169,6 +169,7 @@ class _Look:
 
     def __init__(self, see: Callable[[], _Seen]) -> None:
         self._outcome: Future[_Seen] = Future()
+        self._begun = time.monotonic()
         threading.Thread(target=self._run, args=(see,), name="discovery", daemon=True).start()
 
     def _run(self, see: Callable[[], _Seen]) -> None:
@@ -182,8 +183,9 @@ class _Look:
         return self._outcome.done()
 
     def wait(self, seconds: float) -> bool:
-        """Return whether it is over within so many seconds."""
-        return bool(wait([self._outcome], seconds).done)
+        """Return whether it is over within so many seconds after it began."""
+        left = self._begun + seconds - time.monotonic()
+        return bool(wait([self._outcome], max(0.0, left)).done)
 
     def result(self) -> _Seen:
         """Return what was seen, once it is over; raises what went wrong."""
