@@ -27,14 +27,15 @@ from benchmarks.session import spark_session
 from benchmarks.temporal_join import join_topics, joins
 from benchmarks.throughput import compressed, throughput
 from benchmarks.topics import PARTITIONS, even_topic, long_topic, skewed_topic
+from benchmarks.window_latency import window_latency
 from services.kafka import kafka_service
 from services.spark_jars import mysql_driver_jars, spark_kafka_jars
 from services.topics import create_topic
 
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
-    "throughput", "compressed", "batch", "alignment", "latency", "idle", "cold", "memory", "planning", "ordering",
-    "temporal-join",
+    "throughput", "compressed", "batch", "alignment", "latency", "window-latency", "idle", "cold", "memory", "planning",
+    "ordering", "temporal-join",
 )  # fmt: skip
 GROUP_CASE = "alignment-group"
 CASES = (*KAFKA_CASES, GROUP_CASE, *MYSQL_CASES)
@@ -146,6 +147,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "batch": partial(batch, spark, kafka.bootstrap, "even", rounds),
                 "alignment": partial(alignment, read, "skewed", rounds),
                 "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
+                "window-latency": partial(window_latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "idle": partial(idle, spark, kafka.bootstrap, "steady"),
                 "ordering": partial(ordering, spark, kafka.bootstrap, "disordered", rounds),
                 "temporal-join": partial(joins, rounds, spark, kafka.bootstrap),

@@ -21,7 +21,7 @@ IDLE_SECONDS = 20.0
 _RUNNER = "python_streaming_source_runner"
 
 
-class _Producer(threading.Thread):
+class SteadyProducer(threading.Thread):
     """Sends the moment of sending, in ns, at a steady rate until stopped."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
@@ -67,7 +67,7 @@ def _latencies(spark: SparkSession, source: str, bootstrap: str, topic: str, par
         if time.time() >= measure_from:
             taken.extend((now - int(row.sent)) / 1e6 for row in rows)
 
-    producer = _Producer(bootstrap, topic, partitions)
+    producer = SteadyProducer(bootstrap, topic, partitions)
     with tempfile.TemporaryDirectory(prefix="benchmark-") as checkpoint:
         query = (
             _stream(spark, source, bootstrap, topic)
