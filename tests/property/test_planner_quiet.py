@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -206,3 +207,67 @@ def test_a_run_that_ends_tells_the_time_at_which_its_ends_were_fixed(quiet: int,
         driver.now += spent
     # One row is read before there is any watermark; later the interval counts.
     assert driver.state().watermark == START - 1 + (quiet if rows == 1 or quiet > 1_000 else 0)
+
+
+def _busy_and_quiet() -> tuple[SimulatedLog, Split, Split]:
+    log, busy, quiet = SimulatedLog(), Split("t", 0), Split("t", 1)
+    log.splits.update({busy: SplitLog(), quiet: SplitLog()})
+    _append(log, busy, 0)
+    _append(log, quiet, 0)
+    return log, busy, quiet
+
+
+def _append(log: SimulatedLog, split: Split, millis: int) -> None:
+    log.splits[split].append([START + millis])
+
+
+@pytest.mark.parametrize(("passes", "goes_on"), [(True, True), (False, False)])
+def test_a_split_that_comes_back_behind_is_waited_for_or_not_as_the_user_says(passes: bool, goes_on: bool) -> None:
+    log, busy, back = _busy_and_quiet()
+    driver = Driver(log, PlanPolicy(idle_timeout=1_000, passes_returning=passes), max_rows=4)
+    driver.run()
+    for second in range(1, 20):
+        driver.now += 1_000
+        _append(log, busy, 1_000 * second)
+        driver.run()
+    before = driver.state().watermark
+    assert driver.state().splits[back].status is SplitStatus.IDLE
+    # Old rows, more than a batch takes, beside new ones.
+    for old in range(40):
+        _append(log, back, 100 + old)
+    sent = []
+    for second in range(20, 28):
+        _append(log, busy, 1_000 * second)
+        driver.step()
+        sent.append(driver.state().watermark)
+    assert driver.state().splits[back].status is SplitStatus.ACTIVE
+    assert (sent[-1] > before) is goes_on
+    # It has caught up, and counts again.
+    _append(log, back, 27_500)
+    driver.run()
+    _append(log, busy, 60_000)
+    driver.run()
+    assert driver.state().watermark == START + 27_500 - 1
+
+
+def test_rows_of_now_that_a_split_comes_back_with_are_on_time_though_it_is_not_waited_for_when_behind() -> None:
+    log, busy, back = _busy_and_quiet()
+    driver = Driver(log, PlanPolicy(idle_timeout=1_000, passes_returning=True))
+    driver.run()
+    for second in range(1, 20):
+        driver.now += 1_000
+        _append(log, busy, 1_000 * second)
+        driver.run()
+    for second in range(20, 30):
+        # It comes a little later than the others' rows of that second, and is read a batch after them.
+        _append(log, busy, 1_000 * second + 900)
+        driver.step()
+        _append(log, back, 1_000 * second + 901)
+        driver.step()
+    late = [
+        row
+        for batch in driver.batches
+        for row in batch.rows.get(back, ())
+        if batch.before.watermark is not None and START < row.event_time <= batch.before.watermark
+    ]
+    assert late == []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.combined import with_rows
+from watermark_source.planning.combined import when_read, with_rows
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
@@ -143,7 +143,7 @@ class Driver:
         index = self.log if self.index else None
         planned = plan(before, observation, self.policy, index, announce=not self._announced)
         if self.previews and planned.has_rows:
-            planned = replace(planned, state=with_rows(planned.state, self._previewed(planned), self.policy))
+            planned = replace(planned, state=self._with_rows(planned, before))
         self._announced = True
         if planned.has_rows:
             self._rows_at = self.now
@@ -173,6 +173,10 @@ class Driver:
         rows = {r.split: self.log.rows(r) for r in ranges_of(after)}
         self._reports = {r: highest(rows[r.split], after.future_cap) for r in ranges_of(after)}
         self.batches.append(Batch(before, after, rows, planned, observation))
+
+    def _with_rows(self, planned: Plan, before: SourceState) -> SourceState:
+        splits = when_read(planned.state, self._previewed(planned), self.policy)
+        return with_rows(planned.state, before, splits, self.policy)
 
     def _previewed(self, planned: Plan) -> dict[Split, Millis]:
         """Of every third split nothing; of the others the highest event time, or that of the last row."""

@@ -23,7 +23,8 @@ from watermark_source.planning.loss import LossKind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.time_index import IndexEntry
 from watermark_source.spark.connector import Connector, Ends, RangeReader, ReadBatch
-from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions
+from watermark_source.spark.engine_options import ENGINE_OPTIONS
+from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.source import AlignedStreamReader, refuse_user_schema, stream_schema
 
 ROW = np.dtype([("time", "<i8"), ("value", "<i8")])

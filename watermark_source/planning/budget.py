@@ -14,8 +14,12 @@ _GOOD_SHARE = 0.8
 """A batch that uses this share of its budget is good enough: the search may stop."""
 
 
-def budgeted_ends(backlog: Backlog, allowed: Mapping[Split, int], budget: int | None) -> dict[Split, int]:
+def budgeted_ends(
+    backlog: Backlog, allowed: Mapping[Split, int], budget: int | None, apart: Set[Split] = frozenset()
+) -> dict[Split, int]:
     """Cut the planned ends to ``budget`` positions in all.
+
+    Splits ``apart`` are behind and not waited for: they have what the others leave, and half of it if those leave less.
 
     With a time index all splits end at one event time, the latest one that fits; rows of one millisecond that do not
     fit go to the lowest watermarks first. Without one, the budget is shared in proportion to backlog. Where positions
@@ -23,6 +27,14 @@ def budgeted_ends(backlog: Backlog, allowed: Mapping[Split, int], budget: int | 
     """
     if budget is None or _total(backlog, allowed) <= budget:
         return dict(allowed)
+    behind = {split: end for split, end in allowed.items() if split in apart}
+    if behind and len(behind) < len(allowed):
+        others = {split: end for split, end in allowed.items() if split not in apart}
+        share = max(budget - _total(backlog, behind), budget - budget // 2)
+        first = budgeted_ends(backlog.only(others.keys()), others, share)
+        left = budget - _total(backlog, first)
+        then = budgeted_ends(backlog.only(behind.keys()), behind, left) if left else {}
+        return {split: {**first, **then}.get(split, backlog.splits[split].position) for split in allowed}
     if backlog.rows is not None:
         return {split: backlog.within(split, end, budget) for split, end in allowed.items()}
     if backlog.index is None:

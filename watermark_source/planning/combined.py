@@ -13,22 +13,61 @@ from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 
 
-def combined(held: Millis | None, splits: Mapping[Split, SplitState]) -> Millis | None:
-    """Return the combined watermark of splits, which is never before ``held``; ``None`` before the first."""
-    members = ((MIN if t.watermark is None else t.watermark, t.status is SplitStatus.IDLE) for t in splits.values())
-    found = recompute(members, MIN if held is None else held).timestamp
+def combined(before: SourceState, splits: Mapping[Split, SplitState], policy: PlanPolicy) -> Millis | None:
+    """Return the combined watermark of splits, which is never before that of the last batch; ``None`` before the first.
+
+    With ``passes_returning`` a split that came back from idleness and is behind is left out until it has caught up, as
+    Flink's ``StatusWatermarkValve`` leaves out a channel. Not in the batch in which it comes back: how far behind it is
+    shows only when that has been read.
+    """
+    members = (
+        (MIN if t.watermark is None else t.watermark, t.status is SplitStatus.IDLE or is_left_out(s, t, before, policy))
+        for s, t in splits.items()
+    )
+    found = recompute(members, MIN if before.watermark is None else before.watermark).timestamp
     return None if found == MIN else found
 
 
-def with_rows(planned: SourceState, reached: Mapping[Split, Millis], policy: PlanPolicy) -> SourceState:
+def is_left_out(split: Split, state: SplitState, before: SourceState, policy: PlanPolicy) -> bool:
+    """Return whether a split is not waited for though it is not idle: see ``combined``."""
+    if not policy.passes_returning or before.watermark is None or state.watermark is None:
+        return False
+    was = before.splits.get(split)
+    return was is not None and was.status is not SplitStatus.IDLE and state.watermark < before.watermark
+
+
+def when_read(planned: SourceState, reached: Mapping[Split, Millis], policy: PlanPolicy) -> Mapping[Split, SplitState]:
+    """Return the splits of a planned batch with the watermarks that its own rows lead to, as far as that is known.
+
+    Args:
+        planned: as of ``plan``: the splits' watermarks are those of the rows before the batch.
+        reached: an event time that each planned range is known to hold, at best its highest. A range that is left out
+            moves nothing.
+        policy: the user's decisions.
+    """
+    cap = planned.future_cap
+    splits = dict(planned.splits)
+    for split, event_time in reached.items():
+        at = splits[split]
+        # Beyond the cap is a row that moves nothing; which one is the highest that does, nobody knows.
+        if at.position == at.observed or (cap is not None and event_time > cap):
+            continue
+        watermark = watermark_of(event_time, policy)
+        splits[split] = replace(at, watermark=watermark if at.watermark is None else max(watermark, at.watermark))
+    return splits
+
+
+def with_rows(
+    planned: SourceState, before: SourceState, splits: Mapping[Split, SplitState], policy: PlanPolicy
+) -> SourceState:
     """Return a planned batch with the watermark that its own rows lead to, so that it goes out with them.
 
     Spark applies a batch's watermark at its end, to the next one: no row of this batch is late for it.
 
     Args:
-        planned: as of ``plan``, whose watermark is that of the rows before the batch.
-        reached: an event time that each planned range is known to hold, at best its highest. A range that is left out
-            moves nothing.
+        planned: as of ``plan``.
+        before: as of the last batch.
+        splits: as of ``when_read``.
         policy: the user's decisions.
 
     The splits' own watermarks stay those of the rows before: what the tasks report is folded in one batch later, and
@@ -36,13 +75,4 @@ def with_rows(planned: SourceState, reached: Mapping[Split, Millis], policy: Pla
     """
     if planned.use_processing_time or planned.frontiers:
         return planned
-    cap = planned.future_cap
-    moved = dict(planned.splits)
-    for split, event_time in reached.items():
-        at = moved[split]
-        # Beyond the cap is a row that moves nothing; which one is the highest that does, nobody knows.
-        if at.position == at.observed or (cap is not None and event_time > cap):
-            continue
-        watermark = watermark_of(event_time, policy)
-        moved[split] = replace(at, watermark=watermark if at.watermark is None else max(watermark, at.watermark))
-    return replace(planned, watermark=combined(planned.watermark, moved))
+    return replace(planned, watermark=combined(replace(before, watermark=planned.watermark), splits, policy))

@@ -78,6 +78,8 @@ class PlanPolicy:
     use_processing_time: bool = False
     """Event time is the clock, from when all snapshots are read on: before, there is no watermark (FLIP-326)."""
     idle_timeout: int | None = None
+    passes_returning: bool = False
+    """Whether a split that was idle and is behind the combined watermark is left out of it until it has caught up."""
     max_drift: int | None = None
     """Alignment by event times is on exactly when this is set."""
     holds_group_in_snapshot: bool = True

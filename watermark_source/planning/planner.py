@@ -14,7 +14,7 @@ from watermark_source.errors import OffsetError
 from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.combined import combined
+from watermark_source.planning.combined import combined, is_left_out
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.membership import membership
@@ -137,8 +137,9 @@ def _plan(
     holds_group = in_snapshot and policy.holds_group_in_snapshot
     limit, allowed, newest_matters, reached = aligned_ends(splits, observation, backlog, holds_group=holds_group)
     waits = _waits_for_more(backlog, allowed, observation, policy)
+    left_out = {s for s in allowed if is_left_out(s, splits[s], state, policy)}
     budget = None if observation.one_batch else observation.max_rows
-    ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget)
+    ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget, left_out)
 
     # A snapshot that waits for its turn is not quiet: there are rows in its table.
     snapshots = set(map(snapshot_split, begun))
@@ -164,7 +165,7 @@ def _plan(
     if on_clock:
         watermark = _clock(state, observation)
     elif observation.all_found:
-        watermark = combined(state.watermark, counting)
+        watermark = combined(state, counting, policy)
     moved = _tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
     says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
     # A run with an end would be over with the first batch that is none.

@@ -17,7 +17,8 @@ from watermark_source.group_store.place import FILE, place_of_driver
 from watermark_source.group_store.presence import Presence
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import SourceState, SplitStatus
-from watermark_source.spark.options import DRIVER, NO_STORE, EngineOptions
+from watermark_source.spark.engine_options import DRIVER, NO_STORE
+from watermark_source.spark.options import EngineOptions
 
 if TYPE_CHECKING:
     from watermark_source.group_store.meeting import Meeting

@@ -18,7 +18,7 @@ from watermark_source.clock import Clock
 from watermark_source.errors import OffsetError, StartMismatchError, listed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.moments import watermark_text
-from watermark_source.planning.combined import with_rows
+from watermark_source.planning.combined import when_read, with_rows
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.offset import OffsetCodec
@@ -182,9 +182,10 @@ class SourceRunner:
             observation = self._logs.dated(observation, splits_behind(state, observation.ends))
             planned = self._plan(state, observation)
         self._newest_mattered = planned.newest_matters
-        if planned.has_rows:
-            reached = self._logs.reached(ranges_of(planned.state))
-            planned = replace(planned, state=with_rows(planned.state, reached, self._policy))
+        splits = planned.state.splits
+        if planned.has_rows and (reached := self._logs.reached(ranges_of(planned.state))):
+            splits = when_read(planned.state, reached, self._policy)
+            planned = replace(planned, state=with_rows(planned.state, state, splits, self._policy))
         added = planned.state.splits.keys() - state.splits.keys()
         if added and state.watermark is not None and not self._policy.use_processing_time:
             _log.warning(
@@ -205,7 +206,7 @@ class SourceRunner:
         self._is_behind = bool(splits_behind(planned.state, observation.ends))
         copied = self._copied.progress(planned.state, observation.now)
         trouble, store = self._membership.trouble, self._membership.place
-        self._seen = Seen(planned, observation, self._counts, uncounted, copied, trouble, store)
+        self._seen = Seen(planned, splits, observation, self._counts, uncounted, copied, trouble, store)
         held = planned.state.held > state.held
         self._pace = self._pace.after(is_batch=planned.is_batch, held=held, cpu=time.thread_time() - cpu)
         if not planned.is_batch:

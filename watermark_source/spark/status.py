@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from watermark_source.alignment.group import FIRST
@@ -26,6 +27,8 @@ class Seen:
     """What a status is made from: the last plan, what it was made of, and the rows counted so far."""
 
     plan: Plan
+    splits: Mapping[Split, SplitState]
+    """With the watermarks they will have when the planned batch is read, as far as that is known."""
     observation: Observation
     counts: RowCounts
     uncounted: bool = False
@@ -57,7 +60,10 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
             trouble=seen.trouble,
             store=seen.store,
         )
-    counting = [_order(t) for t in state.splits.values() if t.status is not SplitStatus.IDLE]
+    # What came back from idleness behind the watermark is not waited for with idleReturn pass.
+    left_out = MIN if state.watermark is None or not options.passes_returning else state.watermark
+    waited_for = [t for t in seen.splits.values() if t.status is not SplitStatus.IDLE]
+    counting = [w for t in waited_for if (w := _order(t)) >= left_out or t.watermark is None]
     # Of the whole group: the slowest split here may itself wait for another source.
     elsewhere_lowest = MAX if seen.observation.others.minimum is None else seen.observation.others.minimum
     lowest, highest = min([*counting, elsewhere_lowest]) if counting else MIN, max(counting, default=MIN)
@@ -75,7 +81,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         )
 
     return SourceStatus.of(
-        [outline(s, t) for s, t in state.splits.items()],
+        [outline(s, t) for s, t in seen.splits.items()],
         lambda of: _view(of, seen, options, lowest, now, growing=of.split in growing),
         format_name=format_name,
         source_name=options.source_name,
@@ -92,7 +98,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
 
 
 def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis, *, growing: bool) -> SplitView:
-    split, state = of.split, seen.plan.state.splits[of.split]
+    split, state = of.split, seen.splits[of.split]
     resting = of.lag == 0
     return SplitView(
         split=split,

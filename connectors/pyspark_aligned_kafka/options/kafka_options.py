@@ -32,7 +32,8 @@ from watermark_source.option_table import (
 )
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.spark.column_names import EVENT_TIME
-from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions, given_text
+from watermark_source.spark.engine_options import ENGINE_OPTIONS
+from watermark_source.spark.options import EngineOptions, given_text
 
 FORMAT = "aligned-kafka"
 HEADERS = "headers"

@@ -17,8 +17,9 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.batch import AlignedBatchReader, BatchPack, lay
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.connector import ReadBatch
+from watermark_source.spark.engine_options import ENGINE_OPTIONS
 from watermark_source.spark.markers import MARKER_TYPE, arrow_schema
-from watermark_source.spark.options import ENGINE_OPTIONS, EngineOptions
+from watermark_source.spark.options import EngineOptions
 
 A, B, GONE = Split("log", 0), Split("log", 1), Split("log", 2)
 SYSTEM = StructType([StructField("value", LongType()), StructField(EVENT_TIME, TimestampType())])

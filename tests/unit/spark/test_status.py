@@ -26,7 +26,9 @@ def status_beside(others: Others) -> SourceStatus:
     log = log_of([100, 200])
     seen = observation(log, others=others)
     planned = plan(SourceState(splits={A: at(1, 99)}, watermark=Millis(99)), seen, PlanPolicy(max_drift=10), log)
-    return source_status(Seen(planned, seen, RowCounts(), store="driver"), OPTIONS, "file-log", seen.now)
+    return source_status(
+        Seen(planned, planned.state.splits, seen, RowCounts(), store="driver"), OPTIONS, "file-log", seen.now
+    )
 
 
 @pytest.mark.parametrize("minimum", [MIN, FIRST])
@@ -57,7 +59,7 @@ def test_a_split_holds_back_only_if_no_other_source_is_slower(elsewhere: Millis 
     seen = observation(log, others=others)
     state = SourceState(splits={A: at(1, 99), B: at(1, 399)}, watermark=Millis(99))
     planned = plan(state, seen, PlanPolicy(max_drift=10), log)
-    status = source_status(Seen(planned, seen, RowCounts()), OPTIONS, "file-log", seen.now)
+    status = source_status(Seen(planned, planned.state.splits, seen, RowCounts()), OPTIONS, "file-log", seen.now)
     assert {v.split: v.holds_back for v in status.splits} == dict(zip((A, B), holder, strict=True))
 
 

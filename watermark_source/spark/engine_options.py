@@ -1,0 +1,245 @@
+"""The table of options that every source of this project has: event time, watermarks, idleness, alignment, markers."""
+
+from __future__ import annotations
+
+from watermark_source import durations
+from watermark_source.alignment.group import LONGEST_NAME
+from watermark_source.option_table import Option, boolean, duration, host_name, non_empty, ports, positive_integer, word
+
+BOUNDED = "bounded"
+MONOTONOUS = "monotonous"
+INGESTION = "ingestion"
+NONE = "none"
+
+WAITS = "wait"
+PASSES = "pass"
+
+DRIVER = "driver"
+"""The store that is a file of the driver's."""
+NO_STORE = "none"
+
+
+def _store(text: str) -> str:
+    if text.strip().lower() in (DRIVER, NO_STORE):
+        return text.strip().lower()
+    # Loaded where it is needed: it takes a third of a second.
+    from watermark_source.group_store.store import store_url  # noqa: PLC0415
+
+    store_url(text)
+    return text
+
+
+def _group_name(text: str) -> str:
+    name = non_empty(text)
+    if len(name) > LONGEST_NAME or "\0" in name:
+        raise ValueError(f"has {len(name)} characters" if len(name) > LONGEST_NAME else "has a NUL")
+    return name
+
+
+ENGINE_OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="watermarkStrategy",
+        parse=word((BOUNDED, MONOTONOUS, INGESTION, NONE)),
+        default=BOUNDED,
+        accepted="must be bounded, monotonous, ingestion or none",
+        example="bounded",
+        doc="How a split's watermark follows its event times. `bounded`: the highest event time seen less "
+        "`maxOutOfOrderness` and one millisecond. `monotonous`: the same with no disorder allowed. `ingestion`: the "
+        "same as `bounded`, and while a split has nothing left to read its watermark follows the clock at a distance "
+        "of `maxWatermarkLag`. `none`: no event-time watermark; time is the clock (processing-time watermark).",
+    ),
+    Option(
+        name="maxOutOfOrderness",
+        parse=duration(minimum=0),
+        default=0,
+        default_text="0 seconds",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="5 seconds",
+        doc="How far an event may be behind the highest event time of its own split and still be on time. Only with "
+        "`watermarkStrategy` `bounded` or `ingestion`.",
+    ),
+    Option(
+        name="maxWatermarkLag",
+        parse=duration(minimum=0),
+        default_text="10 seconds",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="10 seconds",
+        doc="How far the watermark of a split that has nothing left to read is behind the driver's clock: no event may "
+        "be written to its log later than this after its own event time, by that clock. Where the log's system dates "
+        "the events (Kafka's `LogAppendTime`) that is the most by which clocks differ. Only with `watermarkStrategy` "
+        "`ingestion`.",
+    ),
+    Option(
+        name="maxEventTimeLag",
+        parse=duration(minimum=0),
+        default_text="10 seconds",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="1 minute",
+        doc="The same as `maxWatermarkLag`, where applications date the events: how long after its event time an event "
+        "is written at the latest. Give one of the two.",
+    ),
+    Option(
+        name="idleTimeout",
+        parse=duration(minimum=1),
+        default_text="off",
+        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        example="30 seconds",
+        doc="A split that has nothing left to read for longer than this is idle: it no longer holds the watermark "
+        "back, and what it brings later may be late. A split that is paused, behind, or cannot be reached is never "
+        "idle.",
+    ),
+    Option(
+        name="alignmentGroup",
+        parse=_group_name,
+        default_text="off",
+        accepted=f"must be a name of at most {LONGEST_NAME} characters",
+        example="checkout",
+        doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`, but "
+        "with `watermarkStrategy` `none`, with which a source only waits for those that hold the group. Sources "
+        "that name the same group wait for each other.",
+    ),
+    Option(
+        name="alignmentMaxDrift",
+        parse=duration(minimum=0),
+        default_text="off",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="2 minutes",
+        doc="How far a split's watermark may be ahead of the slowest active split of its group. A split that is "
+        "further ahead is paused. One group has one drift. Needs `alignmentGroup`.",
+    ),
+    Option(
+        name="alignmentStore",
+        parse=_store,
+        default=DRIVER,
+        default_text="driver",
+        accepted="must be driver, none, or the URL of a database, as SQLAlchemy writes them",
+        example="driver",
+        doc="Where the sources of the group meet. `driver`: in a private file, those of all queries of one driver. The "
+        "URL of a database that all of them reach: those of several drivers; it gets a table "
+        "`watermark_source_members`. `none`: nowhere, the group holds the splits of this source. A password in the URL "
+        "appears in no log, error, status or checkpoint; Spark itself prints options in `explain(True)`: leave it to "
+        "the database's own means (`PGPASSWORD`, `~/.pgpass`), or set `spark.sql.redaction.options.regex` to "
+        "`(?i)url|alignmentstore`. Needs `alignmentGroup`.",
+        secret=True,
+    ),
+    Option(
+        name="alignmentTimeToLive",
+        parse=duration(minimum=5_000),
+        default=30_000,
+        default_text="30 seconds",
+        accepted=f"must be {durations.ACCEPTED}, at least 5 seconds",
+        example="30 seconds",
+        doc="The others go on without a source of the group that has said nothing for so long. Needs `alignmentGroup`.",
+    ),
+    Option(
+        name="alignmentMembers",
+        parse=positive_integer,
+        default_text="whoever is there",
+        accepted="must be a whole number of at least 1",
+        example="2",
+        doc="A new query reads nothing before so many sources of the group are there. Needs `alignmentGroup`.",
+    ),
+    Option(
+        name="alignmentWaitForFirst",
+        parse=boolean,
+        default=False,
+        default_text="false",
+        accepted="must be true or false",
+        example="false",
+        doc="Whether the group waits for this source's first row. Needs `alignmentGroup`.",
+    ),
+    Option(
+        name="idleReturn",
+        parse=word((WAITS, PASSES)),
+        default=WAITS,
+        accepted="must be wait or pass",
+        example="pass",
+        doc="What the combined watermark does when an idle split has rows again that are behind it, all of them late. "
+        "`wait`: it stands still until the split has caught up. `pass`: the split is left out until then.",
+    ),
+    Option(
+        name="maxFutureSkew",
+        parse=duration(minimum=0),
+        default_text="off",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="10 minutes",
+        doc="An event further in the future than this, by the driver's clock when its batch is planned, does not move "
+        "the watermark: one broken clock cannot make every other row late. Such rows are delivered and counted. Not "
+        "with `watermarkStrategy` `none`.",
+    ),
+    Option(
+        name="watermarkInterval",
+        parse=duration(minimum=1),
+        default=1_000,
+        default_text="1 second",
+        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        example="1 second",
+        doc="While no rows come, time moves on this long after the last batch, with one without rows: the clock's with "
+        "`watermarkStrategy` `none` and `ingestion`; with the others only that of a system that dates its rows.",
+    ),
+    Option(
+        name="includeMarkers",
+        parse=boolean,
+        default=True,
+        default_text="true",
+        accepted="must be true or false",
+        example="true",
+        doc="Whether marker rows, which carry the watermark, are part of the stream. `follow_watermark` needs them.",
+    ),
+    Option(
+        name="includeLate",
+        parse=boolean,
+        default=False,
+        default_text="false",
+        accepted="must be true or false",
+        example="true",
+        doc="Whether the stream has a column `late`: true for a row at or before the watermark that its batch begins "
+        "with. `split_late` makes two streams of it. Late rows are counted in any case.",
+    ),
+    Option(
+        name="sourceName",
+        parse=non_empty,
+        default_text="the format's name",
+        accepted="must be a name that is not empty",
+        example="orders",
+        doc="A name for this source in its offsets, status and metrics. A checkpoint belongs to one name.",
+    ),
+    Option(
+        name="minPartitions",
+        parse=positive_integer,
+        default_text="chosen by size",
+        accepted="must be a whole number of at least 1",
+        example="8",
+        doc="At least so many tasks read a batch, if it has that many rows. By default small ranges share a task and "
+        "big ones are cut, by their size.",
+    ),
+    Option(
+        name="maxRecordsPerPartition",
+        parse=positive_integer,
+        default_text="chosen by size",
+        accepted="must be a whole number of at least 1",
+        example="500000",
+        doc="At most so many rows are read by one task; bigger ranges are cut. With `minPartitions` both hold.",
+    ),
+    Option(
+        name="reportHost",
+        parse=host_name,
+        default_text="found out",
+        accepted="must be a host name or an address",
+        example="driver.example.org",
+        doc="Under which name or address executors reach the driver with their progress reports, if not under those "
+        "its machine knows of itself; usually the same as `spark.driver.host`.",
+    ),
+    Option(
+        name="reportPorts",
+        parse=ports,
+        default_text="any free port",
+        accepted="must be a port or the first and last of several",
+        example="40000-40015",
+        doc="Ports of the driver for progress reports, where a firewall lets only some through. Each source of each "
+        "running query takes one.",
+    ),
+)
+
+IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
+"""The engine's options that mean something in a batch read too; it ignores the others."""
