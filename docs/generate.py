@@ -24,6 +24,7 @@ ENGINE_GROUPS: dict[str, str] = {
     "maxWatermarkLag": EVENT_TIME,
     "maxEventTimeLag": EVENT_TIME,
     "idleTimeout": EVENT_TIME,
+    "idleFollows": EVENT_TIME,
     "idleReturn": EVENT_TIME,
     "maxFutureSkew": EVENT_TIME,
     "watermarkInterval": EVENT_TIME,

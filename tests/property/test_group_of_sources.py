@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from itertools import accumulate
 
 from hypothesis import given, note
 from hypothesis import strategies as st
 
+from tests.simulation.driver import START
 from tests.simulation.log import SimulatedLog
 from tests.simulation.meeting import MemberDriver, Store
 from tests.simulation.scenarios import budgets, logs
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MIN, saturating_add
 from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import event_time_of, watermark_of
+from watermark_source.planning.state import SplitStatus
 
 drifts = st.sampled_from([0, 1, 1_000, 60_000])
 groups = st.lists(logs(splits=2, most=12), min_size=2, max_size=3)
@@ -250,3 +254,34 @@ def test_runs_clocks_and_snapshots_of_a_group_let_each_other_come_to_their_ends(
     note(f"{[(each.kind, [t.rows for t in each.member.log.splits.values()]) for each in all_lives]}")
     for each in all_lives:
         assert {s: t.position for s, t in each.member.state().splits.items()} == each.member.log.ends()
+
+
+@given(st.lists(st.integers(0, 3_000), min_size=1, max_size=20), st.booleans())
+def test_a_source_whose_splits_are_all_idle_goes_on_with_the_others_and_never_beyond(
+    steps: Sequence[int], ever_had_a_row: bool
+) -> None:
+    store, busy, silent = Store(), SimulatedLog(1), SimulatedLog(1)
+    if ever_had_a_row:
+        silent.splits[Split("log", 0)].append([START])
+    policy = PlanPolicy(idle_timeout=5_000, idle_follows=True, max_drift=60_000, watermark_interval=500)
+    members = [MemberDriver("busy", store, busy, policy), MemberDriver("silent", store, silent, policy)]
+    told = [START - 1]
+    for at in accumulate(steps, initial=START):
+        busy.splits[Split("log", 0)].append([at])
+        for _ in range(20):
+            for member in members:
+                member.now += 400
+                member.ask()
+                member.step()
+                told.append(store.told["busy"].watermark or MIN)
+            follower = members[1].state()
+            if follower.splits[Split("log", 0)].status is SplitStatus.IDLE:
+                assert (follower.watermark or MIN) <= max(told)
+    # It may be an interval behind: no batch comes for less. The busy one is idle too by now, and says nothing more.
+    assert (members[1].state().watermark or MIN) >= busy.splits[Split("log", 0)].rows[-1].event_time - 1 - 500
+    frozen = [member.state().watermark for member in members]
+    for member in members * 3:
+        member.now += 5_000
+        member.ask()
+        member.step()
+    assert [member.state().watermark for member in members] == frozen

@@ -78,6 +78,8 @@ class PlanPolicy:
     use_processing_time: bool = False
     """Event time is the clock, from when all snapshots are read on: before, there is no watermark (FLIP-326)."""
     idle_timeout: int | None = None
+    idle_follows: bool = False
+    """Whether the watermark goes on with the alignment group's members elsewhere while all splits are idle."""
     passes_returning: bool = False
     """Whether a split that was idle and is behind the combined watermark is left out of it until it has caught up."""
     max_drift: int | None = None

@@ -165,7 +165,7 @@ def _plan(
     if on_clock:
         watermark = _clock(state, observation)
     elif observation.all_found:
-        watermark = combined(state, counting, policy)
+        watermark = _with_others(combined(state, counting, policy), state, counting, observation, policy)
     moved = _tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
     says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
     # A run with an end would be over with the first batch that is none.
@@ -226,14 +226,21 @@ def _at_rest(
 ) -> dict[Split, SplitState]:
     """Return the splits with nothing left to read for which their own system's clock tells that time has passed.
 
-    The first watermark comes at once, every other after a rest.
+    See ``_may_move_by_itself``.
     """
-    wanted = sent is None or observation.ends_are_final or _has_rested(observation, policy)
-    if policy.use_processing_time or not wanted:
+    if policy.use_processing_time or not _may_move_by_itself(sent, observation, policy):
         return {}
-    return _by_clock(
-        splits, observation, policy, MIN if sent is None else saturating_add(sent, policy.watermark_interval)
-    )
+    return _by_clock(splits, observation, policy, _due(sent, policy))
+
+
+def _may_move_by_itself(sent: Millis | None, observation: Observation, policy: PlanPolicy) -> bool:
+    """Return whether the watermark may go on without rows: the first at once, any other after a rest."""
+    return sent is None or observation.ends_are_final or _has_rested(observation, policy)
+
+
+def _due(sent: Millis | None, policy: PlanPolicy) -> Millis:
+    """Return how far a watermark has to come for a batch of its own."""
+    return MIN if sent is None else saturating_add(sent, policy.watermark_interval)
 
 
 def _by_clock(
@@ -307,6 +314,27 @@ def _clock(before: SourceState, observation: Observation) -> Millis:
     """Return one millisecond before the clock value the batch's rows carry, so that none of them is late."""
     clock = saturating_add(observation.now, -1)
     return clock if before.watermark is None else max(clock, before.watermark)
+
+
+def _with_others(
+    own: Millis | None,
+    before: SourceState,
+    splits: Mapping[Split, SplitState],
+    observation: Observation,
+    policy: PlanPolicy,
+) -> Millis | None:
+    """Return the combined watermark, which goes on with the group's members elsewhere while all splits are idle.
+
+    What those say counts only as long as it is known to be all; who is idle itself says nothing, so none goes in a
+    circle.
+    """
+    others, sent = observation.others, before.watermark
+    all_idle = bool(splits) and all(t.status is SplitStatus.IDLE for t in splits.values())
+    if not policy.idle_follows or not all_idle or others.minimum is None or others.hold or others.ceiling is not None:
+        return own
+    if not _may_move_by_itself(sent, observation, policy) or others.minimum <= max(_due(sent, policy), own or MIN):
+        return own
+    return others.minimum
 
 
 def _tick_is_due(state: SourceState, observation: Observation, policy: PlanPolicy, *, has_rows: bool) -> bool:

@@ -11,6 +11,9 @@ MONOTONOUS = "monotonous"
 INGESTION = "ingestion"
 NONE = "none"
 
+NOTHING = "nothing"
+GROUP = "group"
+
 WAITS = "wait"
 PASSES = "pass"
 
@@ -158,6 +161,16 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "`wait`: it stands still until the split has caught up. `pass`: the split is left out until then.",
     ),
     Option(
+        name="idleFollows",
+        parse=word((NOTHING, GROUP)),
+        default=NOTHING,
+        accepted="must be nothing or group",
+        example="group",
+        doc="What moves the watermark while all splits are idle. `nothing`: it stands still. `group`: it goes on with "
+        "the lowest watermark of the alignment group's other sources, so that joins and unions with them go on; rows "
+        "that come behind it are late. Needs `alignmentGroup` and `idleTimeout`.",
+    ),
+    Option(
         name="maxFutureSkew",
         parse=duration(minimum=0),
         default_text="off",
@@ -175,7 +188,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}, greater than zero",
         example="1 second",
         doc="While no rows come, time moves on this long after the last batch, with one without rows: the clock's with "
-        "`watermarkStrategy` `none` and `ingestion`; with the others only that of a system that dates its rows.",
+        "`watermarkStrategy` `none` and `ingestion`, the group's with `idleFollows` `group`, that of a system that "
+        "dates its rows.",
     ),
     Option(
         name="includeMarkers",

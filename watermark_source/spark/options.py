@@ -8,7 +8,7 @@ from typing import Any
 
 from watermark_source import durations
 from watermark_source.errors import OptionError
-from watermark_source.spark.engine_options import BOUNDED, DRIVER, INGESTION, NO_STORE, NONE, PASSES
+from watermark_source.spark.engine_options import BOUNDED, DRIVER, GROUP, INGESTION, NO_STORE, NONE, PASSES
 
 DEFAULT_WATERMARK_LAG = 10_000
 _LAGS = ("maxWatermarkLag", "maxEventTimeLag")
@@ -34,6 +34,8 @@ class EngineOptions:
     """Of the ingestion strategy; ``None`` with the others."""
     processing_time: bool
     idle_timeout: int | None
+    idle_follows: bool
+    """Whether it goes on with its alignment group while all its splits are idle."""
     passes_returning: bool
     """Whether a split that is behind the combined watermark is left out of it."""
     alignment_group: str | None
@@ -87,14 +89,14 @@ class EngineOptions:
                 raise OptionError(
                     "alignmentStore", NO_STORE, f"must be a place to meet, because {name} is set", example=DRIVER
                 )
-        if strategy not in (NONE, INGESTION) and not dated and "watermarkinterval" in named:
+        goes_on = strategy in (NONE, INGESTION) or dated or values["idleFollows"] == GROUP
+        if not goes_on and "watermarkinterval" in named:
             raise OptionError(
                 "watermarkInterval", given_text(given, "watermarkInterval"),
                 f"belongs to watermarkStrategy none or ingestion, and the strategy is {strategy}: its watermark "
-                "follows rows, not the clock", example="leave it out",
+                "follows rows, not the clock (but with idleFollows group)", example="leave it out",
             )  # fmt: skip
-        if values["idleReturn"] == PASSES and values["idleTimeout"] is None:
-            raise OptionError("idleTimeout", None, "is needed because idleReturn is pass", example="30 seconds")
+        _check_idleness(values)
         for name, why in _OF_EVENT_TIME.items():
             if strategy == NONE and values[name] is not None:
                 raise OptionError(
@@ -113,6 +115,7 @@ class EngineOptions:
             watermark_lag=lag,
             processing_time=strategy == NONE,
             idle_timeout=values["idleTimeout"],
+            idle_follows=values["idleFollows"] == GROUP,
             passes_returning=values["idleReturn"] == PASSES,
             alignment_group=group,
             alignment_max_drift=drift,
@@ -130,6 +133,15 @@ class EngineOptions:
             report_host=values["reportHost"],
             report_ports=values["reportPorts"],
         )
+
+
+def _check_idleness(values: Mapping[str, Any]) -> None:
+    follows = values["idleFollows"] == GROUP
+    said = {"idleReturn is pass": values["idleReturn"] == PASSES, "idleFollows is group": follows}
+    for what in (what for what, is_so in said.items() if is_so and values["idleTimeout"] is None):
+        raise OptionError("idleTimeout", None, f"is needed because {what}", example="30 seconds")
+    if follows and values["alignmentGroup"] is None:
+        raise OptionError("alignmentGroup", None, "is needed because idleFollows is group", example="checkout")
 
 
 def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, dated: bool) -> int | None:

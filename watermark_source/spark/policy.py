@@ -25,6 +25,7 @@ def plan_policy(
         watermark_lag=options.watermark_lag,
         use_processing_time=options.processing_time,
         idle_timeout=options.idle_timeout,
+        idle_follows=options.idle_follows,
         passes_returning=options.passes_returning,
         max_drift=options.alignment_max_drift,
         holds_group_in_snapshot=options.snapshot_holds_group,

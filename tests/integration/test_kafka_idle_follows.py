@@ -1,0 +1,54 @@
+"""A topic that never had a row holds nobody in its group, and what it brings at last is on time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+from tests.integration.kafka_streams import KafkaStreams, wait_for
+from watermark_source import follow_watermark
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+BOUND = 5.0
+
+
+@pytest.mark.parametrize("follows", ["group", "nothing"])
+def test_an_outer_join_with_a_silent_topic_goes_on(
+    streams: KafkaStreams, new_topic: Callable[..., str], follows: str
+) -> None:
+    busy, silent = new_topic(2), new_topic(1)
+    common: dict[str, Any] = {
+        "alignmentGroup": follows, "alignmentMaxDrift": "1 hour", "idleTimeout": "2 seconds",
+        "maxOutOfOrderness": f"{BOUND} seconds", "idleFollows": follows,
+    }  # fmt: skip
+    streams.write(busy, {0: [0], 1: [0]})
+    left = follow_watermark(streams.source(subscribe=busy, sourceName="busy", **common))
+    right = follow_watermark(streams.source(subscribe=silent, sourceName="silent", **common))
+    on = F.expr("l = r AND rt BETWEEN lt AND lt + INTERVAL 1 SECOND")
+    second_of = "CAST(unix_millis(event_time) / 1000 - 1699999980 AS INT)"
+    running = streams.start(
+        left.selectExpr("event_time AS lt", f"{second_of} AS l")
+        .join(right.selectExpr("event_time AS rt", f"{second_of} AS r"), on, "leftOuter")
+        .select("l", "r")
+    )
+
+    def bring(begin: int, end: int) -> None:
+        for second in range(begin, end):
+            streams.write(busy, {0: [second], 1: [second]})
+            time.sleep(0.25)
+
+    bring(1, 30)
+    if follows == "nothing":
+        assert running.rows() == []
+        return
+    wait_for(lambda: len(running.rows()) >= 30, running.query)
+    assert {r for _, r in running.rows()} == {None}
+    # It speaks: of now, and on time.
+    streams.write(silent, {0: [29]})
+    wait_for(lambda: (29, 29) in running.rows(), running.query)
+    assert running.dropped == 0
