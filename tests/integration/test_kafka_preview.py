@@ -17,6 +17,10 @@ from services.kafka import Kafka
 from services.topics import add_partitions, delete_records
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source import follow_watermark
+from watermark_source.planning.report import Coverage
+from watermark_source.planning.split import Split
+from watermark_source.spark.packs import Pack
+from watermark_source.spark.second_look import SecondLook
 from watermark_source.spark.source import AlignedStreamReader
 
 pytestmark = [pytest.mark.service]
@@ -174,3 +178,35 @@ def test_a_window_comes_with_the_batch_after_the_row_that_closes_it(
         wait_for(lambda: (len(running.rows()), len(with_rows())) == (second, second + 1), running.query)  # noqa: B023
         second += 1
     assert running.dropped == 0
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_new_process_reads_the_last_batch_again_only_where_rows_came_since(
+    kafka: Kafka, topic: str, isolation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an empty partition no batch follows that one, and each start read it whole."""
+    looked: list[Split] = []
+    real = SecondLook.at
+
+    def spied(look: SecondLook, again: Pack, *args: Any, **options: Any) -> Coverage:
+        looked.extend(each.split for each in again.ranges)
+        return real(look, again, *args, **options)
+
+    monkeypatch.setattr(SecondLook, "at", spied)
+    options = {"kafka.isolation.level": isolation, "includeMarkers": "false"}
+    produce(kafka, topic, {0: [50_000, 90_000, 60_000], 1: [70_000]})
+    with reader_of(kafka, topic, **options) as reader:
+        (last,) = batches(reader)
+    for _ in range(2):
+        with reader_of(kafka, topic, **options) as another:
+            assert list(batches(another, last)) == []
+            report = another.reportLatestOffset()
+            assert report is not None
+            assert {n: s["watermark"] for n, s in report["splits"][topic].items()} == {
+                "0": 90_000 - BOUND - 1, "1": 70_000 - BOUND - 1
+            }  # fmt: skip
+    assert looked == []
+    produce(kafka, topic, {0: [95_000]})
+    with reader_of(kafka, topic, **options) as another:
+        list(batches(another, last))
+    assert looked == [Split(topic, 0)]

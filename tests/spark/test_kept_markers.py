@@ -52,7 +52,6 @@ KEEPS: dict[str, Step] = {
     "a left outer join with a table": lambda df: df.join(_static(df), "value", "left"),
     "a right outer join of a table": lambda df: _static(df).join(df, "value", "right"),
     "explode_outer": lambda df: df.withColumn("each", F.explode_outer(F.array("value"))),
-    "late rows split off": lambda df: split_late(df.withColumn("late", F.col("value") > 3))[0],
     "SQL over a view": lambda df: _by_view(df, "SELECT event_time, marker, value + 1 AS next FROM rows_of_a_source"),
     "SQL with a common table expression": lambda df: _by_view(
         df, "WITH r AS (SELECT * FROM rows_of_a_source) SELECT event_time, marker FROM r"
@@ -149,3 +148,12 @@ def test_windows_close_behind_what_is_accepted(streams: Streams) -> None:
     running = streams.start(counts.select("window.start", "sum"))
     running.settle()
     assert running.rows() == [(at(0), 2)]
+
+
+def test_late_rows_may_be_split_off_before(streams: Streams) -> None:
+    streams.write({0: [(1, 1), (61, 2)]})
+    on_time, _ = split_late(streams.load(includeLate="true"))
+    counts = follow_watermark(on_time).groupBy(window("event_time", "1 minute").alias("w")).count().select("count")
+    running = streams.start(counts)
+    running.settle()
+    assert running.rows() == [(1,)]

@@ -109,9 +109,10 @@ class SnapshotSize(NamedTuple):
 
 
 class EventTimePreview(Protocol):
-    """How far event time will be when a batch has been read, told before: its watermark need not wait for the next.
+    """How far event time is in ranges, told without reading them.
 
-    Both methods wait for at most half a second, and do not raise: what is not known moves nothing.
+    So a batch's watermark need not wait for the next one, and a new process need not read the last batch again. Methods
+    wait for at most half a second, and do not raise: what is not known moves nothing.
     """
 
     def prepare(self, splits: Set[Split]) -> None:
@@ -120,6 +121,10 @@ class EventTimePreview(Protocol):
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return, of ranges, an event time of a row that will be delivered, at best the highest."""
+        ...
+
+    def highest(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
+        """Return the highest event time of ranges, of those of which that can be told."""
         ...
 
 

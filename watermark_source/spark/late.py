@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from watermark_source.errors import UsageError
 from watermark_source.spark.column_names import LATE
@@ -28,6 +27,6 @@ def split_late(df: DataFrame) -> tuple[DataFrame, DataFrame]:
             f"split_late: the stream has no column {LATE!r}. It needs a stream that was read with "
             f'.option("includeLate", "true"); the columns are {df.columns}'
         )
-    # A marker row is neither: its column is null.
-    late = F.coalesce(quoted(LATE), F.lit(False))
-    return df.where(~late).drop(LATE), df.where(late).drop(LATE)
+    late = quoted(LATE)
+    # Of a marker row the column is null.
+    return df.where(late.isNull() | ~late).drop(LATE), df.where(late).drop(LATE)

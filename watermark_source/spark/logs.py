@@ -106,6 +106,11 @@ class Logs:
         all_found = bool(found) and discovery.looked_since(self._ends_told, wait=_WAIT_FOR_PREVIEW)
         return found if all_found and discovery.discover() <= self._splits else {}
 
+    def highest(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
+        """Return the highest event time of ranges that were planned before, where it can be told without reading."""
+        preview = self._connector.preview
+        return preview.highest(ranges) if preview is not None and 0 < len(ranges) <= _PREVIEWED else {}
+
     def dated(self, logs: Observation, splits: Set[Split]) -> Observation:
         """Add the newest event times of some splits, as far as there is a time index."""
         index = self._connector.time_index

@@ -23,6 +23,7 @@ from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
+from watermark_source.planning.report import Coverage
 from watermark_source.planning.rest import Rest
 from watermark_source.planning.snapshot import snapshot_batch, snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, sample
@@ -373,8 +374,16 @@ class SourceRunner:
         """Return the highest event time of each split's last range, looking again at what no task reported."""
         seen: dict[Split, Millis | None] = {}
         last = ranges_of(state)
-        for wanted, reported in zip(last, self._book.cover_each(last), strict=True):
+        covered = self._book.cover_each(last)
+        told: Mapping[Split, Millis] = {}
+        if not self._announced and not self._policy.use_processing_time:
+            # Reports to an earlier process went with it.
+            told = self._logs.highest([w for w, c in zip(last, covered, strict=True) if c.missing])
+        for wanted, reported in zip(last, covered, strict=True):
             coverage = reported
+            at = told.get(wanted.split)
+            if at is not None and (state.future_cap is None or at <= state.future_cap):
+                coverage = Coverage(at, rows=0, future_rows=0, missing=())
             if wanted.split.log in state.frontiers:
                 # Rows of a snapshot are not of any time.
                 coverage = coverage._replace(max_event_time=None)

@@ -41,11 +41,21 @@ class KafkaPreview:
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return the highest timestamp of a batch in each range, of the newest one where that is known."""
-        asked = {each.split: self._where(each) for each in ranges}
-        headers = self._admin.batch_headers({split: offset for split, offset in asked.items() if offset is not None})
+        asked = {each: self._where(each) for each in ranges}
+        return self._max_timestamps({each: offset for each, offset in asked.items() if offset is not None})
+
+    def highest(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
+        """Return the highest timestamp of each range that holds the newest record of its partition."""
+        self.prepare({each.split for each in ranges})
+        newest = {each: self._newest.get(each.split, each.end) for each in ranges}
+        return self._max_timestamps({each: at for each, at in newest.items() if each.start <= at < each.end})
+
+    def _max_timestamps(self, offsets: Mapping[SplitRange, int]) -> Mapping[Split, Millis]:
+        """Return what the headers at offsets say, of batches that count."""
+        headers = self._admin.batch_headers({each.split: offset for each, offset in offsets.items()})
         return {
             each.split: header.max_timestamp
-            for each in ranges
+            for each in offsets
             if (header := headers.get(each.split)) is not None and self._is_delivered(header, each)
         }
 
