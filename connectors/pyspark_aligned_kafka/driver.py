@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence, Set
 from contextlib import closing
+from functools import partial
 
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
 from pyspark_aligned_kafka.cluster.leaders import Leaders
+from pyspark_aligned_kafka.cluster.timestamp_types import CREATE_TIME
 from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
@@ -20,16 +23,21 @@ from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
 from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
 from pyspark_aligned_kafka.lookup.transactions import KafkaTransactions
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
+from watermark_source.durations import format_duration
+from watermark_source.errors import listed
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.spark.connector import Connector
+
+_log = logging.getLogger(__name__)
 
 
 def open_connector(options: KafkaOptions) -> Connector:
     """Return what the engine asks; it connects on first use, and once more to look for new partitions."""
     cluster, leaders = Cluster(options.client), Leaders()
     admin = KafkaAdmin(options.client, cluster, leaders)
+    beside = KafkaAdmin(options.client, leaders=leaders)
     return Connector(
-        discovery=_discovery(admin, KafkaAdmin(options.client, leaders=leaders), options),
+        discovery=_discovery(admin, beside, options, found=partial(_tell, admin, options)),
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.stale_ends),
         time_index=KafkaTimeIndex(admin),
@@ -50,8 +58,26 @@ def look_up_batch(options: KafkaOptions, bounds: BatchBounds) -> Sequence[LateRa
         return bounds.late_ranges(_discovery(admin, admin, options).discover(), KafkaOffsetLookup(admin))
 
 
-def _discovery(admin: KafkaAdmin, beside: KafkaAdmin, options: KafkaOptions) -> KafkaDiscovery:
-    return KafkaDiscovery(admin, beside, options.subscription, max_age_ms=options.client.millis("metadata.max.age.ms"))
+def _discovery(
+    admin: KafkaAdmin, beside: KafkaAdmin, options: KafkaOptions, found: Callable[[Set[str]], None] = lambda _: None
+) -> KafkaDiscovery:
+    max_age = options.client.millis("metadata.max.age.ms")
+    return KafkaDiscovery(admin, beside, options.subscription, max_age_ms=max_age, found=found)
+
+
+def _tell(admin: KafkaAdmin, options: KafkaOptions, topics: Set[str]) -> None:
+    """Say what is assumed of topics whose records are dated by their producers, if the clock moves the watermark."""
+    lag = options.engine.watermark_lag
+    if lag is None:
+        return
+    dated = sorted(name for name, kind in admin.timestamp_types(topics).items() if kind == CREATE_TIME)
+    if dated:
+        _log.warning(
+            "%s: producers date the records (message.timestamp.type is CreateTime). With watermarkStrategy ingestion a "
+            "record that is written more than %s after its own timestamp may be late: set maxEventTimeLag to what the "
+            "slowest producer needs, or the topic to LogAppendTime",
+            listed(dated), format_duration(lag),
+        )  # fmt: skip
 
 
 def _transactions(cluster: Cluster, leaders: Leaders, options: KafkaOptions) -> KafkaTransactions | None:

@@ -9,6 +9,7 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
+from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka, kafka_service
 from services.topics import create_topic
 from tests.integration.kafka_streams import KafkaStreams, wait_for
@@ -68,3 +69,14 @@ def test_while_the_broker_does_not_answer_time_stands_still(streams: KafkaStream
         finally:
             broker.resume()
         wait_for(lambda: watermarks()[-1] != before, running.query)
+
+
+@pytest.mark.parametrize(("kind", "warned"), [("CreateTime", True), ("LogAppendTime", False)])
+def test_a_topic_that_its_producers_date_is_warned_of_at_the_start(
+    kafka: Kafka, new_topic: Callable[..., str], caplog: pytest.LogCaptureFixture, kind: str, warned: bool
+) -> None:
+    topic = new_topic(1, config={"message.timestamp.type": kind})
+    given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, **INGESTION}
+    KafkaSource.of(given).open().discovery.discover()
+    assert (f"{topic}: producers date the records" in caplog.text) is warned
+    assert ("more than 3 s after its own timestamp" in caplog.text) is warned

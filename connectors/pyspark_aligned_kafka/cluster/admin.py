@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Collection, Mapping, Set
@@ -29,6 +30,7 @@ from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.cluster.metadata import Leader, Topic, metadata_request, read_metadata
 from pyspark_aligned_kafka.cluster.open_questions import OpenQuestions
+from pyspark_aligned_kafka.cluster.timestamp_types import read_timestamp_types, timestamp_types_request
 from watermark_source.errors import (
     CorruptDataError,
     ResponseTimeoutError,
@@ -38,6 +40,8 @@ from watermark_source.errors import (
     listed,
 )
 from watermark_source.planning.split import Split
+
+_log = logging.getLogger(__name__)
 
 # A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.
 _UNKNOWN_AFTER_MS = 1_000
@@ -158,6 +162,18 @@ class KafkaAdmin:
             return {split: header for split, header in found.items() if split in offsets}
 
         return self._cluster.run(work) if by_node else {}
+
+    def timestamp_types(self, names: Collection[str]) -> Mapping[str, str]:
+        """Return ``message.timestamp.type`` of topics, of those whose settings may be read and are told."""
+
+        async def work(deadline: Deadline) -> Any:
+            return await self._cluster.ask_any(lambda: timestamp_types_request(names), deadline)
+
+        try:
+            return read_timestamp_types(self._cluster.run(work))
+        except SourceError as error:
+            _log.info("the timestamp type of %s cannot be told: %s", listed(names), error)
+            return {}
 
     async def _settled_topics(
         self, names: Collection[str] | None, splits: Set[Split], deadline: Deadline

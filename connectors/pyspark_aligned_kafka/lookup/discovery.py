@@ -50,8 +50,9 @@ class _Seen:
 class KafkaDiscovery:
     """``SplitDiscovery`` of connector.py.
 
-    ``admin`` makes the first look, in the caller's thread; ``other_admin`` the later ones, in another.
-    ``clock`` is monotonic, ``cpu`` the time a thread has had of a core; both in seconds.
+    ``admin`` makes the first look, in the caller's thread; ``other_admin`` the later ones, in another. ``found`` is
+    called with topics that are new, in the caller's thread. ``clock`` is monotonic, ``cpu`` the time a thread has had
+    of a core; both in seconds.
     """
 
     def __init__(
@@ -61,12 +62,14 @@ class KafkaDiscovery:
         subscription: Subscription,
         *,
         max_age_ms: int,
+        found: Callable[[Set[str]], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         self._admin = admin
         self._other_admin = other_admin
         self._subscription = subscription
+        self._tell_found = found
         self._max_age = max_age_ms / 1000
         self._oldest = self._max_age * _OLDEST
         self._clock = clock
@@ -161,6 +164,9 @@ class KafkaDiscovery:
             _log.warning("Not there and therefore not read: %s", listed(missing))
         if last is not None and seen.splits - last.splits:
             _log.info("New partitions: %s", listed(seen.splits - last.splits))
+        known = frozenset() if last is None else {split.log for split in last.splits}
+        if new := {split.log for split in seen.splits} - known:
+            self._tell_found(new)
         return seen
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+import logging
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from typing import Protocol
 
 from pyspark_aligned_kafka.cluster.batch_headers import BatchHeader
+from watermark_source.errors import SourceError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split, SplitRange
+
+_log = logging.getLogger(__name__)
 
 
 class BatchQueries(Protocol):
@@ -20,6 +25,15 @@ class BatchQueries(Protocol):
     def batch_headers(self, offsets: Mapping[Split, int]) -> Mapping[Split, BatchHeader]:
         """Return the header of the batch that holds an offset."""
         ...
+
+
+@contextmanager
+def _doing_without() -> Iterator[None]:
+    """What cannot be told now is told by the rows, and whoever needs an answer will say what is wrong."""
+    try:
+        yield
+    except SourceError as error:
+        _log.info("no look at the newest records: %s", error)
 
 
 class KafkaPreview:
@@ -37,7 +51,9 @@ class KafkaPreview:
 
     def prepare(self, splits: Set[Split]) -> None:
         """Ask where the newest records are."""
-        self._newest = self._admin.newest_offsets(splits)
+        self._newest = {}
+        with _doing_without():
+            self._newest = self._admin.newest_offsets(splits)
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return the highest timestamp of a batch in each range, of the newest one where that is known."""
@@ -52,7 +68,9 @@ class KafkaPreview:
 
     def _max_timestamps(self, offsets: Mapping[SplitRange, int]) -> Mapping[Split, Millis]:
         """Return what the headers at offsets say, of batches that count."""
-        headers = self._admin.batch_headers({each.split: offset for each, offset in offsets.items()})
+        headers: Mapping[Split, BatchHeader] = {}
+        with _doing_without():
+            headers = self._admin.batch_headers({each.split: offset for each, offset in offsets.items()})
         return {
             each.split: header.max_timestamp
             for each in offsets
