@@ -77,6 +77,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine answers later than a query waits for what it can do without."""
     monkeypatch.setattr("watermark_source.spark.logs._WAIT_FOR_PREVIEW", 60.0)
     monkeypatch.setattr("pyspark_aligned_kafka.cluster.admin._GLANCE_MS", 60_000)
+    monkeypatch.setattr("pyspark_aligned_kafka.lookup.discovery._REST", 0)
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ from watermark_source.errors import (
     UnsupportedFormatError,
     listed,
 )
+from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 
 _log = logging.getLogger(__name__)
@@ -57,6 +58,14 @@ class _Round:
 
     found: dict[Split, Found] = field(default_factory=dict)
     again: dict[Split, KafkaError] = field(default_factory=dict)
+
+
+class Newest(NamedTuple):
+    """The record with the highest timestamp of a partition."""
+
+    offset: int
+    """Its own, or that of the last in its batch."""
+    timestamp: Millis
 
 
 class InTime(NamedTuple):
@@ -136,14 +145,14 @@ class KafkaAdmin:
 
         return self._cluster.run(work) if wanted else InTime({}, {})
 
-    def newest_offsets(self, splits: Set[Split]) -> Mapping[Split, int]:
-        """Return the offset of each split's newest record, or of the last in its batch, of brokers that answer soon."""
+    def newest(self, splits: Set[Split]) -> Mapping[Split, Newest]:
+        """Return each split's newest record, of brokers that answer soon."""
 
         async def work(_: Deadline) -> _Round:
             return await self._ask_leaders(dict.fromkeys(splits, NEWEST), Deadline.after(_GLANCE_MS))
 
         found = self._cluster.run(work).found
-        return {split: answer.offset for split, answer in found.items() if answer.offset is not None}
+        return {s: Newest(at.offset, at.timestamp) for s, at in found.items() if at.offset is not None and at.timestamp}
 
     def batch_headers(self, offsets: Mapping[Split, int]) -> Mapping[Split, BatchHeader]:
         """Return the header of the batch that holds an offset, of leaders that answer soon."""

@@ -58,6 +58,8 @@ class Leaders:
 
     def existed(self, names: Set[str | Split]) -> bool:
         """Return whether one of the topics or partitions was there when it was looked for last."""
+        if not names:
+            return False
         with self._lock:
             return not names.isdisjoint(self._existing) or not names.isdisjoint({s.log for s in self._existing})
 

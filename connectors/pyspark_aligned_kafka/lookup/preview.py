@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Protocol
 
+from pyspark_aligned_kafka.cluster.admin import Newest
 from pyspark_aligned_kafka.cluster.batch_headers import BatchHeader
 from watermark_source.errors import SourceError
 from watermark_source.eventtime.watermark import Millis
@@ -18,8 +19,8 @@ _log = logging.getLogger(__name__)
 class BatchQueries(Protocol):
     """What is needed of ``KafkaAdmin``; neither call waits long, nor raises for a broker that does not answer."""
 
-    def newest_offsets(self, splits: Set[Split]) -> Mapping[Split, int]:
-        """Return the offset of the record with the highest timestamp, or of its batch's last (KIP-734)."""
+    def newest(self, splits: Set[Split]) -> Mapping[Split, Newest]:
+        """Return the record with the highest timestamp (KIP-734)."""
         ...
 
     def batch_headers(self, offsets: Mapping[Split, int]) -> Mapping[Split, BatchHeader]:
@@ -47,13 +48,13 @@ class KafkaPreview:
     def __init__(self, admin: BatchQueries, *, read_committed: bool) -> None:
         self._admin = admin
         self._read_committed = read_committed
-        self._newest: Mapping[Split, int] = {}
+        self._newest: Mapping[Split, Newest] = {}
 
     def prepare(self, splits: Set[Split]) -> None:
         """Ask where the newest records are."""
         self._newest = {}
         with _doing_without():
-            self._newest = self._admin.newest_offsets(splits)
+            self._newest = self._admin.newest(splits)
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return the highest timestamp of a batch in each range, of the newest one where that is known."""
@@ -63,8 +64,8 @@ class KafkaPreview:
     def highest(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return the highest timestamp of each range that holds the newest record of its partition."""
         self.prepare({each.split for each in ranges})
-        newest = {each: self._newest.get(each.split, each.end) for each in ranges}
-        return self._max_timestamps({each: at for each, at in newest.items() if each.start <= at < each.end})
+        known = {each: self._newest[each.split].offset for each in ranges if each.split in self._newest}
+        return self._max_timestamps({each: at for each, at in known.items() if each.start <= at < each.end})
 
     def _max_timestamps(self, offsets: Mapping[SplitRange, int]) -> Mapping[Split, Millis]:
         """Return what the headers at offsets say, of batches that count."""
@@ -83,9 +84,10 @@ class KafkaPreview:
             return None
         # Appended since it was asked for, or cut off by a limit: the range's last batch tells less, and nothing wrong.
         # One that was read before is the newest still: nothing of this range moves the watermark.
-        return None if newest < of.start else min(newest, of.end - 1)
+        return None if newest.offset < of.start else min(newest.offset, of.end - 1)
 
     def _is_delivered(self, header: BatchHeader, of: SplitRange) -> bool:
         inside = of.start <= header.first and header.last < of.end
         hidden = header.is_control or (self._read_committed and header.is_transactional)
-        return inside and not hidden
+        # Two answers that agree: a damaged header is not gone by.
+        return inside and not hidden and header.max_timestamp <= self._newest[of.split].timestamp
