@@ -326,9 +326,11 @@ def _with_others(
     """Return the combined watermark, which goes on with the group's members elsewhere while all splits are idle.
 
     What those say counts only as long as it is known to be all; who is idle itself says nothing, so none goes in a
-    circle.
+    circle. A run with an end would have none while they go on.
     """
     others, sent = observation.others, before.watermark
+    if observation.ends_are_final:
+        return own
     all_idle = bool(splits) and all(t.status is SplitStatus.IDLE for t in splits.values())
     if not policy.idle_follows or not all_idle or others.minimum is None or others.hold or others.ceiling is not None:
         return own
