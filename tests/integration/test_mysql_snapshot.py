@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from services.mysql_client import connect
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Change, Life, changes_of, data_of
@@ -303,3 +304,31 @@ def test_the_server_hears_of_a_view_while_the_binlog_is_searched_for_where_a_tab
     # Searched, and then undone.
     assert len(passes) == 2
     assert all(heard and all(heard) for heard in passes), passes
+
+
+def test_a_table_that_somebody_has_locked_is_waited_for_while_the_binlog_is_read_on(
+    mysql_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(mysql_database, "locked")
+    fill(mysql_database, rows=3)
+    life = Life(mysql_database, tables=f"{mysql_database.name}.t,{mysql_database.name}.locked")
+    server = mysql_database.server
+    with connect(server.host, server.port, database=mysql_database.name) as holder, holder.cursor() as cursor:
+        cursor.execute("LOCK TABLES locked WRITE")
+        offset, read = life.reader.initialOffset(), 0
+        for _ in range(3):
+            begun = time.monotonic()
+            end = life.reader.latestOffset(offset, ALL)
+            # A server's answer is waited for for two minutes, and then the query ended.
+            assert time.monotonic() - begun < 60
+            read += 0 if end == offset else len(life.rows(offset, end))
+            offset = end
+            mysql_database.run(f"INSERT INTO t VALUES ({1_000 + read}, 'later', 1)")
+        assert read >= 5
+        assert f"{mysql_database.name}.locked is locked, or about to be altered: its snapshot waits" in caplog.text
+        cursor.execute("UNLOCK TABLES")
+    for _ in range(20):
+        end = life.reader.latestOffset(offset, ALL)
+        read += 0 if end == offset else len(life.rows(offset, end))
+        offset = end
+    assert read == 2_000 + 3 + 3

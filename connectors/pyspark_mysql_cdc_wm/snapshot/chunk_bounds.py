@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence, Set
+import time
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
@@ -33,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 _HELD_SECONDS = 5
 """So long a table's name is waited for, if somebody has locked it."""
+_TELL_SECONDS = 60.0
+"""Between two warnings about a table that is locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,7 @@ class ChunkBounds:
         self._nothing_follows = nothing_follows
         self._one_moment = one_moment
         self._described = dict(checked)
+        self._tell_again_at: dict[TableName, float] = {}
         self._by_gtids = by_gtids
         self._told: set[TableName] = set()
 
@@ -147,13 +152,16 @@ class ChunkBounds:
             if not left:
                 break
             try:
-                found[log] = self._ends(name, lower[log], left, to_end=to_end)
+                ends = self._ends(name, lower[log], left, to_end=to_end)
             except UnknownSplitError:
                 # It was dropped since it was listed.
                 self._described.pop(name, None)
                 self._tables.forget()
                 continue
-            left -= 0 if to_end else len(found[log])
+            if not ends:
+                continue
+            found[log] = ends
+            left -= 0 if to_end else len(ends)
         return found
 
     def sizes(self, logs: Set[str]) -> Mapping[str, SnapshotSize]:
@@ -168,16 +176,15 @@ class ChunkBounds:
 
     def _is_held(self, name: TableName) -> bool:
         """Return whether somebody who defines a table anew is still at it after some seconds."""
-        self._connection.rows(f"SET SESSION lock_wait_timeout = {_HELD_SECONDS}")
         held = False
-        try:
-            self._connection.rows(f"SELECT 1 FROM {name.quoted} LIMIT 0")  # noqa: S608 - quoted
-        except SourceError as refused:
-            if isinstance(refused, UnreachableError | ResponseTimeoutError):
-                raise
-            # After any other answer the list is right.
-            held = code_of(refused.__cause__) == LOCKED
-        self._connection.rows("SET SESSION lock_wait_timeout = DEFAULT")
+        with self._waiting_for_locks():
+            try:
+                self._connection.rows(f"SELECT 1 FROM {name.quoted} LIMIT 0")  # noqa: S608 - quoted
+            except SourceError as refused:
+                if isinstance(refused, UnreachableError | ResponseTimeoutError):
+                    raise
+                # After any other answer the list is right.
+                held = code_of(refused.__cause__) == LOCKED
         return held
 
     def _size(self, name: TableName) -> SnapshotSize:
@@ -215,10 +222,35 @@ class ChunkBounds:
         if not now.chunk_columns:
             return (None,)
         ends: list[Bound] = []
-        while len(ends) < most and (not ends or ends[-1] is not None):
-            start = self._key_after(name, now.chunk_columns, start)
-            ends.append(start)
+        with self._waiting_for_locks():
+            while len(ends) < most and (not ends or ends[-1] is not None):
+                try:
+                    start = self._key_after(name, now.chunk_columns, start)
+                except SourceError as refused:
+                    if code_of(refused.__cause__) != LOCKED:
+                        raise
+                    # LOCK TABLES, or a statement that alters it: it waits its turn, and the binlog is read on.
+                    self._tell_locked(name)
+                    break
+                ends.append(start)
         return tuple(ends)
+
+    @contextmanager
+    def _waiting_for_locks(self) -> Iterator[None]:
+        """Wait a few seconds for a table that somebody has locked, and not a year."""
+        self._connection.rows(f"SET SESSION lock_wait_timeout = {_HELD_SECONDS}")
+        yield
+        self._connection.rows("SET SESSION lock_wait_timeout = DEFAULT")
+
+    def _tell_locked(self, name: TableName) -> None:
+        now = time.monotonic()
+        if now >= self._tell_again_at.get(name, 0.0):
+            self._tell_again_at[name] = now + _TELL_SECONDS
+            _log.warning(
+                "%s is locked, or about to be altered: its snapshot waits until it can be read. SHOW PROCESSLIST; "
+                "tells who holds it",
+                name,
+            )
 
     def _key_after(self, name: TableName, key: Sequence[KeyColumn], start: Bound) -> Bound:
         """Return the key that so many rows of a table are below, from a key on; ``None`` if it has no more."""
