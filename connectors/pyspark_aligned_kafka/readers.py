@@ -14,6 +14,7 @@ from pyspark_aligned_kafka.lookup.start import start_of_stream
 from pyspark_aligned_kafka.options.kafka_options import FORMAT
 from pyspark_aligned_kafka.schema import kafka_columns
 from pyspark_aligned_kafka.source import KafkaSource
+from watermark_source.eventtime.characteristic import WatermarkCharacteristic
 from watermark_source.spark.batch import AlignedBatchReader
 from watermark_source.spark.source import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
 
@@ -57,4 +58,5 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> AlignedBatchRe
 
 
 def _schema(source: KafkaSource) -> StructType:
-    return stream_schema(kafka_columns(source.options.columns), source.options.engine)
+    columns = kafka_columns(source.options.columns)
+    return stream_schema(columns, source.options.engine, WatermarkCharacteristic.ANY_WATERMARK)

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
 from pyspark_mysql_cdc_wm.source import MySqlSource
+from watermark_source.eventtime.characteristic import WatermarkCharacteristic
 from watermark_source.spark.source import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
 
 
@@ -39,4 +40,4 @@ def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStrea
 
 
 def _schema(source: MySqlSource) -> StructType:
-    return stream_schema(source.columns, source.options.engine)
+    return stream_schema(source.columns, source.options.engine, WatermarkCharacteristic.ANY_WATERMARK)

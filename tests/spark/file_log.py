@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import LongType, StructField, StructType
 
+from watermark_source.eventtime.characteristic import WatermarkCharacteristic
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.option_table import Option, OptionTable, boolean, non_empty, positive_integer
 from watermark_source.planning.loss import LossKind
@@ -36,6 +37,7 @@ TABLE = OptionTable(
         Option(name="failOnDataLoss", parse=boolean, default=True, accepted="a boolean", example="true", doc="Loss."),
         Option(name="dieAt", parse=non_empty, accepted="a path", example="/x", doc="Which file makes a task die."),
         Option(name="startAtEnd", parse=boolean, default=False, accepted="a boolean", example="true", doc="Start."),
+        Option(name="undeclared", parse=boolean, default=False, accepted="a boolean", example="true", doc="Declares."),
         *ENGINE_OPTIONS,
     )
 )
@@ -158,8 +160,10 @@ class FileLogDataSource(DataSource):
         return values, EngineOptions.of(values, format_name=self.name(), given=self.options)
 
     def schema(self) -> StructType:
-        _, engine = self._engine()
-        return stream_schema(StructType([StructField("split", LongType()), StructField("value", LongType())]), engine)
+        values, engine = self._engine()
+        columns = StructType([StructField("split", LongType()), StructField("value", LongType())])
+        declared = WatermarkCharacteristic.UNDEFINED if values["undeclared"] else WatermarkCharacteristic.ANY_WATERMARK
+        return stream_schema(columns, engine, declared)
 
     def streamReader(self, schema: StructType) -> AlignedStreamReader:  # noqa: N802 - Spark's name
         values, engine = self._engine()

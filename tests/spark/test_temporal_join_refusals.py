@@ -112,6 +112,25 @@ def test_it_is_refused(streams: Streams, case: Case) -> None:
     assert str(refused.value).startswith("temporal_join")
 
 
+@pytest.mark.parametrize(("clicks", "users"), [(False, True), (True, False), (True, True), (False, False)])
+def test_a_source_that_declares_nothing_of_its_watermarks_is_refused_on_processing_time(
+    streams: Streams, clicks: bool, users: bool
+) -> None:
+    streams.write({0: []})
+    given = {"clicks": clicks, "users": users}
+    probe, build = (
+        follow_watermark(streams.load(sourceName=name, undeclared=str(undeclared).lower(), **ON_CLOCK))
+        for name, undeclared in given.items()
+    )
+    silent = " and ".join(name for name, undeclared in given.items() if undeclared)
+    build = renamed(build.drop("split"))
+    if not silent:
+        temporal_join(probe, build, on="value", build_time="since", buffer=True)
+        return
+    with pytest.raises(UsageError, match=f"that time is the clock's, and {silent} does not declare to send one"):
+        temporal_join(probe, build, on="value", build_time="since", buffer=True)
+
+
 @pytest.mark.parametrize("first", ["clock", "event times"])
 def test_a_side_with_one_source_on_the_clock_goes_by_the_event_times_of_the_other(streams: Streams, first: str) -> None:
     streams.write({0: []})

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from pyspark.sql.types import NumericType, StringType, StructField, StructType, TimestampType
 
 from watermark_source.errors import UsageError
+from watermark_source.eventtime.characteristic import WatermarkCharacteristic
 from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
 from watermark_source.operators.join_columns import (
     CALLER,
@@ -85,6 +86,8 @@ def temporal_join(
     probe_time, probe_source = followed_time(probe, probe_time, f"{CALLER}, probe")
     build_time, build_source = followed_time(build, build_time, f"{CALLER}, build")
     _need_one_kind_of_time(probe_source, build_source)
+    if probe_source.processing_time:
+        _need_to_tell_when_time_is_the_clocks(probe_source, build_source)
     if probe_source.processing_time and not buffer:
         _need_to_be_held(probe_source, build_source)
     probe_key, build_key = names_of_key(probe, build, on)
@@ -163,6 +166,17 @@ def _need_one_kind_of_time(probe: SourceTime, build: SourceTime) -> None:
         f"{kinds[build.processing_time]}; both must go by the same. For processing time give both sources "
         "watermarkStrategy none, and mysql-cdc-wm useProcessingTimeDuringBinlog true"
     )
+
+
+def _need_to_tell_when_time_is_the_clocks(probe: SourceTime, build: SourceTime) -> None:
+    """Refuse, on processing time, sources that need not say when that begins (FLIP-326)."""
+    silent = [each.source for each in (probe, build) if each.characteristic is WatermarkCharacteristic.UNDEFINED]
+    if silent:
+        raise UsageError(
+            f"{CALLER}: on processing time rows wait for a watermark that says that time is the clock's, and "
+            f"{' and '.join(silent)} does not declare to send one: its connector leaves its watermark characteristic "
+            "undefined. Join by event time, or use a connector that declares any_watermark"
+        )
 
 
 def _need_to_be_held(probe: SourceTime, build: SourceTime) -> None:

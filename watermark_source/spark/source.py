@@ -11,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError, SchemaError, WatermarkSourceError
+from watermark_source.eventtime.characteristic import WatermarkCharacteristic
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.spark.alignment import Membership
 from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
@@ -26,14 +27,23 @@ _UNLIMITED = 2**63 - 1
 """Rows of the default read limit. ``Trigger.Once`` overrides it with ``ReadAllAvailable``: so the two differ."""
 
 
-def stream_schema(system_columns: StructType, options: EngineOptions) -> StructType:
-    """Return the stream's schema: the system's own columns, ``event_time``, and ``late`` and ``marker`` if wanted."""
+def stream_schema(
+    system_columns: StructType,
+    options: EngineOptions,
+    characteristic: WatermarkCharacteristic = WatermarkCharacteristic.UNDEFINED,
+) -> StructType:
+    """Return the stream's schema: the system's own columns, ``event_time``, and ``late`` and ``marker`` if wanted.
+
+    ``characteristic`` is what the connector declares of its watermarks: operators that go by processing time take no
+    source that leaves it undefined (FLIP-326).
+    """
     schema = StructType([*system_columns.fields, StructField(EVENT_TIME, TimestampType())])
     if options.include_late:
         schema = schema.add(StructField(LATE, BooleanType()))
     if not options.include_markers:
         return schema
-    return schema.add(StructField(MARKER, MARKER_TYPE, metadata=SourceTime.of_options(options).metadata))
+    told = SourceTime.of_options(options, characteristic).metadata
+    return schema.add(StructField(MARKER, MARKER_TYPE, metadata=told))
 
 
 def refuse_user_schema(given: StructType, own: StructType, format_name: str) -> None:

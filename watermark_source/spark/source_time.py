@@ -31,12 +31,12 @@ class SourceTime:
     """Whether the others of the group wait until it has read what it begins with."""
 
     @classmethod
-    def of_options(cls, options: EngineOptions) -> SourceTime:
-        """Return what a source of this project is, by its options."""
+    def of_options(cls, options: EngineOptions, characteristic: WatermarkCharacteristic) -> SourceTime:
+        """Return what a source is, by its user's options and by what its connector declares."""
         meets = options.alignment_store is not None
         return cls(
             source=options.source_name,
-            characteristic=WatermarkCharacteristic.ANY_WATERMARK,
+            characteristic=characteristic,
             processing_time=options.processing_time,
             group=options.alignment_group if meets else None,
             holds_group=meets and options.snapshot_holds_group,
