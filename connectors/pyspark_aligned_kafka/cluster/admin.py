@@ -217,9 +217,9 @@ class KafkaAdmin:
                 return found.topics
 
     def _learn(self, topics: Mapping[str, Topic]) -> None:
-        self._missing -= topics.keys() | {
-            Split(name, number) for name, topic in topics.items() for number in topic.leaders
-        }
+        if self._missing:
+            there = {Split(name, number) for name, topic in topics.items() for number in topic.leaders}
+            self._missing -= topics.keys() | there
         self._leaders.learn(topics)
 
     async def _list_offsets(self, wanted: Mapping[Split, int], deadline: Deadline) -> Mapping[Split, Found]:
