@@ -9,7 +9,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from pyspark.sql.types import NumericType, StringType, StructField, StructType, TimestampType
 
 from watermark_source.errors import UsageError
-from watermark_source.eventtime.characteristic import WatermarkCharacteristic
 from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
 from watermark_source.operators.join_columns import (
     CALLER,
@@ -170,7 +169,7 @@ def _need_one_kind_of_time(probe: SourceTime, build: SourceTime) -> None:
 
 def _need_to_tell_when_time_is_the_clocks(probe: SourceTime, build: SourceTime) -> None:
     """Refuse, on processing time, sources that need not say when that begins (FLIP-326)."""
-    silent = [each.source for each in (probe, build) if each.characteristic is WatermarkCharacteristic.UNDEFINED]
+    silent = [each.source for each in (probe, build) if not each.tells_when_time_is_the_clocks]
     if silent:
         raise UsageError(
             f"{CALLER}: on processing time rows wait for a watermark that says that time is the clock's, and "

@@ -57,6 +57,11 @@ class SourceTime:
         )
 
     @property
+    def tells_when_time_is_the_clocks(self) -> bool:
+        """Whether it declares to send a watermark that says so (FLIP-326)."""
+        return self.characteristic is WatermarkCharacteristic.ANY_WATERMARK
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """The metadata of a column that says this."""
         told = {
