@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.simulation.driver import Batch, Driver
 from tests.simulation.log import SimulatedLog
-from tests.simulation.scenarios import FAR_FUTURE, Action, Step, actions, budgets, logs, perform
+from tests.simulation.scenarios import FAR_FUTURE, Action, Step, actions, budgets, close_all, logs, perform
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import plan
 from watermark_source.planning.split import Split
@@ -26,8 +26,15 @@ without_newest = st.frozensets(st.integers(0, 3))
 
 
 @given(
-    logs(disorder=800), drifts, bounds, budgets, idle_timeouts, st.booleans(), without_newest, actions(disorder=800)
-)  # fmt: skip
+    logs(disorder=800),
+    drifts,
+    bounds,
+    budgets,
+    idle_timeouts,
+    st.booleans(),
+    without_newest,
+    actions(disorder=800, transactions=True),
+)
 def test_no_split_reads_more_than_one_row_beyond_the_drift(
     log: SimulatedLog,
     drift: int,
@@ -55,7 +62,15 @@ def test_no_split_reads_more_than_one_row_beyond_the_drift(
             assert beyond == rows[len(rows) - len(beyond) :]
 
 
-@given(logs(disorder=800, noise=True), drifts, bounds, budgets, st.booleans(), without_newest, actions(disorder=800))
+@given(
+    logs(disorder=800, noise=True),
+    drifts,
+    bounds,
+    budgets,
+    st.booleans(),
+    without_newest,
+    actions(disorder=800, transactions=True),
+)
 def test_the_group_goes_on_while_any_split_has_rows(
     log: SimulatedLog,
     drift: int,
@@ -70,6 +85,7 @@ def test_the_group_goes_on_while_any_split_has_rows(
     driver = Driver(log, policy, max_rows=max_rows, index=index, without_newest=hidden)
     for action in script:
         perform(driver, action)
+    close_all(log)
     size = sum(t.end for t in log.splits.values())
     for _ in range(3 * size + 10):
         driver.now += 2
@@ -77,7 +93,7 @@ def test_the_group_goes_on_while_any_split_has_rows(
     assert {s: t.position for s, t in driver.state().splits.items()} == log.ends()
 
 
-@given(logs(), drifts, budgets, actions(kills=False))
+@given(logs(), drifts, budgets, actions(kills=False, transactions=True))
 def test_only_a_split_without_rows_holds_the_group_still(
     log: SimulatedLog, drift: int, max_rows: int | None, script: Sequence[Action]
 ) -> None:
@@ -85,6 +101,7 @@ def test_only_a_split_without_rows_holds_the_group_still(
     driver = Driver(log, PlanPolicy(max_drift=drift), max_rows=max_rows)
     for action in script:
         perform(driver, action)
+    close_all(log)
     driver.run()
     state = driver.state()
     waiting = [s for s, t in state.splits.items() if t.position < log.splits[s].end]
@@ -97,7 +114,14 @@ def test_only_a_split_without_rows_holds_the_group_still(
         assert not following or max(reached) > min(holders) + drift
 
 
-@given(logs(disorder=800, noise=True), drifts, budgets, idle_timeouts, st.booleans(), actions(disorder=800))
+@given(
+    logs(disorder=800, noise=True),
+    drifts,
+    budgets,
+    idle_timeouts,
+    st.booleans(),
+    actions(disorder=800, transactions=True),
+)
 def test_a_split_with_rows_is_never_idle(
     log: SimulatedLog, drift: int, max_rows: int | None, timeout: int | None, index: bool, script: Sequence[Action]
 ) -> None:

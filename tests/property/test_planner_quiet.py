@@ -25,7 +25,14 @@ policies = st.builds(
 )
 
 
-@given(logs(disorder=800, noise=True), policies, budgets, st.booleans(), actions(6, disorder=800), st.data())
+@given(
+    logs(disorder=800, noise=True),
+    policies,
+    budgets,
+    st.booleans(),
+    actions(6, disorder=800, transactions=True),
+    st.data(),
+)
 def test_nothing_new_means_no_batch_for_ever(
     log: SimulatedLog,
     policy: PlanPolicy,

@@ -38,7 +38,7 @@ policies = st.builds(
 )
 
 
-@given(logs(disorder=800, noise=True), policies, budgets, st.booleans(), actions(6, disorder=800))
+@given(logs(disorder=800, noise=True), policies, budgets, st.booleans(), actions(6, disorder=800, transactions=True))
 def test_every_position_is_planned_once_and_in_order(
     log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, script: list[Action]
 ) -> None:

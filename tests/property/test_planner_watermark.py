@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.simulation.driver import Driver, highest
-from tests.simulation.log import SimulatedLog
+from tests.simulation.driver import START, Driver, highest
+from tests.simulation.log import Row, SimulatedLog
 from tests.simulation.scenarios import Action, Kill, KillPlanning, Step, actions, budgets, logs, perform
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.combined import combined
@@ -29,7 +29,14 @@ event_time_policies = st.builds(
 )
 
 
-@given(logs(disorder=800, noise=True), event_time_policies, budgets, _BOOLEANS, _BOOLEANS, actions(6, disorder=800))
+@given(
+    logs(disorder=800, noise=True),
+    event_time_policies,
+    budgets,
+    _BOOLEANS,
+    _BOOLEANS,
+    actions(6, disorder=800, transactions=True),
+)
 def test_the_combined_watermark_never_regresses(
     log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, previews: bool, script: list[Action]
 ) -> None:
@@ -75,7 +82,14 @@ def test_a_kill_at_any_point_leaves_the_watermark_as_it_would_have_been(data: st
     assert killed.state().watermark == unhurt.state().watermark
 
 
-@given(logs(disorder=800, noise=True), event_time_policies, budgets, _BOOLEANS, _BOOLEANS, actions(disorder=800))
+@given(
+    logs(disorder=800, noise=True),
+    event_time_policies,
+    budgets,
+    _BOOLEANS,
+    _BOOLEANS,
+    actions(disorder=800, transactions=True),
+)
 def test_no_row_on_time_for_its_own_split_is_late_for_the_source(
     log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, previews: bool, script: list[Action]
 ) -> None:
@@ -97,7 +111,9 @@ def test_no_row_on_time_for_its_own_split_is_late_for_the_source(
         idled |= {s for s, t in batch.after.splits.items() if t.status is SplitStatus.IDLE}
 
 
-@given(logs(disorder=800, noise=True), event_time_policies, budgets, _BOOLEANS, actions(disorder=800))
+@given(
+    logs(disorder=800, noise=True), event_time_policies, budgets, _BOOLEANS, actions(disorder=800, transactions=True)
+)
 def test_a_watermark_told_before_its_rows_are_read_is_one_that_they_lead_to(
     log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, script: list[Action]
 ) -> None:
@@ -111,6 +127,43 @@ def test_a_watermark_told_before_its_rows_are_read_is_one_that_they_lead_to(
         seen = {s: _after(t, rows.get(s), policy) for s, t in batch.after.splits.items()}
         assert _known(batch.after.watermark) <= _known(combined(batch.before, seen, policy))
         assert _known(batch.after.watermark) >= _known(combined(batch.before, batch.after.splits, policy))
+
+
+@given(
+    logs(),
+    st.sampled_from([1, 1_000, 30_000]),
+    budgets,
+    st.booleans(),
+    st.lists(st.sampled_from([0, 500, 1_001, 60_000]), min_size=1, max_size=12),
+    st.data(),
+)
+def test_a_row_written_in_time_is_in_time_when_its_transaction_ends(
+    log: SimulatedLog, timeout: int, max_rows: int | None, previews: bool, waits: list[int], data: st.DataObject
+) -> None:
+    """Also in a split that was idle, however far the others go on meanwhile."""
+    driver = Driver(log, PlanPolicy(idle_timeout=timeout), max_rows=max_rows, previews=previews)
+    driver.run()
+    driver.now += data.draw(st.sampled_from([0, 60_000]))
+    driver.run()
+    split = data.draw(st.sampled_from(sorted(log.splits)))
+    highest_of_all = max((row.event_time for _, row in log.all_rows()), default=START)
+    written = highest_of_all + data.draw(st.integers(1, 1_000))
+    log.splits[split].open([written])
+    for wait in waits:
+        driver.now += wait
+        for other, found in log.splits.items():
+            if other != split:
+                found.append([written + data.draw(st.integers(-500, 900_000))])
+        driver.step()
+    log.splits[split].close(commits=True)
+    driver.run()
+    read = [
+        (batch, rows)
+        for batch in driver.batches
+        if Row(log.splits[split].end - 2, written) in (rows := batch.rows.get(split, []))
+    ]
+    assert len(read) == 1
+    assert _known(read[0][0].before.watermark) < written
 
 
 def _after(state: SplitState, highest: Millis | None, policy: PlanPolicy) -> SplitState:

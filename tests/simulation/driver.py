@@ -16,6 +16,7 @@ from watermark_source.planning.rest import Rest
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.spark.backlog import uncommitted
 
 CODEC = OffsetCodec(source="simulated", name="log")
 START = 1_700_000_000_000
@@ -48,6 +49,16 @@ class Frozen:
     ends: Mapping[Split, int]
     newest: Mapping[Split, Millis | None]
     at: Millis
+
+
+@dataclass(frozen=True)
+class OpenTransactionsOf:
+    """Tells the runner's question from the log."""
+
+    log: SimulatedLog
+
+    def behind(self, positions: Mapping[Split, int]) -> Set[Split]:
+        return self.log.uncommitted() & positions.keys()
 
 
 def highest(rows: list[Row], future_cap: Millis | None) -> Millis | None:
@@ -111,7 +122,7 @@ class Driver:
         state, frozen = self.state(), self._frozen
         known = self.log.splits.keys() if frozen is None else frozen.ends.keys()
         added = known - state.splits.keys()
-        return Observation(
+        seen = Observation(
             now=Millis(self.now),
             asked_at=Millis(self.now) if frozen is None else frozen.at,
             ends=self.log.ends(self.log.splits.keys() - unknown) if frozen is None else frozen.ends,
@@ -129,6 +140,7 @@ class Driver:
             rest=self._rest.lasted(Millis(self.now)),
             one_batch=one_batch,
         )
+        return replace(seen, uncommitted=uncommitted(state, seen, self.policy, OpenTransactionsOf(self.log)))
 
     def _newest(self, known: Set[Split]) -> dict[Split, Millis | None]:
         if not self.index:

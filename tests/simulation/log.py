@@ -18,12 +18,37 @@ class Row(NamedTuple):
 
 
 class SplitLog:
-    """One split. Positions without a row (compacted, control records) are gaps."""
+    """One split. Positions without a row (compacted, control records, rows of aborted transactions) are gaps."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.earliest = 0
         self.end = 0
+        self.open_since: int | None = None
+        """Where the transaction that is open begins: readers come no further (the last stable offset of Kafka)."""
+        self._in_transaction: set[Row] = set()
+
+    @property
+    def readable_end(self) -> int:
+        return self.end if self.open_since is None else self.open_since
+
+    def open(self, event_times: Iterable[int]) -> None:
+        """Append rows of a transaction, which begins with the first of them."""
+        if self.open_since is None:
+            self.open_since = self.end
+        before = self.end
+        self.append(event_times)
+        self._in_transaction |= set(self.read(before, self.end))
+
+    def close(self, *, commits: bool) -> None:
+        """End the transaction with a control record, whose position has no row."""
+        if self.open_since is None:
+            return
+        if not commits:
+            self.rows = [row for row in self.rows if row not in self._in_transaction]
+        self.open_since = None
+        self._in_transaction = set()
+        self.end += 1
 
     def append(self, event_times: Iterable[int], *, gap: int = 0) -> None:
         """Append rows; each leaves ``gap`` positions without a row behind it."""
@@ -50,7 +75,7 @@ class SimulatedLog:
         """How many splits each look-up was about."""
 
     def ends(self, splits: Set[Split] | None = None) -> dict[Split, int]:
-        return {s: t.end for s, t in self.splits.items() if splits is None or s in splits}
+        return {s: t.readable_end for s, t in self.splits.items() if splits is None or s in splits}
 
     def earliest(self) -> dict[Split, int]:
         return {s: t.earliest for s, t in self.splits.items()}
@@ -62,9 +87,18 @@ class SimulatedLog:
         return list(chain.from_iterable(((s, row) for row in t.rows) for s, t in self.splits.items()))
 
     def newest(self, splits: Iterable[Split]) -> dict[Split, Millis | None]:
-        """As ``ListOffsets`` with MAX_TIMESTAMP answers (KIP-734)."""
-        times = {s: [row.event_time for row in self.splits[s].rows] for s in splits if s in self.splits}
-        return {s: Millis(max(t)) if t else None for s, t in times.items()}
+        """As ``ListOffsets`` with MAX_TIMESTAMP answers (KIP-734): nothing where that row cannot be read yet."""
+        found: dict[Split, Millis | None] = {}
+        for split in (s for s in splits if s in self.splits):
+            log = self.splits[split]
+            newest = max(log.rows, key=lambda row: row.event_time, default=None)
+            hidden = newest is None or newest.position >= log.readable_end
+            found[split] = None if hidden or newest is None else Millis(newest.event_time)
+        return found
+
+    def uncommitted(self) -> Set[Split]:
+        """Return the splits with rows that cannot be read yet."""
+        return {s for s, t in self.splits.items() if t.readable_end < t.end}
 
     def first_after(self, limits: Mapping[Split, Millis]) -> Mapping[Split, IndexEntry | None]:
         """As ``ListOffsets`` with a timestamp answers: the first such row of the *whole* log."""
@@ -72,6 +106,6 @@ class SimulatedLog:
         found: dict[Split, IndexEntry | None] = dict.fromkeys(limits)
         for split, limit in limits.items():
             row = next((r for r in self.splits[split].rows if r.event_time > limit), None)
-            if row is not None:
+            if row is not None and row.position < self.splits[split].readable_end:
                 found[split] = IndexEntry(row.position, Millis(row.event_time))
         return found

@@ -25,6 +25,22 @@ class Append:
 
 
 @dataclass(frozen=True)
+class Open:
+    """Rows of a transaction, which stays open."""
+
+    number: int
+    event_times: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Close:
+    """The end of the transaction that is open, if one is: a control record, and rows that may be read or are gone."""
+
+    number: int
+    commits: bool
+
+
+@dataclass(frozen=True)
 class Wait:
     millis: int
 
@@ -51,7 +67,7 @@ class StepUnanswered:
     number: int
 
 
-Action = Append | Wait | Step | Kill | KillPlanning | StepUnanswered
+Action = Append | Open | Close | Wait | Step | Kill | KillPlanning | StepUnanswered
 
 
 def event_times(*, most: int = 30, disorder: int = 0, origin: int = START) -> SearchStrategy[tuple[int, ...]]:
@@ -84,7 +100,9 @@ def logs(
     return log
 
 
-def actions(splits: int = 4, *, most: int = 40, disorder: int = 0, kills: bool = True) -> SearchStrategy[list[Action]]:
+def actions(
+    splits: int = 4, *, most: int = 40, disorder: int = 0, kills: bool = True, transactions: bool = False
+) -> SearchStrategy[list[Action]]:
     """What happens to a query and its log."""
     number = st.integers(0, splits - 1)
     later = st.sampled_from([0, 1_000, 60_000, 7_200_000])
@@ -93,6 +111,8 @@ def actions(splits: int = 4, *, most: int = 40, disorder: int = 0, kills: bool =
     wait = st.builds(Wait, st.sampled_from([1, 500, 1_001, 5_000, 60_000]))
     unanswered = st.builds(StepUnanswered, number)
     known: list[SearchStrategy[Action]] = [append, wait, st.just(Step()), st.just(Step()), unanswered]
+    if transactions:
+        known += [st.builds(Open, number, times), st.builds(Close, number, st.booleans())]
     if kills:
         known += [st.just(Kill()), st.just(KillPlanning())]
     return st.lists(st.one_of(known), max_size=most)
@@ -106,6 +126,8 @@ def perform(driver: Driver, action: Action, *, adds_splits: bool = False) -> Non
             driver.log.splits.setdefault(split, SplitLog())
         if split in driver.log.splits:
             driver.log.splits[split].append(action.event_times, gap=action.gap)
+    elif isinstance(action, Open | Close):
+        _perform_in_transaction(driver, action)
     elif isinstance(action, Wait):
         driver.now += action.millis
     elif isinstance(action, Step):
@@ -120,3 +142,19 @@ def perform(driver: Driver, action: Action, *, adds_splits: bool = False) -> Non
         driver.text = written
         del driver.batches[batches:]
         driver.restart()
+
+
+def close_all(log: SimulatedLog) -> None:
+    """Commit what is open."""
+    for split in log.splits.values():
+        split.close(commits=True)
+
+
+def _perform_in_transaction(driver: Driver, action: Open | Close) -> None:
+    log = driver.log.splits.get(Split("log", action.number))
+    if log is None:
+        return
+    if isinstance(action, Open):
+        log.open(action.event_times)
+    else:
+        log.close(commits=action.commits)
