@@ -59,7 +59,7 @@ broker: java $(INSTALLED) ## a broker to play with, until Ctrl-C
 soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (30), over and over for SOAK_MINUTES (30)
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
-	    $(RUN) -m pytest tests/property tests/integration tests/soak -x --hypothesis-profile=soak \
+	    $(RUN) -m pytest tests/property tests/reference tests/integration tests/soak -x --hypothesis-profile=soak \
 	        --kills=30 --mysql-kills=30 --kills-seed=$$(date +%s) --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) \
 	        --ordering-kills=$(ORDERING_KILLS) \
 	        --snapshot-replays=$(SNAPSHOT_REPLAYS) --snapshot-seed=$$(date +%s) --day-records=20000 --day-seed=$$(date +%s) \

@@ -6,14 +6,14 @@ import random
 from dataclasses import replace
 from typing import Any
 
+from tests.reference.alignment import announcer as ann
+from tests.reference.alignment import group as groups
+from tests.reference.alignment import pausing, sampling
+from tests.reference.alignment.aggregator import Aggregator, latest
 from tests.transcripts.drivers_time import named
 from tests.transcripts.grammar import NAMES, Driver
-from watermark_source.alignment import announcer as ann
-from watermark_source.alignment import group as groups
-from watermark_source.alignment import pausing, sampling
-from watermark_source.alignment.aggregator import Aggregator, latest
 from watermark_source.alignment.group import MemberStatus
-from watermark_source.eventtime import MAX, MIN, Millis
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 
 
 class AggregatorDriver(Driver):

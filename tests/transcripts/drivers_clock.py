@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.reference.eventtime import accounting as acc
+from tests.reference.eventtime import assigner as asg
+from tests.reference.eventtime import sql_assigner as sql
+from tests.reference.eventtime import strategy as strat
+from tests.reference.eventtime.idleness import IdleTimer, PausableClock, Verdict, probe, touch
+from tests.reference.eventtime.watermark import END, Emission, Status, Watermark
 from tests.transcripts.drivers_time import ProbedDriver, generator_of, named
 from tests.transcripts.grammar import Driver, shown
-from watermark_source.eventtime import END, Emission, Millis, Status, Watermark
-from watermark_source.eventtime import accounting as acc
-from watermark_source.eventtime import assigner as asg
-from watermark_source.eventtime import sql_assigner as sql
-from watermark_source.eventtime import strategy as strat
-from watermark_source.eventtime.idleness import IdleTimer, PausableClock, Verdict, probe, touch
+from watermark_source.eventtime.watermark import Millis
 
 
 class AssignerDriver(ProbedDriver):

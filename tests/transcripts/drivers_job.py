@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 
+from tests.reference.alignment import announcer as ann
+from tests.reference.alignment import group as groups
+from tests.reference.alignment import subtask as sub
 from tests.transcripts.drivers_source import SourceDriver
 from tests.transcripts.grammar import Driver
-from watermark_source.alignment import announcer as ann
-from watermark_source.alignment import group as groups
-from watermark_source.alignment import subtask as sub
 from watermark_source.alignment.group import MemberStatus
-from watermark_source.eventtime import MAX
+from watermark_source.eventtime.watermark import MAX
 
 
 class JobDriver(Driver):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.reference.alignment import pausing
+from tests.reference.alignment import subtask as sub
+from tests.reference.eventtime import accounting as acc
+from tests.reference.eventtime import multiplexer as mux
+from tests.reference.eventtime import output as out
+from tests.reference.eventtime import strategy as strat
+from tests.reference.eventtime.idleness import PausableClock
+from tests.reference.eventtime.watermark import Emission, Status, Watermark
 from tests.transcripts.drivers_time import ProbedDriver, generator_of
 from tests.transcripts.grammar import Driver, shown
-from watermark_source.alignment import pausing
-from watermark_source.alignment import subtask as sub
 from watermark_source.alignment.group import MemberStatus
-from watermark_source.eventtime import Emission, Millis, Status, Watermark
-from watermark_source.eventtime import accounting as acc
-from watermark_source.eventtime import multiplexer as mux
-from watermark_source.eventtime import output as out
-from watermark_source.eventtime import strategy as strat
-from watermark_source.eventtime.idleness import PausableClock
+from watermark_source.eventtime.watermark import Millis
 
 
 class SourceDriver(ProbedDriver):

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, update
 from tests.transcripts.drivers_time import named
 from tests.transcripts.grammar import NAMES, Driver
 from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with, limit
-from watermark_source.eventtime import Millis
+from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store.store import Answer, GroupStore, Identity, store_url
 from watermark_source.group_store.table import MEMBERS
 

@@ -5,25 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.reference.eventtime import multiplexer as mux
+from tests.reference.eventtime import operator as op
+from tests.reference.eventtime import output as out
+from tests.reference.eventtime import strategy as strat
+from tests.reference.eventtime import valve as valves
+from tests.reference.eventtime.idleness import IdleTimer
+from tests.reference.eventtime.probing import probed, probing
+from tests.reference.eventtime.strategy import WatermarkStrategy, bounded, monotonous, no_watermarks, punctuated
+from tests.reference.eventtime.watermark import Emission, Status, Watermark
 from tests.transcripts.grammar import NAMES, Driver, shown
-from watermark_source.eventtime import (
-    Emission,
-    Millis,
-    Status,
-    Watermark,
-    WatermarkStrategy,
-    bounded,
-    monotonous,
-    no_watermarks,
-    punctuated,
-)
-from watermark_source.eventtime import multiplexer as mux
-from watermark_source.eventtime import operator as op
-from watermark_source.eventtime import output as out
-from watermark_source.eventtime import strategy as strat
-from watermark_source.eventtime import valve as valves
-from watermark_source.eventtime.idleness import IdleTimer
-from watermark_source.eventtime.probing import probed, probing
+from watermark_source.eventtime.watermark import Millis
 
 
 @dataclass(frozen=True)

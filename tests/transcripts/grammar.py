@@ -15,8 +15,9 @@ from typing import Any
 
 import yaml
 
+from tests.reference.eventtime.watermark import Emission, Status, Watermark
 from watermark_source.errors import WatermarkSourceError
-from watermark_source.eventtime import MAX, MIN, Emission, Millis, Status, Watermark
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 
 TIMES = {"MIN": MIN, "MAX": MAX, "MAX-1": Millis(MAX - 1), "MIN+1": Millis(MIN + 1)}
 NAMES = {MIN: "MIN", MAX: "MAX", MAX - 1: "MAX-1"}

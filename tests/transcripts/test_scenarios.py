@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 
-from watermark_source.alignment import group as alignment
-from watermark_source.alignment.aggregator import Aggregator, latest
+from tests.reference.alignment import group as alignment
+from tests.reference.alignment.aggregator import Aggregator, latest
+from tests.reference.eventtime import multiplexer as mux
+from tests.reference.eventtime import operator as op
+from tests.reference.eventtime import output as out
+from tests.reference.eventtime import strategy as strat
+from tests.reference.eventtime import valve as valves
+from tests.reference.eventtime.idleness import PausableClock
+from tests.reference.eventtime.strategy import bounded, monotonous
+from tests.reference.eventtime.watermark import Emission, Status, Watermark
 from watermark_source.errors import UsageError
-from watermark_source.eventtime import MAX, MIN, Emission, Millis, Status, Watermark, bounded, monotonous
-from watermark_source.eventtime import multiplexer as mux
-from watermark_source.eventtime import operator as op
-from watermark_source.eventtime import output as out
-from watermark_source.eventtime import strategy as strat
-from watermark_source.eventtime import valve as valves
-from watermark_source.eventtime.idleness import PausableClock
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 
 Scenario = dict[str, Any]
 Answer = dict[str, Any]

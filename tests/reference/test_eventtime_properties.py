@@ -10,27 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.property.strategies import any_times, emissions, flagged_emissions, small_times, watermarks
+from tests.reference.eventtime import multiplexer as mux
+from tests.reference.eventtime import operator as op
+from tests.reference.eventtime import output as out
+from tests.reference.eventtime import valve as valves
+from tests.reference.eventtime.combine import Member, recompute_watermark
+from tests.reference.eventtime.output import Feeder, Output, SourceOutput
+from tests.reference.eventtime.watermark import START, Emission, Status, Watermark
+from tests.reference.strategies import any_times, emissions, flagged_emissions, small_times, watermarks
 from watermark_source.errors import UsageError
-from watermark_source.eventtime import (
-    MAX,
-    MIN,
-    START,
-    Emission,
-    Feeder,
-    Member,
-    Millis,
-    Output,
-    SourceOutput,
-    Status,
-    Watermark,
-    recompute,
-    recompute_watermark,
-)
-from watermark_source.eventtime import multiplexer as mux
-from watermark_source.eventtime import operator as op
-from watermark_source.eventtime import output as out
-from watermark_source.eventtime import valve as valves
+from watermark_source.eventtime.combine import recompute
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 
 Script = Sequence[tuple[int, Emission]]
 NOW = Millis(MAX - 1)

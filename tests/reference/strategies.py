@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from watermark_source.eventtime import MAX, MIN, Emission, Millis, Status, Watermark
+from tests.reference.eventtime.watermark import Emission, Status, Watermark
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 
 small_times: SearchStrategy[Millis] = st.integers(-3, 25).map(Millis)
 any_times: SearchStrategy[Millis] = st.one_of(

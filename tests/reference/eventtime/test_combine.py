@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from watermark_source.eventtime import MIN, START, Combined, Member, Millis, Watermark, recompute, recompute_watermark
-from watermark_source.eventtime.combine import CombinedWatermark, raised
+from tests.reference.eventtime.combine import CombinedWatermark, Member, raised, recompute_watermark
+from tests.reference.eventtime.watermark import START, Watermark
+from watermark_source.eventtime.combine import Combined, recompute
+from watermark_source.eventtime.watermark import MIN, Millis
 
 
 def member(time: int, *, flag: bool = False, idle: bool = False) -> Member:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watermark_source.eventtime.accounting import Activity, SplitTime, enter
-from watermark_source.eventtime.idleness import RUNNING_CLOCK, IdleTimer, Verdict, probe, touch
-from watermark_source.eventtime.strategy import ProbeResult, monotonous, observe, probe_split
+from tests.reference.eventtime.accounting import Activity, SplitTime, enter
+from tests.reference.eventtime.idleness import RUNNING_CLOCK, IdleTimer, Verdict, probe, touch
+from tests.reference.eventtime.strategy import ProbeResult, monotonous, observe, probe_split
 from watermark_source.eventtime.watermark import Millis
 
 # A script: milliseconds that pass, then an event or a probe.

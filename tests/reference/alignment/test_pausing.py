@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from watermark_source.alignment.pausing import (
+from tests.reference.alignment.pausing import (
     TRANSITIONS,
     PauseRequest,
     SplitEvent,
@@ -14,9 +14,9 @@ from watermark_source.alignment.pausing import (
     on_quiet,
     on_watermark,
 )
+from tests.reference.eventtime.accounting import Activity
 from watermark_source.errors import InternalError
-from watermark_source.eventtime import Millis
-from watermark_source.eventtime.accounting import Activity
+from watermark_source.eventtime.watermark import Millis
 
 
 def test_every_state_answers_every_event() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tests.reference.alignment.sampling import Samples, add, sample, samples
 from watermark_source.alignment.group import GroupMember, MemberStatus
-from watermark_source.alignment.sampling import Samples, add, sample, samples
 from watermark_source.eventtime.watermark import MAX, Millis
 
 

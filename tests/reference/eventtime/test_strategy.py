@@ -2,10 +2,20 @@ from __future__ import annotations
 
 import pytest
 
+from tests.reference.eventtime.probing import probed, probing
+from tests.reference.eventtime.strategy import (
+    AlignmentParams,
+    ProbeResult,
+    bounded,
+    monotonous,
+    no_watermarks,
+    observe,
+    probe_split,
+    punctuated,
+)
 from watermark_source.errors import UsageError
-from watermark_source.eventtime import MAX, MIN, Millis, bounded, candidate, monotonous, no_watermarks, punctuated
-from watermark_source.eventtime.probing import probed, probing
-from watermark_source.eventtime.strategy import AlignmentParams, ProbeResult, observe, probe_split
+from watermark_source.eventtime.strategy import candidate
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 
 
 @pytest.mark.parametrize(

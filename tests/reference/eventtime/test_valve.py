@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-from watermark_source.eventtime import END, MAX, Millis, Status, Watermark
-from watermark_source.eventtime.valve import TRANSITIONS, ChannelStatus, Signal, on_status, on_watermark, valve
+from tests.reference.eventtime.valve import TRANSITIONS, ChannelStatus, Signal, on_status, on_watermark, valve
+from tests.reference.eventtime.watermark import END, Status, Watermark
+from watermark_source.eventtime.watermark import MAX, Millis
 
 
 def clock(time: int) -> Watermark:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from watermark_source.eventtime.idleness import RUNNING_CLOCK, PausableClock
-from watermark_source.eventtime.output import Output, emit, finish, mark
-from watermark_source.eventtime.watermark import MAX, Emission, Millis, Status, Watermark
+from tests.reference.eventtime.idleness import RUNNING_CLOCK, PausableClock
+from tests.reference.eventtime.output import Output, emit, finish, mark
+from tests.reference.eventtime.watermark import Emission, Status, Watermark
+from watermark_source.eventtime.watermark import MAX, Millis
 
 _MUCH_SMALLER = 5
 _ZERO = Millis(0)

