@@ -63,6 +63,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--snapshot-seed", type=int, default=1, help="of the first snapshot's writers; the next has the next"
     )
     parser.addoption("--store-outage", type=float, default=5, help="seconds a store is away while queries run (5)")
+    parser.addoption("--silences", type=int, default=1, help="how often a topic falls silent (1)")
+    parser.addoption("--resumes", type=int, default=5, help="how often producers with wrong clocks resume (5)")
+    parser.addoption("--wakes", type=int, default=1, help="how often a silent topic of a join wakes (1)")
+    parser.addoption("--broker-frozen", type=float, default=4, help="seconds a broker is frozen in silence (4)")
     parser.addoption("--corpus", help="folder of inputs that fuzzing has collected, run beside the ones kept here")
     parser.addoption("--histories-seed", type=int, default=1, help="of the first history; the next has the next (1)")
 

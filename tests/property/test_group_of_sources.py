@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
 from itertools import accumulate
 
@@ -256,18 +257,25 @@ def test_runs_clocks_and_snapshots_of_a_group_let_each_other_come_to_their_ends(
         assert {s: t.position for s, t in each.member.state().splits.items()} == each.member.log.ends()
 
 
-@given(st.lists(st.integers(0, 3_000), min_size=1, max_size=20), st.booleans())
+idle_times = st.sampled_from([2_000, 5_000])
+
+
+@given(st.lists(st.integers(1_000, 3_000), min_size=1, max_size=20), st.booleans(), idle_times, idle_times)
 def test_a_source_whose_splits_are_all_idle_goes_on_with_the_others_and_never_beyond(
-    steps: Sequence[int], ever_had_a_row: bool
+    steps: Sequence[int], ever_had_a_row: bool, busy_until: int, silent_until: int
 ) -> None:
+    """Whichever of them turns idle first."""
     store, busy, silent = Store(), SimulatedLog(1), SimulatedLog(1)
     if ever_had_a_row:
         silent.splits[Split("log", 0)].append([START])
-    policy = PlanPolicy(idle_timeout=5_000, idle_follows=True, max_drift=60_000, watermark_interval=500)
-    members = [MemberDriver("busy", store, busy, policy), MemberDriver("silent", store, silent, policy)]
+    policy = PlanPolicy(idle_timeout=busy_until, idle_follows=True, max_drift=60_000, watermark_interval=500)
+    other = replace(policy, idle_timeout=silent_until)
+    members = [MemberDriver("busy", store, busy, policy), MemberDriver("silent", store, silent, other)]
     told = [START - 1]
     for at in accumulate(steps, initial=START):
         busy.splits[Split("log", 0)].append([at])
+        if ever_had_a_row:
+            silent.splits[Split("log", 0)].append([at - 900])
         for _ in range(20):
             for member in members:
                 member.now += 400
@@ -277,7 +285,7 @@ def test_a_source_whose_splits_are_all_idle_goes_on_with_the_others_and_never_be
             follower = members[1].state()
             if follower.splits[Split("log", 0)].status is SplitStatus.IDLE:
                 assert (follower.watermark or MIN) <= max(told)
-    # It may be an interval behind: no batch comes for less. The busy one is idle too by now, and says nothing more.
+    # It may be an interval behind: no batch comes for less. The busy one is idle too by now.
     assert (members[1].state().watermark or MIN) >= busy.splits[Split("log", 0)].rows[-1].event_time - 1 - 500
     frozen = [member.state().watermark for member in members]
     for member in members * 3:

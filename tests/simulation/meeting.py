@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
-from watermark_source.alignment.group import GroupMember, counts_with
+from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with
 from watermark_source.alignment.others import NOBODY, Elsewhere, Others, unanswered
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.planner import Plan
@@ -23,10 +23,12 @@ class Store:
 
     def others(self, of: str) -> Others:
         counting = {n: w for n, m in self.told.items() if n != of and (w := counts_with(m)) is not None}
+        idle = {m.watermark for n, m in self.told.items() if n != of and m.status is MemberStatus.IDLE} - {None}
+        highest = max((w for w in idle if w is not None), default=None)
         if not counting:
-            return Others(members=len(self.told) - (of in self.told))
+            return Others(members=len(self.told) - (of in self.told), idle=highest)
         slowest = min(counting, key=lambda name: (counting[name], name))
-        return Others(counting[slowest], Elsewhere(slowest), len(self.told) - (of in self.told))
+        return Others(counting[slowest], Elsewhere(slowest), len(self.told) - (of in self.told), idle=highest)
 
 
 class MemberDriver(Driver):

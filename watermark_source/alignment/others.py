@@ -31,6 +31,8 @@ class Others:
     """What is known is not enough: the limit that held before, beyond which nobody goes. ``None``: it is enough."""
     awaited: bool = False
     """Whether that is because others are still to come, and not because the place does not answer."""
+    idle: Millis | None = None
+    """Highest watermark of those that are idle; ``None`` if none is, or has one."""
 
     @property
     def hold(self) -> bool:

@@ -189,7 +189,7 @@ class Meeting:
             was = None if before is None else before.others.slowest
             since = was.since if was is not None and was.name == answer.slowest else self._clock.now()
             slowest = Elsewhere(answer.slowest, since)
-        others = Others(answer.minimum, slowest, answer.members)
+        others = Others(answer.minimum, slowest, answer.members, idle=answer.idle)
         heard = _Heard(others, answer.coming, answer.now, asked_at, time.monotonic())
         if before is None:
             # Those that came while it was away have told nobody.

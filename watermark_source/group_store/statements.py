@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningInsert
 from sqlalchemy.sql.expression import ColumnElement
 
-from watermark_source.group_store.table import COMING, MEMBERS, StoreClock
+from watermark_source.group_store.table import COMING, IDLE, MEMBERS, StoreClock
 
 _KEY = ("group_name", "member")
 _WHO = ("source", "max_drift", "time_to_live")
@@ -123,4 +123,5 @@ def _of_others() -> tuple[ColumnElement[Any], ...]:
         StoreClock().label("now"),
         # Of several that come at once with different drifts the first by name has the group's.
         _told(_OTHER.c.max_drift).where(*before_us).order_by(_OTHER.c.member).limit(1).scalar_subquery().label("drift"),
+        _told(func.max(_OTHER.c.watermark)).where(_OTHER.c.status == IDLE).scalar_subquery().label("idle"),
     )

@@ -64,6 +64,8 @@ class Answer(NamedTuple):
     """What time it is by the database's clock."""
     drift: int | None
     """Of the first of them by name that has one and comes before this member."""
+    idle: Millis | None
+    """Highest watermark of those that are idle."""
 
 
 class GroupStore:
@@ -119,6 +121,8 @@ class GroupStore:
         if answer.minimum is not None:
             self._check("counts_with", answer.minimum, is_right=isinstance(answer.minimum, int))
             self._check("source", answer.slowest, is_right=isinstance(answer.slowest, str))
+        if answer.idle is not None:
+            self._check("watermark", answer.idle, is_right=isinstance(answer.idle, int))
         return answer
 
     def join(self, who: Identity) -> bool:

@@ -8,10 +8,11 @@ from sqlalchemy import BigInteger, Column, Index, MetaData, String, Table
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement
 
-from watermark_source.alignment.group import LONGEST_NAME
+from watermark_source.alignment.group import LONGEST_NAME, MemberStatus
 
 COMING = "coming"
 """Status of one that has not told anything yet: it is about to, and is not there before."""
+IDLE = MemberStatus.IDLE.value
 METADATA = MetaData()
 _NAME = String(LONGEST_NAME)
 MEMBERS = Table(

@@ -325,18 +325,20 @@ def _with_others(
 ) -> Millis | None:
     """Return the combined watermark, which goes on with the group's members elsewhere while all splits are idle.
 
-    What those say counts only as long as it is known to be all; who is idle itself says nothing, so none goes in a
-    circle. A run with an end would have none while they go on.
+    With the lowest of those that count, and with the highest where all are idle, as of splits: so the order in which
+    they turn idle does not matter (FLINK-38454). What they say counts only as long as it is known to be all, and who is
+    idle says what its rows have come to, so none goes in a circle. A run with an end would have none while they go on.
     """
     others, sent = observation.others, before.watermark
     if observation.ends_are_final:
         return own
     all_idle = bool(splits) and all(t.status is SplitStatus.IDLE for t in splits.values())
-    if not policy.idle_follows or not all_idle or others.minimum is None or others.hold or others.ceiling is not None:
+    reached = others.idle if others.minimum is None else others.minimum
+    if not policy.idle_follows or not all_idle or reached is None or others.hold or others.ceiling is not None:
         return own
-    if not _may_move_by_itself(sent, observation, policy) or others.minimum <= max(_due(sent, policy), own or MIN):
+    if not _may_move_by_itself(sent, observation, policy) or reached <= max(_due(sent, policy), own or MIN):
         return own
-    return others.minimum
+    return reached
 
 
 def _tick_is_due(state: SourceState, observation: Observation, policy: PlanPolicy, *, has_rows: bool) -> bool:

@@ -167,8 +167,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted="must be nothing or group",
         example="group",
         doc="What moves the watermark while all splits are idle. `nothing`: it stands still. `group`: it goes on with "
-        "the lowest watermark of the alignment group's other sources, so that joins and unions with them go on; rows "
-        "that come behind it are late. Needs `alignmentGroup` and `idleTimeout`.",
+        "the lowest watermark of the alignment group's other sources, and with the highest once they are all idle too, "
+        "so that joins and unions with them go on; rows that come behind it are late. Needs `alignmentGroup` and "
+        "`idleTimeout`.",
     ),
     Option(
         name="maxFutureSkew",

@@ -54,6 +54,15 @@ def test_nobody_waits_for_a_member_that_is_not_active(store: GroupStore, status:
     assert told(store, who("b"), at(50)) == (None, None, 1)
 
 
+def test_of_idle_members_the_highest_watermark_is_told_and_of_others_that_do_not_count_none(store: GroupStore) -> None:
+    for name, status, watermark in [("a", "idle", 10), ("b", "idle", 30), ("c", "finished", 70), ("d", "active", 5)]:
+        told(store, who(name), GroupMember(MemberStatus(status), Millis(watermark)))
+    told(store, who("e"), GroupMember(MemberStatus.IDLE))
+    answer = store.exchange(who("f"), at(50))
+    assert answer is not None
+    assert (answer.minimum, answer.idle) == (5, 30)
+
+
 def test_a_snapshot_comes_before_everything_and_a_beginning_before_all_that_have_begun(store: GroupStore) -> None:
     told(store, who("a"), GroupMember(MemberStatus.STARTING))
     assert told(store, who("b"), at(50)) == (Millis(MIN + 1), "a", 1)

@@ -92,7 +92,7 @@ def test_without_rows_it_waits_for_its_first_or_has_the_group_wait() -> None:
 
 def test_idle_and_finished_sources_say_so() -> None:
     idle = {A: at(1, 99, status=SplitStatus.IDLE, since=Millis(5))}
-    assert member(idle, log_of([100])) == GroupMember(MemberStatus.IDLE)
+    assert member(idle, log_of([100])) == GroupMember(MemberStatus.IDLE, Millis(99))
     assert member({A: at(1, 99)}, log_of([100]), ends_are_final=True) == GroupMember(MemberStatus.FINISHED)
 
 
