@@ -129,6 +129,9 @@ def _plan(
     if policy.fail_on_data_loss:
         refuse(losses, policy.loss_conditions)
     splits = {**splits, **_at_rest(splits, state.watermark, observation, policy)}
+    # Before the limit is found: the group waits for them as for any active split.
+    opened = observation.uncommitted - observation.unknown - observation.waiting
+    splits |= {s: uncommitted(t) for s, t in splits.items() if s in opened}
 
     going = {s: t for s, t in splits.items() if s not in observation.waiting}
     backlog = backlog_of(going, observation, policy, index, rows)
@@ -146,9 +149,9 @@ def _plan(
     # Of rows that wait for more nothing is read, but when the first of them are from is known.
     told = backlog.beginnings() if waits else {s: w for s, w in reached.items() if ends[s] == allowed[s]}
     silent = observation.unknown | observation.waiting | snapshots - allowed.keys()
-    opened = observation.uncommitted - allowed.keys() - silent
+    opened -= allowed.keys()
     planned = {
-        s: uncommitted(t)
+        s: t
         if s in opened
         else unanswered(t)
         if s in silent

@@ -70,6 +70,16 @@ def test_a_split_whose_end_is_not_known_stays_as_it_is_and_holds_the_watermark()
     assert driver.state().splits[B].status is SplitStatus.IDLE
 
 
+def test_an_idle_split_whose_transaction_is_open_holds_its_group_from_that_plan_on() -> None:
+    log = log_of([100, 700, 800], [100])
+    log.splits[B].open([150])
+    state = SourceState(splits={A: at(1, 99), B: at(1, 99, status=SplitStatus.IDLE, since=Millis(5))})
+    for held, end in ((frozenset({B}), 1), (frozenset[Split](), 3)):
+        planned = plan(state, observation(log, uncommitted=held), PlanPolicy(max_drift=10, idle_timeout=1), log)
+        assert planned.state.splits[A].position == end
+    assert planned.state.splits[B].status is SplitStatus.IDLE
+
+
 def test_a_new_split_does_not_take_the_watermark_back_and_holds_it() -> None:
     driver = Driver(log_of([100]), PlanPolicy())
     driver.run()
