@@ -1,5 +1,6 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
-#   make demo | demo-mysql | demo-join | test | lint | bench | docs | broker | soak | fuzz | clean | distclean     (make help explains them)
+#   make demo | demo-mysql | demo-join | check | test | test-long | lint | bench | docs | broker | soak | fuzz | clean |
+#   distclean     (make help explains them)
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,9 +10,12 @@ FUZZER := $(VENV)/.installed-soak
 
 # Extra arguments: make test PYTEST_ARGS="-k idle"
 PYTEST_ARGS ?=
-# Three processes suit two cores; each has its own broker and Spark. 0: all in one process.
-TEST_PROCESSES ?= 3
+# Four processes suit two cores, for much of the time is waited; each has its own broker and Spark. 0: all in one.
+TEST_PROCESSES ?= 4
 BENCH_ARGS ?=
+PURE_TESTS := tests/unit tests/property tests/reference tests/transcripts tests/compat
+# Long files first, each in one process: its servers and sessions are shared.
+BY_FILE := -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 SOAK_MINUTES ?= 30
 HISTORIES ?= 30
 SNAPSHOT_REPLAYS ?= 200
@@ -25,7 +29,7 @@ export PYSPARK_PYTHON := $(CURDIR)/$(RUN)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(RUN)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mysql demo-join test lint bench docs broker soak fuzz clean distclean python java
+.PHONY: help demo demo-mysql demo-join check test test-long lint bench docs broker soak fuzz clean distclean python java
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -39,8 +43,17 @@ demo-mysql: java $(INSTALLED) ## MySQL tables copied by their stream while they 
 demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user from MySQL
 	$(RUN) examples/clickstream_enrichment.py
 
-test: java $(INSTALLED) ## all tests, against a real broker
-	$(RUN) -m pytest tests -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=10 $(PYTEST_ARGS)
+check: lint ## lint, and what needs neither a server nor long: under two minutes
+	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
+
+test: java $(INSTALLED) ## all tests, against real servers: under twenty minutes on two cores
+	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
+
+test-long: java $(INSTALLED) ## the same and what is longer by nature: more kills, histories, silences; an hour and more
+	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long --kills=30 --mysql-kills=30 --join-kills=$(JOIN_KILLS) \
+	    --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --late-rows-kills=30 --late-rows=10000000 \
+	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
+	    --silences=20 --resumes=100 --wakes=50 --broker-frozen=60 --partitions-added=50 --log-cli-level=INFO $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff and mypy
 	$(RUN) -m ruff check .

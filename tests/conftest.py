@@ -48,16 +48,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="leave out the tests that need a real server (without this option they fail when it cannot start)",
     )
-    parser.addoption("--kills", type=int, default=6, help="how many kill -9 the kill test does (6)")
-    parser.addoption("--mysql-kills", type=int, default=6, help="how many the MySQL kill test does (6)")
-    parser.addoption("--join-kills", type=int, default=2, help="how many kill -9 the test of temporal_join does (2)")
+    parser.addoption("--long", action="store_true", help="run what is marked long too, each with a shorter form here")
+    parser.addoption("--kills", type=int, default=4, help="how many kill -9 the kill test does (4)")
+    parser.addoption("--mysql-kills", type=int, default=4, help="how many the MySQL kill test does (4)")
+    parser.addoption("--join-kills", type=int, default=1, help="how many kill -9 the test of temporal_join does (1)")
     parser.addoption("--ordering-kills", type=int, default=1, help="how many that of order_by_event_time does (1)")
     parser.addoption("--join-users", type=int, default=6_000, help="rows of its table; half as many clicks (6000)")
     parser.addoption("--day-records", type=int, default=1_000, help="most records of a partition of a day")
     parser.addoption("--day-seed", type=int, default=1, help="chooses the day")
     today = datetime.now(timezone.utc).toordinal()
     parser.addoption("--kills-seed", type=int, default=today, help="chooses who is killed when (another one every day)")
-    parser.addoption("--histories", type=int, default=3, help="how many random histories of topics are compared (3)")
+    parser.addoption("--histories", type=int, default=1, help="how many random histories of topics are compared (1)")
     parser.addoption("--snapshot-replays", type=int, default=8, help="how many batches of snapshots are done again (8)")
     parser.addoption(
         "--snapshot-seed", type=int, default=1, help="of the first snapshot's writers; the next has the next"
@@ -65,6 +66,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--store-outage", type=float, default=5, help="seconds a store is away while queries run (5)")
     parser.addoption("--silences", type=int, default=1, help="how often a topic falls silent (1)")
     parser.addoption("--resumes", type=int, default=5, help="how often producers with wrong clocks resume (5)")
+    parser.addoption("--late-rows", type=int, default=160_000, help="rows of which some are late (160000)")
+    parser.addoption("--late-rows-kills", type=int, default=0, help="how many kill -9 while they are read (0)")
+    parser.addoption("--partitions-added", type=int, default=12, help="to a topic that is read (12)")
     parser.addoption("--wakes", type=int, default=1, help="how often a silent topic of a join wakes (1)")
     parser.addoption("--broker-frozen", type=float, default=4, help="seconds a broker is frozen in silence (4)")
     parser.addoption("--corpus", help="folder of inputs that fuzzing has collected, run beside the ones kept here")
@@ -86,6 +90,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reasons["service"] = "need a real server were left out (--without-services)"
     if flavour_from_environment() is Flavour.MARIADB:
         reasons["needs_mysql"] = "are about MySQL alone were left out (docs/mysql-conformance.md)"
+    if not config.getoption("--long"):
+        reasons["long"] = "are longer by nature were left out (--long)"
     config.stash[_left_out] = {}
     for marker, reason in reasons.items():
         needing = [item for item in items if item.get_closest_marker(marker)]

@@ -39,11 +39,24 @@ STARTS: dict[str, tuple[dict[str, str], tuple[int, int, int]]] = {
 }
 
 
+IN_EACH_RUN = {
+    ("assign", "specific offsets"),
+    ("assign", "specific timestamps"),
+    ("subscribing topic by name", "global timestamp per topic"),
+    ("subscribing topic by name", "latest offsets"),
+    ("subscribing topic by pattern", "earliest offsets"),
+}
+"""Each choice and each start at least once: where a query begins does not depend on how its topics are chosen."""
+
+
 def cases() -> Iterator[object]:
     for choice in CHOICES:
         for start in STARTS:
             name = f"{choice} from {start}"
-            yield pytest.param(choice, start, id=name, marks=pytest.mark.spark_case(SUITE, name))
+            marks = [pytest.mark.spark_case(SUITE, name)]
+            if (choice, start) not in IN_EACH_RUN:
+                marks.append(pytest.mark.long("IN_EACH_RUN"))
+            yield pytest.param(choice, start, id=name, marks=marks)
 
 
 @pytest.mark.parametrize(("choice", "start"), list(cases()))

@@ -65,7 +65,7 @@ def test_a_topic_made_anew_between_two_runs(streams: KafkaStreams, kafka: Kafka)
 @pytest.mark.spark_case("KafkaDontFailOnDataLossSuite", "stress test for failOnDataLoss=false")
 def test_topics_deleted_while_they_are_read_stop_nothing(streams: KafkaStreams, kafka: Kafka) -> None:
     stem = f"deleted-{uuid.uuid4().hex[:8]}"
-    names = [f"{stem}-{n}" for n in range(6)]
+    names = [f"{stem}-{n}" for n in range(4)]
     create_topic(kafka.bootstrap, names[0], 2)
     streams.write(names[0], {0: range(2_000), 1: range(2_000)})
     options = {"subscribePattern": f"{stem}-.*", "failOnDataLoss": "false", "maxOffsetsPerTrigger": 300, **SOON}

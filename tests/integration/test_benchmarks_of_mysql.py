@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.service, pytest.mark.spark]
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long("tests of the readers it compares")
 def test_the_readers_of_mysql_are_measured_side_by_side(tmp_path: Path) -> None:
     chosen = [SNAPSHOT, BINLOG, "--scale", "0.001", "--rounds", "1", "--results", str(tmp_path), "--without-debezium"]
     quick = ["--warm-up", "0", "--conf", f"spark.driver.extraJavaOptions={' '.join(QUICK_START)}"]

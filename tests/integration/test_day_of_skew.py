@@ -57,7 +57,12 @@ def windows_of(*days: Times) -> list[tuple[object, ...]]:
     return sorted((at(start), partition, count) for (start, partition), count in counts.items())
 
 
-@pytest.mark.parametrize("options", [{}, {"alignmentGroup": "day", "alignmentMaxDrift": "2 hours"}], ids=str)
+ALIGNED = {"alignmentGroup": "day", "alignmentMaxDrift": "2 hours"}
+
+
+@pytest.mark.parametrize(
+    "options", [pytest.param({}, marks=pytest.mark.long("the same day, aligned")), ALIGNED], ids=str
+)
 def test_a_day_replayed(
     streams: KafkaStreams, new_topic: NewTopic, pytestconfig: pytest.Config, options: dict[str, str]
 ) -> None:

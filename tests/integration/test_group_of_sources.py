@@ -64,7 +64,7 @@ def test_two_topics_of_one_query_are_never_further_apart_than_the_drift(
     assert DRIFT / 2 < drift.seconds <= DRIFT + STEP, f"{drift}; allowed are {DRIFT} s and a record, {STEP} s"
 
 
-@pytest.mark.parametrize("slow", ["topic", "table"])
+@pytest.mark.parametrize("slow", ["topic", pytest.param("table", marks=pytest.mark.long("the topic as the slow one"))])
 def test_by_a_column_sources_are_never_further_apart_than_the_drift_and_one_range(
     slow: str, streams: KafkaStreams, mysql_streams: MySqlStreams, new_topic: NewTopic
 ) -> None:

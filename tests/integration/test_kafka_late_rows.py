@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from tests.integration.kafka_streams import KafkaStreams
+from tests.spark.processes import runner_processes, worker_processes
 from tests.spark.queries import START
 from watermark_source import follow_watermark, split_late
 from watermark_source.monitor.status import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
-PARTITIONS, WAVES, ROWS, LATE = 8, 4, 5_000, 25
+PARTITIONS, WAVES, SHARE = 8, 4, 0.005
 WAVE, BOUND = 60.0, 5.0
 """Seconds of event time: of a wave, and ``maxOutOfOrderness``."""
 
 
 def test_windows_and_late_rows_of_one_query_have_every_row_once(
-    streams: KafkaStreams, new_topic: Callable[..., str]
+    streams: KafkaStreams, new_topic: Callable[..., str], request: pytest.FixtureRequest
 ) -> None:
+    """However often the source's driver side or a worker is killed on the way."""
     topic = new_topic(PARTITIONS, config={"retention.ms": "-1"})
-    rng = np.random.default_rng(7)
+    count, seed, kills = (request.config.getoption(f"--{n}") for n in ("late-rows", "kills-seed", "late-rows-kills"))
+    rng = np.random.default_rng(seed)
+    rows = count // (PARTITIONS * WAVES)
+    late_rows = round(rows * SHARE)
     source = streams.source(subscribe=topic, includeLate="true", maxOutOfOrderness=f"{BOUND} seconds")
     on_time, late = split_late(follow_watermark(source))
     counts = on_time.groupBy(F.window("event_time", "10 seconds").alias("w")).count()
@@ -40,19 +49,22 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
         watermark = begin - BOUND - 0.001 if wave else None
         times = {}
         for partition in range(PARTITIONS):
-            in_order = begin + np.sort(rng.uniform(-BOUND if wave else 0, WAVE, ROWS))
+            in_order = begin + np.sort(rng.uniform(-BOUND if wave else 0, WAVE, rows))
             # The newest of the wave is the same everywhere: so is the watermark that the next one begins with.
             in_order[-1] = begin + WAVE
             in_order = np.round(in_order, 3)
             if watermark is not None:
                 in_order = np.maximum(in_order, round(watermark + 0.001, 3))
-                lags = np.round(rng.uniform(0, watermark, LATE), 3)
+                lags = np.round(rng.uniform(0, watermark, late_rows), 3)
                 behind += lags.tolist()
-                in_order[rng.choice(ROWS - 1, LATE, replace=False)] = np.round(watermark - lags, 3)
+                in_order[rng.choice(rows - 1, late_rows, replace=False)] = np.round(watermark - lags, 3)
             on = in_order if watermark is None else in_order[in_order > watermark]
-            expected.update((np.floor(on / 10) * 10).tolist())
+            windows, sizes = np.unique(np.floor(on / 10) * 10, return_counts=True)
+            expected.update(dict(zip(windows.tolist(), sizes.tolist(), strict=True)))
             times[partition] = in_order
         streams.write(topic, times)
+        for _ in range(kills // WAVES + (wave < kills % WAVES)):
+            kill_within_a_run(streams, frame, rng)
         # Each wave is a run of its own: what a run counts begins anew, what is late does not.
         query = streams.run(frame, "q")
         (status,) = parse_progress(query.lastProgress.json)
@@ -61,9 +73,22 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
         assert sum(view.late_rows for view in status.splits) == status.late.rows
     found = streams.result("q").selectExpr("unix_millis(time) AS at", "count").collect()
     rows_late = [row for row in found if row["count"] == -1]
-    windows = {row.at: row["count"] for row in found if row["count"] != -1}
-    assert len(rows_late) == len(behind) == told == (WAVES - 1) * PARTITIONS * LATE
-    assert longest == round(max(behind) * 1_000)
+    found_windows = {row.at: row["count"] for row in found if row["count"] != -1}
+    assert len(rows_late) == len(behind) == (WAVES - 1) * PARTITIONS * late_rows
+    # A batch of a run that was killed when it was done is counted in none.
+    assert kills or told == len(behind)
+    assert kills or longest == round(max(behind) * 1_000)
     assert dropped == 0
     closed = {start: n for start, n in expected.items() if start + 10 <= WAVES * WAVE - BOUND}
-    assert {round((at - START) / 1_000): n for at, n in windows.items()} == closed
+    assert {round((at - START) / 1_000): n for at, n in found_windows.items()} == closed
+
+
+def kill_within_a_run(streams: KafkaStreams, frame: DataFrame, rng: np.random.Generator) -> None:
+    """Begin a run, and kill what drives its source, or a worker that reads, after a random time; it may be over."""
+    query = streams.start_file(frame, "q", availableNow=True)
+    time.sleep(rng.uniform(0, 4))
+    victims = [*runner_processes(streams.spark), *worker_processes(streams.spark)]
+    if victims:
+        victims[rng.integers(len(victims))].kill()
+    with contextlib.suppress(StreamingQueryException):
+        query.awaitTermination(240)

@@ -18,7 +18,7 @@ from services.kafka import Kafka
 from services.topics import add_partitions
 
 pytestmark = pytest.mark.service
-FIRST, ADDED = 8, 12
+FIRST = 8
 
 
 class Writer:
@@ -58,7 +58,10 @@ class Writer:
         self._thread.join()
 
 
-def test_first_rows_of_new_partitions_are_on_time(kafka: Kafka, new_topic: Callable[..., str]) -> None:
+def test_first_rows_of_new_partitions_are_on_time(
+    kafka: Kafka, new_topic: Callable[..., str], request: pytest.FixtureRequest
+) -> None:
+    added_partitions = request.config.getoption("--partitions-added")
     topic = new_topic(FIRST)
     # So old may be what is known of the partitions: without looks of its own a batch finds each of them late.
     given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
@@ -92,7 +95,7 @@ def test_first_rows_of_new_partitions_are_on_time(kafka: Kafka, new_topic: Calla
                 late.append((partition, at, passed))
 
     with Writer(kafka.bootstrap, topic) as writer:
-        for _ in range(ADDED):
+        for _ in range(added_partitions):
             widening = threading.Thread(target=writer.widen)
             until = time.monotonic() + chance.uniform(0.1, 0.6)
             widening.start()
@@ -105,5 +108,5 @@ def test_first_rows_of_new_partitions_are_on_time(kafka: Kafka, new_topic: Calla
         batch()
     reader.stop()
     assert late == []
-    assert len(rows) == FIRST + ADDED
-    assert raised > ADDED
+    assert len(rows) == FIRST + added_partitions
+    assert raised > added_partitions

@@ -94,7 +94,21 @@ def mariadb() -> Iterator[MySql]:
         yield server
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.flavour is not Flavour.MARIADB])
+IN_EACH_RUN = {
+    "text and number", "0900_ai_ci", "latin1_german2_ci", "CHAR of utf16", "long text", "uuid", "DECIMAL", "ENUM",
+    "SET", "BIT(60)", "TIME(3)", "FLOAT",
+}  # fmt: skip
+"""One of each way in which keys are compared; the others differ by their type alone."""
+
+
+def kinds_of_mysql() -> Iterator[object]:
+    for name, kind in KINDS.items():
+        if kind.flavour is not Flavour.MARIADB:
+            marks = () if name in IN_EACH_RUN else pytest.mark.long("IN_EACH_RUN")
+            yield pytest.param(name, marks=marks, id=name)
+
+
+@pytest.mark.parametrize("name", list(kinds_of_mysql()))
 def test_a_key_of_any_kind_is_read_once_while_it_is_written_to(name: str, mysql_database: Database) -> None:
     check(mysql_database, KINDS[name])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -12,26 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
 
+from tests.spark.processes import runner_processes
 from tests.spark.queries import Rows, Streams
 
 pytestmark = pytest.mark.spark
 
 ROWS: Rows = {0: [(n, n) for n in range(3_000)], 1: [(n / 2, 10_000 + n) for n in range(2_000)]}
 MORE: Rows = {0: [(3_600, 50_000)], 1: [(3_000, 50_001)]}
-
-
-def runner_processes(spark: SparkSession) -> list[psutil.Process]:
-    """Return the runner processes of this session's sources."""
-    jvm = psutil.Process(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-    found = []
-    for process in jvm.children():
-        # One that ends while it is looked at is none, nor is one its parent has not yet buried.
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if "python_streaming_source_runner" in " ".join(process.cmdline()):
-                found.append(process)
-    return found
 
 
 def watermarks(streams: Streams, name: str) -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from tests.spark.queries import START, Rows, Streams
-from tests.spark.test_kill import runner_processes
+from tests.spark.processes import runner_processes
 
 pytestmark = pytest.mark.spark
 
