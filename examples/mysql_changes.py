@@ -30,7 +30,7 @@ from services.mysql import MySql, mysql_service
 from services.mysql_client import connect, run
 from watermark_source import data_rows
 from watermark_source.monitor.numbers import count_text
-from watermark_source.monitor.status import parse_progress
+from watermark_source.monitor.progress_event import parse_progress
 from watermark_source.monitor.terminal import LiveStatus
 
 TABLES = ("orders_eu", "orders_us")

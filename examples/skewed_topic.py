@@ -26,7 +26,8 @@ from rich.table import Table
 from services.kafka import kafka_service
 from services.topics import create_topic
 from watermark_source import data_rows, follow_watermark
-from watermark_source.monitor.status import SourceStatus, Status, late_rows, parse_progress
+from watermark_source.monitor.progress_event import late_rows, parse_progress
+from watermark_source.monitor.status import SourceStatus, Status
 from watermark_source.monitor.terminal import LiveStatus
 
 TOPIC = "orders"

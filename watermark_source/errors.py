@@ -15,6 +15,7 @@
     │   ├── UnknownSplitError       a topic, partition or table that does not exist
     │   ├── ResponseTimeoutError    connected, but no answer or no progress within the allowed time
     │   ├── CorruptDataError        bytes that fail their own checks
+    │   ├── EventTimeError          a record in which no event time is found where the user said it is
     │   └── UnsupportedFormatError  bytes of a format this version does not read
     ├── DataLossError               rows that were due are gone (``failOnDataLoss``)
     └── InternalError               a bug of ours
@@ -126,6 +127,10 @@ class ResponseTimeoutError(SourceError):
 
 class CorruptDataError(SourceError):
     """Bytes that fail their own checks; the message names split and position."""
+
+
+class EventTimeError(SourceError):
+    """A record in which no event time is found where the user said it is."""
 
 
 class UnsupportedFormatError(SourceError):

@@ -40,9 +40,10 @@ def open_connector(options: KafkaOptions) -> Connector:
         discovery=_discovery(admin, beside, options, found=partial(_tell, admin, options)),
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.stale_ends),
-        time_index=KafkaTimeIndex(admin),
+        # What brokers look up by is the records' own timestamps.
+        time_index=KafkaTimeIndex(admin) if options.event_time is None else None,
         progress=_progress(options),
-        preview=KafkaPreview(admin, read_committed=options.client.read_committed),
+        preview=_preview(admin, options),
         transactions=_transactions(cluster, leaders, options),
     )
 
@@ -78,6 +79,10 @@ def _tell(admin: KafkaAdmin, options: KafkaOptions, topics: Set[str]) -> None:
             "slowest producer needs, or the topic to LogAppendTime",
             listed(dated), format_duration(lag),
         )  # fmt: skip
+
+
+def _preview(admin: KafkaAdmin, options: KafkaOptions) -> KafkaPreview | None:
+    return None if options.event_time is not None else KafkaPreview(admin, read_committed=options.client.read_committed)
 
 
 def _transactions(cluster: Cluster, leaders: Leaders, options: KafkaOptions) -> KafkaTransactions | None:

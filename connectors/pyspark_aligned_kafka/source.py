@@ -76,4 +76,5 @@ def range_reader(given: KafkaOptions, columns: tuple[str, ...]) -> KafkaRangeRea
         fail_on_data_loss=given.fail_on_data_loss,
         poll_timeout_ms=given.poll_timeout_ms,
         decompressed_max_bytes=given.decompressed_max_bytes,
+        event_time=given.event_time,
     )

@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source import data_rows
-from watermark_source.monitor.status import parse_progress
+from watermark_source.monitor.progress_event import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 

@@ -12,7 +12,8 @@ from pyspark.sql.streaming import StreamingQuery
 from tests.integration.kafka_streams import START, KafkaStreams, wait_for
 from tests.spark.queries import at
 from watermark_source import follow_watermark, markers
-from watermark_source.monitor.status import SourceStatus, Status, parse_progress
+from watermark_source.monitor.progress_event import parse_progress
+from watermark_source.monitor.status import SourceStatus, Status
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 

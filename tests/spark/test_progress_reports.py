@@ -9,8 +9,8 @@ import psutil
 import pytest
 from pyspark.sql import DataFrame
 
-from tests.spark.queries import START, Rows, Streams
 from tests.spark.processes import runner_processes
+from tests.spark.queries import START, Rows, Streams
 
 pytestmark = pytest.mark.spark
 

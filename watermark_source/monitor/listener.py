@@ -18,7 +18,8 @@ from pyspark.sql.streaming.listener import (
 
 from watermark_source.errors import UsageError
 from watermark_source.monitor.elapsed import Totals, add_elapsed
-from watermark_source.monitor.status import SourceStatus, late_rows, parse_progress
+from watermark_source.monitor.progress_event import late_rows, parse_progress
+from watermark_source.monitor.status import SourceStatus
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

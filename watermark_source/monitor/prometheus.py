@@ -26,8 +26,9 @@ class StatusCollector(Collector):
     ``partition_status``, ``alignment_drift_seconds``, ``partition_{active,idle,paused}_seconds_total``,
     ``partition_late_records_total``. Per source:
     ``watermark_timestamp_seconds``, ``watermark_lag_seconds``, ``alignment_max_allowed_timestamp_seconds``,
-    ``partitions``, ``lag_records``, ``records_total``, ``future_records_total``, ``late_lag_seconds`` (a histogram),
-    ``status_age_seconds``. Per snapshot that is read: ``snapshot_rows``, ``snapshot_expected_rows``. Per query:
+    ``partitions``, ``lag_records``, ``records_total``, ``future_records_total``, ``undated_records_total``,
+    ``late_lag_seconds`` (a histogram), ``status_age_seconds``.
+    Per snapshot that is read: ``snapshot_rows``, ``snapshot_expected_rows``. Per query:
     ``late_records_total``.
     """
 
@@ -78,6 +79,7 @@ class _Families:
         self._lag = self._gauge("lag_records", "Records still to be read in all partitions of the source.", _SOURCE)
         self._rows = self._counter("records", "Records read since the query was started.", _SOURCE)
         self._future = self._counter("future_records", "Records too far in the future to move the watermark.", _SOURCE)
+        self._undated = self._counter("undated_records", "Records in which no event time was found.", _SOURCE)
         self._lateness = HistogramMetricFamily(
             f"{_PREFIX}late_lag_seconds", "How far late records were behind the watermark.", labels=_SOURCE
         )
@@ -112,6 +114,7 @@ class _Families:
             self._lag.add_metric(source, status.lag)
         self._rows.add_metric(source, status.rows)
         self._future.add_metric(source, status.future_rows)
+        self._undated.add_metric(source, status.undated_rows)
         late = status.late
         bounds = [*(f"{_seconds(bound)}" for bound in BOUNDS_MS), "+Inf"]
         self._lateness.add_metric(source, list(zip(bounds, late.up_to, strict=True)), _seconds(late.total))

@@ -1,13 +1,12 @@
 """PURE. Source status: what a source reports about its splits, its JSON, and how to find it in a query's progress.
 
 A source returns ``SourceStatus.to_json()`` from ``reportLatestOffset``. Spark shows it, as JSON, under
-``sources[i].latestOffset`` of every ``StreamingQueryProgress``, and ``parse_progress`` reads it back from there.
+``sources[i].latestOffset`` of every ``StreamingQueryProgress``, and ``progress_event.parse_progress`` reads it back.
 """
 
 from __future__ import annotations
 
 import heapq
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -133,6 +132,8 @@ class SourceStatus:
     """Those of ``rows`` whose event time was too far in the future to count (``maxFutureSkew``)."""
     late: LateRows = NONE_LATE
     """Those of ``rows`` at or before the watermark that their batch began with."""
+    undated_rows: int = 0
+    """Those of ``rows`` in which no event time was found."""
     snapshots: tuple[SnapshotProgress, ...] = ()
     """While there are some that are not done: those of this run, by name, at most ``REPORTED_SPLITS``."""
 
@@ -151,6 +152,7 @@ class SourceStatus:
         rows: int = 0,
         future_rows: int = 0,
         late: LateRows = NONE_LATE,
+        undated_rows: int = 0,
         uncounted: bool = False,
         snapshots: Iterable[SnapshotProgress] = (),
     ) -> SourceStatus:
@@ -170,6 +172,7 @@ class SourceStatus:
             rows=rows,
             future_rows=future_rows,
             late=late,
+            undated_rows=undated_rows,
             snapshots=_at_work(snapshots),
         )
 
@@ -200,6 +203,7 @@ class SourceStatus:
             rows=self.rows,
             futureRows=self.future_rows,
             late=late_to_json(self.late),
+            undatedRows=self.undated_rows or None,
             splits=dict(splits),
             snapshots={each.log: _snapshot_to_json(each) for each in self.snapshots} or None,
         )
@@ -238,6 +242,7 @@ class SourceStatus:
             rows=fields.integer("rows"),
             future_rows=fields.integer("futureRows"),
             late=late_from_json(fields.child("late")) if "late" in report else NONE_LATE,
+            undated_rows=fields.optional_integer("undatedRows") or 0,
             snapshots=tuple(_snapshots_from_json(fields.child("snapshots"))) if "snapshots" in report else (),
         )
 
@@ -245,58 +250,6 @@ class SourceStatus:
 def most_interesting(splits: Iterable[_Interesting], n: int) -> list[_Interesting]:
     """Return the ``n`` splits to look at first, in that order: holding back, paused, idle, then by lag."""
     return heapq.nsmallest(n, splits, key=_interest)
-
-
-def parse_progress(progress: Mapping[str, Any] | str | None) -> tuple[SourceStatus, ...]:
-    """Return the status of each source of this project in a query's progress, in the query's order.
-
-    Args:
-        progress: ``query.lastProgress``, the JSON of it or of a listener's progress event, or either one parsed.
-            ``None``, as before the first batch, has no sources.
-
-    Raises:
-        UsageError: text that is not JSON; a report of this project that is broken or of a newer version.
-    """
-    sources = _as_mapping(progress).get("sources", ())
-    reports = (_report_in(source.get("latestOffset")) for source in sources)
-    return tuple(SourceStatus.from_json(report) for report in reports if report is not None)
-
-
-def late_rows(progress: Mapping[str, Any] | str | None) -> int:
-    """Return what the progress' batch dropped as late, over all stateful operators (``numRowsDroppedByWatermark``).
-
-    A window aggregation counts groups, not rows: Spark aggregates the rows of a batch before it drops any.
-    """
-    operators = _as_mapping(progress).get("stateOperators", ())
-    return sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators)
-
-
-_SIGNATURE = {"v", "format", "source", "splits"}
-
-
-def _as_mapping(progress: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
-    if progress is None:
-        return {}
-    parsed: object = progress
-    if isinstance(progress, str):
-        try:
-            parsed = json.loads(progress)
-        except ValueError as error:
-            raise UsageError(f"a query's progress is expected as JSON; seen: {progress[:80]!r} ({error})") from None
-    if not isinstance(parsed, Mapping):
-        raise UsageError(f"a query's progress is expected as a JSON object; seen: {type(parsed).__name__}")
-    event: Mapping[str, Any] = parsed.get("progress", parsed)
-    return event
-
-
-def _report_in(latest: object) -> Mapping[str, Any] | None:
-    """Return the report, or ``None`` if this is the latest offset of somebody else's source."""
-    if isinstance(latest, str):
-        try:
-            latest = json.loads(latest)
-        except ValueError:
-            return None
-    return latest if isinstance(latest, Mapping) and latest.keys() >= _SIGNATURE else None
 
 
 def _by_split(view: SplitView) -> Split:

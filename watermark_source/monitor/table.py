@@ -171,6 +171,8 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
         pieces.append(f"late rows: {count_text(late)}, 99 % by at most {most}, all by at most {longest}")
     if status.future_rows:
         pieces.append(f"rows too far in the future: {count_text(status.future_rows)}")
+    if status.undated_rows:
+        pieces.append(f"rows without an event time: {count_text(status.undated_rows)}")
     return tuple(pieces)
 
 

@@ -23,6 +23,8 @@ class RangeReport:
     """Rows whose event time was beyond the future cap."""
     late: LateRows = NONE_LATE
     """Rows at or before the watermark that their batch began with."""
+    undated_rows: int = 0
+    """Rows in which no event time was found."""
 
 
 class Coverage(NamedTuple):
@@ -34,6 +36,7 @@ class Coverage(NamedTuple):
     missing: tuple[SplitRange, ...]
     """Parts of the range no report tells about, in order."""
     late: LateRows = NONE_LATE
+    undated_rows: int = 0
 
 
 def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
@@ -42,7 +45,7 @@ def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
     inside = sorted(
         (r for r in own if wanted.start <= r.range.start < r.range.end <= wanted.end), key=lambda r: r.range
     )
-    at, highest, rows, future, late = wanted.start, None, 0, 0, NONE_LATE
+    at, highest, rows, future, late, undated = wanted.start, None, 0, 0, NONE_LATE, 0
     missing: list[SplitRange] = []
     for report in inside:
         if report.range.start < at:
@@ -53,8 +56,9 @@ def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
         rows += report.rows
         future += report.future_rows
         late += report.late
+        undated += report.undated_rows
         if report.max_event_time is not None and (highest is None or report.max_event_time > highest):
             highest = report.max_event_time
     if at < wanted.end:
         missing.append(SplitRange(wanted.split, at, wanted.end))
-    return Coverage(highest, rows, future, tuple(missing), late)
+    return Coverage(highest, rows, future, tuple(missing), late, undated)

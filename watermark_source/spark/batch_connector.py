@@ -7,7 +7,7 @@ from typing import Protocol
 
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector import ReadBatch
+from watermark_source.spark.read_batch import ReadBatch
 
 
 class BatchRangeReader(Protocol):

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-import pyarrow as pa
-
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.loss import LossKind
 from watermark_source.planning.row_index import RowIndex
@@ -20,6 +18,7 @@ from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.state import Bound
 from watermark_source.planning.time_index import TimeIndex
+from watermark_source.spark.read_batch import ReadBatch
 
 
 class SplitDiscovery(Protocol):
@@ -271,20 +270,6 @@ class ProgressSink(Protocol):
     def close(self) -> None:
         """Show what was noted last, within two seconds or so, or give up. May interrupt a call of ``processed``."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class ReadBatch:
-    """Columns decoded from one split: ``columns`` in schema order without the engine's own, all of ``rows`` length."""
-
-    split: Split
-    rows: int
-    columns: tuple[pa.Array, ...]
-    event_time: pa.Array
-    """``timestamp[us, tz=UTC]`` without nulls."""
-    reached: int | None = None
-    """Microseconds: no later row of the split is earlier than this, as its log says by itself. The event time that a
-    log has reached may be later than that of any row: of what it tells, rows are only a part."""
 
 
 class SnapshotRangeReader(Protocol):

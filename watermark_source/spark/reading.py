@@ -17,15 +17,10 @@ from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.spark.arrow import bitmap, repeated
 from watermark_source.spark.collector import spare_imports
 from watermark_source.spark.column_names import LATE, MARKER
-from watermark_source.spark.connector import (
-    PieceReader,
-    RangeReader,
-    ReadBatch,
-    RelocatedRangeReader,
-    SnapshotRangeReader,
-)
+from watermark_source.spark.connector import PieceReader, RangeReader, RelocatedRangeReader, SnapshotRangeReader
 from watermark_source.spark.markers import arrow_schema, in_micros, marker_batch, no_markers
 from watermark_source.spark.packs import Pack
+from watermark_source.spark.read_batch import ReadBatch
 from watermark_source.spark.reports import send_reports
 
 
@@ -40,13 +35,17 @@ class Observer:
         self._highest: dict[Split, int] = {}
         self._rows: dict[Split, int] = {}
         self._future: dict[Split, int] = {}
+        self._undated: dict[Split, int] = {}
         self._late: dict[Split, LateRows] = {}
 
     def observe(self, batch: ReadBatch) -> None:
         """Take a batch's event times in."""
-        micros = _micros(batch.event_time)
         split = batch.split
-        self._rows[split] = self._rows.get(split, 0) + len(micros)
+        self._rows[split] = self._rows.get(split, 0) + batch.rows
+        if batch.undated:
+            self._undated[split] = self._undated.get(split, 0) + batch.undated
+        dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
+        micros = _micros(dated)
         if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):
             self._highest[split] = max(batch.reached, self._highest.get(split, batch.reached))
         if not len(micros):
@@ -64,7 +63,7 @@ class Observer:
 
     def reports(self) -> list[RangeReport]:
         """Return what was seen, a report a range."""
-        rows, future, late = dict(self._rows), dict(self._future), dict(self._late)
+        rows, future, late, undated = dict(self._rows), dict(self._future), dict(self._late), dict(self._undated)
         return [
             RangeReport(
                 range=r,
@@ -72,6 +71,7 @@ class Observer:
                 rows=rows.pop(r.split, 0),
                 future_rows=future.pop(r.split, 0),
                 late=late.pop(r.split, NONE_LATE),
+                undated_rows=undated.pop(r.split, 0),
             )
             for r in self._ranges
         ]

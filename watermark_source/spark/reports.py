@@ -93,7 +93,7 @@ class ReportBook:
         known = self._reports.get(wanted.split, {})
         whole = known.get(wanted)
         if whole is not None:
-            return Coverage(whole.max_event_time, whole.rows, whole.future_rows, (), whole.late)
+            return Coverage(whole.max_event_time, whole.rows, whole.future_rows, (), whole.late, whole.undated_rows)
         return cover(wanted, known.values())
 
 
@@ -249,6 +249,7 @@ def _encode(reports: Sequence[RangeReport]) -> bytes:
                 r.rows,
                 r.future_rows,
                 [r.late.longest, r.late.total, *r.late.histogram] if r.late.histogram else [],
+                r.undated_rows,
             ]
             for r in reports
         ]
@@ -264,7 +265,15 @@ def _decode(body: bytes) -> list[RangeReport]:
 
 
 def _report(  # noqa: PLR0917 - the fields as they are on the wire
-    log: object, number: object, start: object, end: object, highest: object, rows: object, future: object, late: object
+    log: object,
+    number: object,
+    start: object,
+    end: object,
+    highest: object,
+    rows: object,
+    future: object,
+    late: object,
+    undated: object,
 ) -> RangeReport:
     if not isinstance(log, str):
         raise TypeError(f"a log with the name {shortened(log)}")
@@ -274,6 +283,7 @@ def _report(  # noqa: PLR0917 - the fields as they are on the wire
         rows=_integer(rows),
         future_rows=_integer(future),
         late=_late(late),
+        undated_rows=_integer(undated),
     )
     if found.range.end < found.range.start:
         raise ValueError(f"not a report: {found.range} ends before it begins")

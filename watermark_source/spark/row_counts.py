@@ -1,4 +1,4 @@
-"""How many rows this run of a query has read, and how many of them late or too far in the future."""
+"""How many rows this run of a query has read, and of how many the event time does not count."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ class RowCounts:
 
     rows: int = 0
     future: int = 0
+    undated: int = 0
     late: LateRows = NONE_LATE
     late_by_split: dict[Split, int] = field(default_factory=dict)
     """Of splits that had some."""
@@ -23,6 +24,7 @@ class RowCounts:
         """Count what was seen in a range of a split."""
         self.rows += seen.rows
         self.future += seen.future_rows
+        self.undated += seen.undated_rows
         if late := seen.late.rows:
             self.late += seen.late
             self.late_by_split[split] = self.late_by_split.get(split, 0) + late

@@ -91,6 +91,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         group=group,
         rows=seen.counts.rows,
         future_rows=seen.counts.future,
+        undated_rows=seen.counts.undated,
         late=seen.counts.late,
         uncounted=seen.uncounted,
         snapshots=seen.snapshots,

@@ -1,1 +1,1 @@
-"""Options of the source and what they say: what to read, where to begin and to end. Imports ``client``, ``errors``."""
+"""Options of the source: what to read, where to begin and to end. Imports ``client``, ``errors``, ``records``."""

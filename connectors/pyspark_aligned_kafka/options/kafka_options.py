@@ -10,6 +10,7 @@ from pyspark_aligned_kafka.client import settings
 from pyspark_aligned_kafka.client.setting_table import protocol_name
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.options import positions
+from pyspark_aligned_kafka.options.event_time_options import EVENT_TIME_OPTIONS, event_time_choice
 from pyspark_aligned_kafka.options.positions import NoMatch, PositionPolicy
 from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from pyspark_aligned_kafka.options.subscription import (
@@ -18,6 +19,7 @@ from pyspark_aligned_kafka.options.subscription import (
     parse_subscribe,
     parse_subscribe_pattern,
 )
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice
 from watermark_source import durations
 from watermark_source.errors import OptionError
 from watermark_source.option_table import (
@@ -217,14 +219,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         doc="Columns to deliver; fewer are faster, since Spark does not tell a Python source which ones a query uses. "
         "They keep Spark's order. `event_time` and `marker` are always there.",
     ),
-    Option(
-        name="eventTimeColumn",
-        parse=word(("timestamp",)),
-        default="timestamp",
-        accepted="must be timestamp, the record's own timestamp; others cannot be chosen in this version",
-        example="timestamp",
-        doc="What the event time of a row is. Only `timestamp`, the record's own timestamp, in this version.",
-    ),
+    *EVENT_TIME_OPTIONS,
     Option(
         name="kafkaConsumer.pollTimeoutMs",
         parse=positive_integer,
@@ -303,6 +298,8 @@ class KafkaOptions:
     """Most bytes a compressed batch may become."""
     columns: tuple[str, ...]
     """Chosen columns of Spark's Kafka schema, in its order."""
+    event_time: EventTimeChoice | None
+    """Where event times are; ``None``: the record's timestamp."""
     commit_group: str | None
     client: ClientSettings
     engine: EngineOptions
@@ -327,6 +324,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
         decompressed_max_bytes=values["maxDecompressedBatchBytes"],
         columns=_chosen_columns(values, given),
+        event_time=event_time_choice(values, given),
         commit_group=values["commitGroupId"],
         client=settings.parse_settings(given),
         engine=EngineOptions.of(values, format_name=FORMAT, given=given),

@@ -14,8 +14,9 @@ from pyspark_aligned_kafka.reading.patience import Patience
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.reading.session import leased
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector import ReadBatch
+from watermark_source.spark.read_batch import ReadBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class KafkaRangeReader:
     batch_bytes: int = 16 << 20
     decompressed_max_bytes: int = 128 << 20
     """Most bytes a compressed batch may become."""
+    event_time: EventTimeChoice | None = None
+    """Where event times are; ``None``: the record's timestamp."""
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
         """Return what each partition's log holds now; those that do not exist are left out."""
@@ -48,6 +51,7 @@ class KafkaRangeReader:
         Raises:
             DataLossError: rows of a range are gone (``fail_on_data_loss``; otherwise logged and left out).
             ResponseTimeoutError: no position moved for ``poll_timeout_ms``.
+            EventTimeError: a record has no event time where the user chose, or a function of theirs failed.
             UnreachableError, RefusedError, UnknownSplitError, CorruptDataError, UnsupportedFormatError
         """
         values = self.client.values
@@ -65,6 +69,7 @@ class KafkaRangeReader:
             batch_bytes=self.batch_bytes,
             decompressed_limit=self.decompressed_max_bytes,
             check_crcs=bool(values["check.crcs"]),
+            event_time=self.event_time,
         )
         patience = Patience(self.poll_timeout_ms)
         with leased(self.client, fresh=_is_retry()) as session:

@@ -16,7 +16,7 @@ from pyspark_aligned_kafka.records.rows import HEADERS_AT, KEY_AT, VALUE_AT, Loc
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes
 from watermark_source.planning.split import Split
 from watermark_source.spark.arrow import bitmap
-from watermark_source.spark.connector import ReadBatch
+from watermark_source.spark.read_batch import ReadBatch
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
@@ -53,17 +53,30 @@ class ColumnBuilder:
         self._columns = tuple(columns)
 
     def build(
-        self, split: Split, data: Bytes, located: Located, offset: pa.Array, timestamp: pa.Array, *, log_append: bool
+        self,
+        split: Split,
+        data: Bytes,
+        located: Located,
+        offset: pa.Array,
+        timestamp: pa.Array,
+        *,
+        log_append: bool,
+        event_time: pa.Array | None = None,
+        undated: int = 0,
     ) -> ReadBatch:
-        """Return the located records as one batch; ``offset`` and ``timestamp`` are already columns.
+        """Return the located records as one batch; ``offset``, ``timestamp`` and ``event_time`` are already columns.
+
+        Without an ``event_time`` it is the timestamp; ``undated`` are those in which it was not found.
 
         Raises:
             CorruptDataError: headers that do not fit their record.
         """
         rows = located.rows
         makers: dict[str, Callable[[], pa.Array]] = {
-            "key": lambda: _binary(data, located.fields[KEY_AT:VALUE_AT, :rows], located.key_bytes, located.key_nulls),
-            "value": lambda: _binary(
+            "key": lambda: binary_column(
+                data, located.fields[KEY_AT:VALUE_AT, :rows], located.key_bytes, located.key_nulls
+            ),
+            "value": lambda: binary_column(
                 data, located.fields[VALUE_AT:HEADERS_AT, :rows], located.value_bytes, located.value_nulls
             ),
             "topic": lambda: _constants.column(split.log, rows),
@@ -73,10 +86,12 @@ class ColumnBuilder:
             "timestampType": lambda: _constants.column(int(log_append), rows),
             "headers": lambda: headers_array(split, data, located, offset),
         }
-        return ReadBatch(split, rows, tuple(makers[name]() for name in self._columns), timestamp)
+        columns = tuple(makers[name]() for name in self._columns)
+        return ReadBatch(split, rows, columns, timestamp if event_time is None else event_time, undated=undated)
 
 
-def _binary(data: Bytes, places: Longs, size: int, nulls: int) -> pa.Array:
+def binary_column(data: Bytes, places: Longs, size: int, nulls: int) -> pa.Array:
+    """Return the bytes at two rows of places, where each begins and its size, as one column."""
     starts, sizes = places
     rows = len(starts)
     offsets, offsets_view = allocated(rows + 1, np.int32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +22,14 @@ from pyspark_aligned_kafka.records.batches import (
 )
 from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder, allocated
 from pyspark_aligned_kafka.records.compression import Arena
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice
+from pyspark_aligned_kafka.records.found_times import Records
 from pyspark_aligned_kafka.records.rows import RowLocator, exhausted, new_cursor
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector import ReadBatch
+from watermark_source.spark.read_batch import ReadBatch
+
+if TYPE_CHECKING:
+    from pyspark_aligned_kafka.records.event_times import EventTimes
 
 _ARENA_FILL = 4 * 1024 * 1024
 
@@ -31,7 +37,7 @@ _ARENA_FILL = 4 * 1024 * 1024
 class RecordDecoder:
     """Decodes record batches to columns. Scratch memory is kept from call to call: it serves one read at a time."""
 
-    __slots__ = ("_arena", "_builder", "_check_crcs", "_locator")
+    __slots__ = ("_arena", "_builder", "_check_crcs", "_locator", "_times")
 
     def __init__(
         self,
@@ -41,8 +47,12 @@ class RecordDecoder:
         batch_bytes: int,
         decompressed_limit: int,
         check_crcs: bool = True,
+        event_time: EventTimeChoice | None = None,
     ) -> None:
-        self._locator = RowLocator(columns, capacity=batch_rows, byte_limit=batch_bytes)
+        """Begin to read for ``columns``; ``event_time`` is where it is if not the record's timestamp."""
+        self._times = None if event_time is None else event_times_of(event_time)
+        looked_at = {*columns, *(() if event_time is None else event_time.fields)}
+        self._locator = RowLocator(looked_at, capacity=batch_rows, byte_limit=batch_bytes)
         self._builder = ColumnBuilder(columns)
         self._check_crcs = check_crcs
         self._arena = Arena(decompressed_limit)
@@ -57,6 +67,7 @@ class RecordDecoder:
         Raises:
             CorruptDataError: bytes that fail their own checks.
             UnsupportedFormatError: a codec that does not exist, or a timestamp too large for microseconds in 64 bits.
+            EventTimeError: a record without an event time where the user chose.
         """
         frames = visible_frames(wanted, data, start, batches, aborted, check_crcs=self._check_crcs)
         for run in _runs(frames):
@@ -90,14 +101,28 @@ class RecordDecoder:
             located = self._locator.locate(wanted, data, frames, cursor, (offsets_view, micros_view))
             left -= located.rows
             if located.rows:
+                timestamp = pa.Array.from_buffers(TIMESTAMP, located.rows, [None, micros])
+                event_time, undated = timestamp, 0
+                if self._times is not None:
+                    records = Records(wanted.split, data, located, offsets_view, timestamp)
+                    event_time, undated = self._times.of(records)
                 yield self._builder.build(
                     wanted.split,
                     data,
                     located,
                     pa.Array.from_buffers(pa.int64(), located.rows, [None, offsets]),
-                    pa.Array.from_buffers(TIMESTAMP, located.rows, [None, micros]),
+                    timestamp,
                     log_append=log_append,
+                    event_time=event_time,
+                    undated=undated,
                 )
+
+
+def event_times_of(choice: EventTimeChoice) -> EventTimes:
+    """Return what finds them; what it needs is compiled code that few readers need."""
+    from pyspark_aligned_kafka.records.event_times import EventTimes  # noqa: PLC0415
+
+    return EventTimes(choice)
 
 
 def _runs(frames: Longs) -> Iterator[Longs]:

@@ -39,7 +39,8 @@ from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
 from watermark_source.planning.split import Split
 from watermark_source.spark.arrow import repeated
-from watermark_source.spark.connector import ReadBatch, Relocation
+from watermark_source.spark.connector import Relocation
+from watermark_source.spark.read_batch import ReadBatch
 
 _log = logging.getLogger(__name__)
 

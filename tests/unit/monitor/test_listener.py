@@ -126,6 +126,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         group=GroupStatus("checkout", 30_000, NOON + 30_000, 2),
         rows=1_000,
         future_rows=3,
+        undated_rows=4,
         snapshots=[SnapshotProgress(log="shop.a", rows=70, chunks=7, expected=100, rate=5, done=False)],
     )
     listener.onQueryProgress(progressed(status, stateOperators=LATE))
@@ -154,6 +155,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         ("watermark_source_lag_records", *source): 50,
         ("watermark_source_records_total", *source): 1_000,
         ("watermark_source_future_records_total", *source): 3,
+        ("watermark_source_undated_records_total", *source): 4,
         ("watermark_source_partition_late_records_total", *first): 5,
         ("watermark_source_partition_late_records_total", *second): 0,
         **{

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tests.unit.monitor.example_status import checkout
 from watermark_source.monitor.listener import QuerySource, StatusListener
-from watermark_source.monitor.status import parse_progress
+from watermark_source.monitor.progress_event import parse_progress
 from watermark_source.monitor.terminal import LiveStatus
 
 

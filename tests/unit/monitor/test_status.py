@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
 from watermark_source.errors import UsageError
+from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.status import (
     REPORTED_SPLITS,
     GroupStatus,
@@ -16,9 +17,7 @@ from watermark_source.monitor.status import (
     SourceStatus,
     SplitView,
     Status,
-    late_rows,
     most_interesting,
-    parse_progress,
 )
 from watermark_source.planning.late_rows import LateRows
 from watermark_source.planning.split import Split

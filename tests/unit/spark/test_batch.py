@@ -16,10 +16,10 @@ from watermark_source.planning.late_binding import LatePiece, LateRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.batch import AlignedBatchReader, BatchPack, lay
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
-from watermark_source.spark.connector import ReadBatch
 from watermark_source.spark.engine_options import ENGINE_OPTIONS
 from watermark_source.spark.markers import MARKER_TYPE, arrow_schema
 from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.read_batch import ReadBatch
 
 A, B, GONE = Split("log", 0), Split("log", 1), Split("log", 2)
 SYSTEM = StructType([StructField("value", LongType()), StructField(EVENT_TIME, TimestampType())])

@@ -16,9 +16,9 @@ from watermark_source.planning.late_rows import LateRows
 from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
-from watermark_source.spark.connector import ReadBatch
 from watermark_source.spark.markers import MARKER_TYPE, Marker, arrow_schema
 from watermark_source.spark.packs import Pack
+from watermark_source.spark.read_batch import ReadBatch
 from watermark_source.spark.reading import Observer, observe, read_pack
 from watermark_source.spark.reports import ReportBook, ReportServer
 

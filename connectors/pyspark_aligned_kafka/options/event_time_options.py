@@ -1,0 +1,105 @@
+"""Options of where the event time of a record is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark_aligned_kafka.records.event_time_choice import (
+    OPTION,
+    ByFunction,
+    EventTimeChoice,
+    Format,
+    InHeader,
+    InJson,
+    Place,
+    WithoutTime,
+)
+from pyspark_aligned_kafka.records.json_path import parse_path
+from watermark_source.errors import OptionError
+from watermark_source.option_table import Option, word
+from watermark_source.spark.options import given_text
+
+TIMESTAMP = "timestamp"
+FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"
+_FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
+_FORMATS = tuple(each.value for each in Format)
+_WITHOUT = tuple(each.value for each in WithoutTime)
+
+
+def _place(text: str) -> Place | None:
+    chosen = text.strip()
+    kind, colon, rest = chosen.partition(":")
+    if chosen.lower() == TIMESTAMP:
+        return None
+    if colon and kind.lower() in ("key", "value"):
+        return InJson("key" if kind.lower() == "key" else "value", parse_path(rest))
+    if colon and kind.lower() == "header":
+        if not rest:
+            raise ValueError("names no header")
+        return InHeader(rest)
+    if (found := _FUNCTION.fullmatch(chosen)) is not None:
+        return ByFunction(found[1], found[2])
+    raise ValueError
+
+
+EVENT_TIME_OPTIONS = (
+    Option(
+        name=OPTION,
+        parse=_place,
+        default_text=TIMESTAMP,
+        accepted="must be timestamp, value: or key: and a path into JSON, header: and a name, or module:function",
+        example="value:$.order.created_at",
+        doc="What the event time of a row is: the record's own `timestamp`; a member of the JSON document in its value "
+        "or key, `value:$.a.b` or `key:$.a` (`value:$` is the document itself); a header, `header:NAME`; or what a "
+        "function answers, `package.module:function`, which gets an Arrow record batch with the columns key, value, "
+        "headers, timestamp and offset, and answers an Arrow array of timestamps, or of milliseconds as int64, one for "
+        "each record. Watermarks, windows, idleness and alignment go by it: see [event time](event-time.md).",
+    ),
+    Option(
+        name=FORMAT,
+        parse=word(_FORMATS),
+        default=Format.AUTO.value,
+        accepted=f"must be one of {', '.join(_FORMATS)}",
+        example=Format.MILLIS.value,
+        doc="How it is written there. Numbers since 1970-01-01 UTC, also as texts and with fractions: `seconds`, "
+        "`millis`, `micros`, `nanos`. `iso8601`: a date, or a date and a time, with a zone or in UTC. `auto`: ISO "
+        "8601, or a number whose size says its unit: below 10^11 seconds, below 10^14 milliseconds, below 10^17 "
+        "microseconds.",
+    ),
+    Option(
+        name=ERRORS,
+        parse=word(_WITHOUT),
+        default=WithoutTime.FAIL.value,
+        accepted=f"must be one of {', '.join(_WITHOUT)}",
+        example=WithoutTime.TIMESTAMP.value,
+        doc="What becomes of a record in which it is not found. `fail`: the query ends with an error that names the "
+        "record. `timestamp`: the record's own timestamp is its event time. `null`: it is delivered without an event "
+        "time and moves no watermark. Such records are counted in the status and in `undated_records_total`.",
+    ),
+)
+
+
+def event_time_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> EventTimeChoice | None:
+    """Return where the event time is; ``None``: it is the record's timestamp.
+
+    Raises:
+        OptionError: options that mean nothing together.
+    """
+    place: Place | None = values[OPTION]
+    for name, needless in ((FORMAT, place is None or isinstance(place, ByFunction)), (ERRORS, place is None)):
+        if needless and given_text(given, name) is not None:
+            why = "the record's timestamp is event time" if place is None else "the function answers moments"
+            raise OptionError(
+                name, given_text(given, name), f"has no meaning where {why}; it goes with {OPTION}",
+                example=f"{OPTION} = value:$.created_at",
+            )  # fmt: skip
+    if place is None:
+        return None
+    if values["watermarkStrategy"] == "none":
+        raise OptionError(
+            OPTION, given_text(given, OPTION), "has no meaning with watermarkStrategy none: event time is the clock",
+            example="leave it out",
+        )  # fmt: skip
+    return EventTimeChoice(place, Format(values[FORMAT]), WithoutTime(values[ERRORS]))

@@ -1,0 +1,43 @@
+"""Records in which event times are looked for, and what was found."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_aligned_kafka.records.batches import Bytes, Longs
+from pyspark_aligned_kafka.records.rows import Located
+from watermark_source.planning.split import Split
+
+
+class Records(NamedTuple):
+    """Located records of one partition, and what is known of them already."""
+
+    split: Split
+    data: Bytes
+    located: Located
+    offsets: Longs
+    timestamps: pa.Array
+
+
+class Found(NamedTuple):
+    """Event times: microseconds, and 1 where there is none; ``missing`` of those."""
+
+    micros: Longs
+    wrong: npt.NDArray[np.uint8]
+    missing: int
+
+
+class TimeFinder(Protocol):
+    """Finds event times in one place of each record."""
+
+    def find(self, records: Records) -> Found:
+        """Return the event times of all records."""
+        ...
+
+    def seen(self, records: Records, row: int) -> str:
+        """Return what is in the place of a row's event time, for a message."""
+        ...

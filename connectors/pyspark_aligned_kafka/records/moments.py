@@ -1,0 +1,295 @@
+"""Texts of moments to microseconds since 1970-01-01 UTC, compiled: epochs as decimal numbers, and ISO 8601."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pyspark_aligned_kafka.records.batches import Bytes, Longs
+from pyspark_aligned_kafka.records.event_time_choice import Format
+from pyspark_aligned_kafka.records.json_text import unescaped
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+
+_EXPONENTS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
+"""Microseconds of a unit, as a power of ten."""
+_BY_SIZE, _NO_NUMBER = 100, 101
+_NOT = -(2**63)
+"""What is no moment; the first of 64 bits is none that Spark has."""
+_LONGEST = 64
+"""Bytes of a text, unescaped: no moment is longer."""
+_FIRST_DAY, _END_DAY = -719_162, 2_932_897
+"""Days from 1970-01-01 to 0001-01-01 and 10000-01-01, the years Spark writes."""
+FIRST_MICROS, END_MICROS = _FIRST_DAY * 86_400_000_000, _END_DAY * 86_400_000_000
+_MOST_DIGITS = 18
+_MINUS, _PLUS, _DOT, _COLON, _SPACE, _ZERO = (ord(c) for c in "-+.: 0")
+_T, _Z, _E = ord("t"), ord("z"), ord("e")
+
+
+@inlined
+def _digit(data: Word, at: Word, stop: Word) -> Word:
+    """Return the digit at a place, -1 if there is none."""
+    if at >= stop:
+        return np.int64(-1)
+    value = byte_at(data, at) - _ZERO
+    return value if 0 <= value <= 9 else np.int64(-1)
+
+
+@inlined
+def _digits(data: Word, at: Word, stop: Word, count: Word) -> Word:
+    """Return the number that so many digits write, -1 if they are not there."""
+    value = np.int64(0)
+    for i in range(count):
+        digit = _digit(data, at + i, stop)
+        if digit < 0:
+            return np.int64(-1)
+        value = value * 10 + digit
+    return value
+
+
+@inlined
+def _power_of_ten(exponent: Word) -> Word:
+    value = np.int64(1)
+    for _ in range(exponent):
+        value *= 10
+    return value
+
+
+@inlined
+def _number(data: Word, at: Word, stop: Word) -> tuple[Word, Word, Word]:
+    """Return whether a text is a decimal number, its digits as one number with sign, and the power of ten behind them.
+
+    Digits beyond the eighteenth that counts are cut off: they are far below a microsecond of any moment there is.
+    """
+    negative = at < stop and byte_at(data, at) == _MINUS
+    if negative or (at < stop and byte_at(data, at) == _PLUS):
+        at += 1
+    value, exponent, kept, seen = np.int64(0), np.int64(0), np.int64(0), False
+    fraction = False
+    while at < stop:
+        if byte_at(data, at) == _DOT and not fraction and seen:
+            fraction = True
+            at += 1
+            if _digit(data, at, stop) < 0:
+                return False, value, exponent
+            continue
+        digit = _digit(data, at, stop)
+        if digit < 0:
+            break
+        seen = True
+        if kept < _MOST_DIGITS:
+            value = value * 10 + digit
+            kept += value > 0
+            exponent -= fraction
+        else:
+            exponent += not fraction
+        at += 1
+    if at < stop and seen and byte_at(data, at) | 0x20 == _E:
+        at += 1
+        down = at < stop and byte_at(data, at) == _MINUS
+        if down or (at < stop and byte_at(data, at) == _PLUS):
+            at += 1
+        power, some = np.int64(0), False
+        while _digit(data, at, stop) >= 0:
+            # Far beyond what any moment has; and no overflow.
+            power = min(power * 10 + _digit(data, at, stop), np.int64(10_000))
+            some = True
+            at += 1
+        if not some:
+            return False, value, exponent
+        exponent += -power if down else power
+    return seen and at == stop, -value if negative else value, exponent
+
+
+@inlined
+def _scaled(value: Word, exponent: Word) -> Word:
+    """Return ``value * 10 ** exponent``, rounded down, ``_NOT`` if that is no moment."""
+    if value == 0:
+        return np.int64(0)
+    if exponent < 0:
+        if exponent < -_MOST_DIGITS:
+            return np.int64(-1) if value < 0 else np.int64(0)
+        return value // _power_of_ten(-exponent)
+    if exponent > _MOST_DIGITS:
+        return np.int64(_NOT)
+    power = _power_of_ten(exponent)
+    return value * power if abs(value) <= END_MICROS // power else np.int64(_NOT)
+
+
+@inlined
+def _exponent_by_size(value: Word, exponent: Word) -> Word:
+    """Return the unit of a number without one, as a power of ten of microseconds."""
+    size = _scaled(abs(value), exponent)
+    if size == _NOT or size >= 100_000_000_000_000_000:
+        return np.int64(-3)
+    if size >= 100_000_000_000_000:
+        return np.int64(0)
+    return np.int64(3) if size >= 100_000_000_000 else np.int64(6)
+
+
+@inlined
+def _days(year: Word, month: Word, day: Word) -> Word:
+    """Return the days since 1970-01-01 of a day of the Gregorian calendar ("days_from_civil" of H. Hinnant)."""
+    year -= month <= 2
+    era = year // 400
+    of_era = year - era * 400
+    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+
+
+@inlined
+def _days_of_month(year: Word, month: Word) -> Word:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in (4, 6, 9, 11) else 31
+
+
+@inlined
+def _zone(data: Word, at: Word, stop: Word) -> Word:
+    """Return the minutes east of UTC that end a text, ``_NOT`` if it is no zone: Z, +hh, +hhmm or +hh:mm."""
+    if stop - at == 1 and byte_at(data, at) | 0x20 == _Z:
+        return np.int64(0)
+    sign = byte_at(data, at)
+    if sign not in (_PLUS, _MINUS):
+        return np.int64(_NOT)
+    hours, minutes = _digits(data, at + 1, stop, 2), np.int64(0)
+    at += 3
+    if at < stop:
+        at += byte_at(data, at) == _COLON
+        minutes = _digits(data, at, stop, 2)
+        at += 2
+    if at != stop or not 0 <= hours <= 23 or not 0 <= minutes <= 59:
+        return np.int64(_NOT)
+    east = hours * 60 + minutes
+    return -east if sign == _MINUS else east
+
+
+@inlined
+def _iso(data: Word, at: Word, stop: Word) -> Word:  # noqa: PLR0911 - one for each part that may be wrong
+    """Return the microseconds of a date, or of a date and a time of day, perhaps with a zone; ``_NOT`` if it is none.
+
+    Without a zone it is UTC. Of a fraction of a second what is below a microsecond is cut off.
+    """
+    year, month, day = _digits(data, at, stop, 4), _digits(data, at + 5, stop, 2), _digits(data, at + 8, stop, 2)
+    if year < 1 or not 1 <= month <= 12 or not 1 <= day <= _days_of_month(year, month):
+        return np.int64(_NOT)
+    if byte_at(data, at + 4) != _MINUS or byte_at(data, at + 7) != _MINUS:
+        return np.int64(_NOT)
+    micros = _days(year, month, day) * 86_400_000_000
+    at += 10
+    if at == stop:
+        return micros
+    if byte_at(data, at) | 0x20 != _T and byte_at(data, at) != _SPACE:
+        return np.int64(_NOT)
+    hour, minute, second = _digits(data, at + 1, stop, 2), _digits(data, at + 4, stop, 2), np.int64(0)
+    if not 0 <= hour <= 23 or not 0 <= minute <= 59 or byte_at(data, at + 3) != _COLON:
+        return np.int64(_NOT)
+    at += 6
+    if at < stop and byte_at(data, at) == _COLON:
+        second = _digits(data, at + 1, stop, 2)
+        if not 0 <= second <= 59:
+            return np.int64(_NOT)
+        at += 3
+        if at < stop and byte_at(data, at) in (_DOT, ord(",")):
+            at += 1
+            if _digit(data, at, stop) < 0:
+                return np.int64(_NOT)
+            unit = np.int64(100_000)
+            while _digit(data, at, stop) >= 0:
+                micros += _digit(data, at, stop) * unit
+                unit //= 10
+                at += 1
+    micros += (hour * 3_600 + minute * 60 + second) * 1_000_000
+    if at == stop:
+        return micros
+    east = _zone(data, at, stop)
+    return np.int64(_NOT) if east == _NOT else micros - east * 60_000_000
+
+
+@inlined
+def _moment(data: Word, at: Word, stop: Word, unit: Word) -> Word:
+    if unit != _NO_NUMBER:
+        is_number, value, exponent = _number(data, at, stop)
+        if is_number:
+            exponent += _exponent_by_size(value, exponent) if unit == _BY_SIZE else unit
+            return _scaled(value, exponent)
+        if unit != _BY_SIZE:
+            return np.int64(_NOT)
+    return _iso(data, at, stop)
+
+
+@inlined
+def _unescaped_into(data: Word, at: Word, stop: Word, room: Word) -> Word:
+    """Write a text without its escapes into ``room``; return its size, -1 if it is no moment for that alone."""
+    size = np.int64(0)
+    while at < stop:
+        if size == _LONGEST:
+            return np.int64(-1)
+        character = byte_at(data, at)
+        if character == ord("\\"):
+            character, at = unescaped(data, at, stop)
+        else:
+            at += 1
+        if character > 0x7F:
+            return np.int64(-1)
+        room[size] = character
+        size += 1
+    return size
+
+
+@compiled("int64(uint8[::1], int64[::1], int64[::1], int64[::1], int64, int64, uint8[::1], int64[::1], uint8[::1])")
+def _read_all(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word,
+    starts: Word,
+    sizes: Word,
+    escaped: Word,
+    is_escaped: Word,
+    unit: Word,
+    room: Word,
+    micros: Word,
+    wrong: Word,
+) -> Word:
+    data, plain = address_of(array), address_of(room)
+    count = 0
+    for row in range(starts.shape[0]):
+        found = np.int64(_NOT)
+        if escaped[row] == is_escaped:
+            size = _unescaped_into(data, starts[row], starts[row] + sizes[row], room)
+            if size >= 0:
+                found = _moment(plain, np.int64(0), size, unit)
+        elif sizes[row] > 0:
+            found = _moment(data, starts[row], starts[row] + sizes[row], unit)
+        is_moment = FIRST_MICROS <= found < END_MICROS
+        micros[row] = found if is_moment else 0
+        wrong[row] = not is_moment
+        count += not is_moment
+    return count
+
+
+class MomentReader:
+    """Reads moments of one format. Scratch memory is kept from call to call: it serves one read at a time."""
+
+    __slots__ = ("_room", "_unit")
+
+    def __init__(self, written: Format) -> None:
+        by_format = {Format.AUTO: _BY_SIZE, Format.ISO_8601: _NO_NUMBER, **_EXPONENTS}
+        self._unit = by_format[written]
+        self._room = np.zeros(_LONGEST, np.uint8)
+
+    def read(
+        self, data: Bytes, starts: Longs, sizes: Longs, kinds: Longs | None = None, *, escaped: int = 0
+    ) -> tuple[Longs, Bytes, int]:
+        """Return the microseconds of each text, which of them are none (1), and how many those are.
+
+        Args:
+            data: the bytes.
+            starts: where each text begins.
+            sizes: its bytes; below 1 is no moment.
+            kinds: of which kind each text is.
+            escaped: the kind that has the escapes of JSON.
+        """
+        rows = len(starts)
+        micros, wrong = np.empty(rows, np.int64), np.empty(rows, np.uint8)
+        given = np.zeros(rows, np.int64) if kinds is None else kinds
+        count = _read_all(
+            data, starts, sizes, given, escaped if kinds is not None else 1, self._unit, self._room, micros, wrong
+        )
+        return micros, wrong, count

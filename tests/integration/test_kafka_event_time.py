@@ -1,0 +1,135 @@
+"""Event time in the payload on a real broker: whatever the records' own timestamps are, windows go by it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pytest
+from kafka import KafkaProducer
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+from services.kafka import Kafka
+from tests.integration.kafka_streams import KafkaStreams
+from tests.spark.queries import START
+from watermark_source import follow_watermark
+from watermark_source.monitor.progress_event import parse_progress
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+_log = logging.getLogger(__name__)
+
+NewTopic = Callable[..., str]
+HALF_AN_HOUR = 1_800
+BOUND = 30
+IN_JSON = {"eventTimeColumn": "value:$.order.at", "maxOutOfOrderness": f"{BOUND} seconds"}
+
+
+def produce(kafka: Kafka, topic: str, values: Mapping[int, Sequence[bytes | None]], **more: object) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, linger_ms=20)
+    for partition, written in values.items():
+        for value in written:
+            producer.send(topic, value, partition=partition, **more)
+    producer.flush(60)
+    producer.close()
+
+
+def document(seconds: float) -> bytes:
+    return json.dumps({"id": "}{", "order": {"n": [1, {"at": 0}], "at": START + round(seconds * 1_000)}}).encode()
+
+
+def shuffled(chance: np.random.Generator, begin: float, rows: int) -> list[float]:
+    """One row a tenth of a second, each up to the bound too early."""
+    return [round(begin + n / 10 - chance.uniform(0, BOUND), 3) for n in range(rows)]
+
+
+def test_partitions_hours_apart_lose_no_row_across_restarts(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    """A later process has no reports of the last batch: it reads that again, and finds the same event times."""
+    topic, chance = new_topic(3), np.random.default_rng(3)
+    rows = follow_watermark(streams.source(subscribe=topic, maxOffsetsPerTrigger=700, **IN_JSON))
+    counts = rows.groupBy(F.window("event_time", "1 minute").alias("w")).count()
+    frame = counts.select(((F.unix_millis("w.start") - START) / 60_000).cast("int"), "count")
+    written: list[float] = []
+    for run in range(3):
+        begins = {0: 0, 1: 2 * HALF_AN_HOUR, 2: -HALF_AN_HOUR}
+        made = {p: shuffled(chance, begin + run * 100, 1_000) for p, begin in begins.items()}
+        produce(kafka, topic, {p: [document(at) for at in times] for p, times in made.items()})
+        written += [at for times in made.values() for at in times]
+        query = streams.run(frame, "q")
+        assert all(o.numRowsDroppedByWatermark == 0 for p in query.recentProgress for o in p.stateOperators)
+    # The slowest partition has come to this; what is later is still open.
+    slowest = -HALF_AN_HOUR + 300 - BOUND
+    expected = Counter(int(at // 60) for at in written)
+    found = {row[0]: row[1] for row in streams.result("q").collect()}
+    assert found == {minute: n for minute, n in expected.items() if minute in found}
+    assert {minute for minute in expected if (minute + 1) * 60 <= slowest - BOUND} <= found.keys()
+
+
+@pytest.mark.parametrize("errors", ["timestamp", "null"])
+def test_broken_records_are_delivered_and_counted(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, errors: str
+) -> None:
+    topic = new_topic(1)
+    broken: list[bytes | None] = [None, b"{", b'{"order":{}}', b'{"order":{"at":"soon"}}']
+    produce(kafka, topic, {0: [*map(document, range(50)), *broken]}, timestamp_ms=START + 7, key=b"k")
+    rows = follow_watermark(streams.source(subscribe=topic, eventTimeErrors=errors, **IN_JSON))
+    query = streams.run(rows.select("offset", F.unix_millis("event_time").alias("at")), "q")
+    found = {row.offset: row.at for row in streams.result("q").collect()}
+    assert [found[n] for n in range(54)] == [START + n * 1_000 for n in range(50)] + [
+        None if errors == "null" else START + 7
+    ] * 4
+    (status,) = parse_progress(query.lastProgress.json)
+    assert (status.rows, status.undated_rows, status.watermark) == (54, 4, START + 49_000 - BOUND * 1_000 - 1)
+
+
+def test_by_default_the_first_broken_record_ends_the_query_and_is_named(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic = new_topic(1)
+    produce(kafka, topic, {0: [document(1), b'{"order":{"at":"soon"}}']})
+    rows = follow_watermark(streams.source(subscribe=topic, **IN_JSON))
+    with pytest.raises(StreamingQueryException, match=f"topic {topic} partition 0 offset 1: no event time .* 'soon'"):
+        streams.run(rows.select("event_time"), "q")
+
+
+def test_a_header_or_a_function_tells_the_time_in_streams_and_in_batches(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    topic = new_topic(1)
+    produce(kafka, topic, {0: [b"a,100", b"b,200"]}, headers=[("at", b"2023-11-14T22:13:20Z")])
+    function = "tests.integration.event_time_functions:after_the_comma"
+    expected = {"header:at": [1_700_000_000] * 2, function: [100, 200]}
+    for chosen, times in expected.items():
+        read = streams.spark.read.format("aligned-kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
+        batch = read.option("subscribe", topic).option("eventTimeColumn", chosen).load()
+        assert [row[0] for row in batch.select(F.unix_seconds("event_time")).collect()] == times
+        streams.run(streams.source(subscribe=topic, eventTimeColumn=chosen).select("event_time"), chosen)
+        found = streams.result(chosen).select(F.unix_seconds("event_time").alias("at")).where("at > 0")
+        assert sorted(row.at for row in found.collect())[-2:] == times
+
+
+def test_aligned_by_the_payload_a_partition_is_ahead_by_the_drift_and_a_range_at_most(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    """Nothing tells where in the log a time in the payload passes the limit: each step is planned by what was read."""
+    topic, limit, drift = new_topic(2), 200, 60
+    slow, fast = [n / 10 for n in range(4_000)], [n * 1.0 for n in range(4_000)]
+    produce(kafka, topic, {0: list(map(document, slow)), 1: list(map(document, fast))})
+    aligned = {"alignmentGroup": topic, "alignmentMaxDrift": f"{drift} seconds", "maxOffsetsPerTrigger": limit}
+    source = streams.source(subscribe=topic, eventTimeColumn="value:$.order.at", **aligned)
+    streams.run(follow_watermark(source).select("partition", "offset"), "q")
+    assert streams.result("q").where("partition IS NOT NULL").distinct().count() == 8_000
+    furthest, ahead = {0: -1, 1: -1}, []
+    for ranges in streams.batches("q"):
+        for (_, partition), (_, end) in ranges.items():
+            furthest[partition] = end - 1
+        if min(furthest.values()) >= 0 and furthest[0] < len(slow) - 1:
+            ahead.append(fast[furthest[1]] - slow[furthest[0]])
+    widest_range = max(end - begin for ranges in streams.batches("q") for begin, end in ranges.values())
+    _log.info("ahead by at most %.1f s; widest range %d records", max(ahead), widest_range)
+    assert max(ahead) <= drift + widest_range * 1.0

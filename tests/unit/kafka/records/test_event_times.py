@@ -1,0 +1,200 @@
+"""Event times that are not the records' timestamps: where they are found, and what becomes of records without one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyspark_aligned_kafka.records.decoding import RecordDecoder
+from pyspark_aligned_kafka.records.event_time_choice import (
+    ByFunction,
+    EventTimeChoice,
+    Format,
+    InHeader,
+    InJson,
+    Place,
+    WithoutTime,
+)
+from pyspark_aligned_kafka.records.json_path import parse_path
+from tests.unit.kafka.batches import Rec, batch
+from watermark_source.errors import CorruptDataError, EventTimeError, OptionError
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.read_batch import ReadBatch
+
+SPLIT = Split("orders", 3)
+IN_VALUE = InJson("value", parse_path("$.t"))
+
+
+def read(recs: list[Rec], place: Place, columns: tuple[str, ...] = ("value",), **how: object) -> ReadBatch:
+    data = np.frombuffer(bytearray(batch(0, recs)), np.uint8)
+    choice = EventTimeChoice(place, **how)  # type: ignore[arg-type]
+    decoder = RecordDecoder(columns, batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, event_time=choice)
+    (found,) = decoder.decode(SplitRange(SPLIT, 0, 1000), data, 0, 1, None)
+    return found
+
+
+def millis(found: ReadBatch) -> list[int | None]:
+    found.event_time.validate(full=True)
+    return [None if at is None else at // 1_000 for at in found.event_time.cast(pa.int64()).to_pylist()]
+
+
+def test_a_member_of_the_value_is_event_time_and_no_column_need_be_delivered() -> None:
+    recs = [Rec(0, b'{"t":1700000000123}'), Rec(1, b'{"x":1,"t":"2023-11-14T22:13:21Z"}')]
+    found = read(recs, IN_VALUE, columns=())
+    assert millis(found) == [1_700_000_000_123, 1_700_000_001_000]
+    assert (found.columns, found.undated) == ((), 0)
+
+
+def test_of_a_key_and_with_escapes_it_is_the_same() -> None:
+    recs = [Rec(0, b"{}", rb'{"t":"2023\u002d11-14T22:13:20"}'), Rec(1, None, b'{"t":5}')]
+    assert millis(read(recs, InJson("key", parse_path("$.t")))) == [1_700_000_000_000, 5_000]
+
+
+def test_of_several_headers_of_a_name_the_last_one_counts() -> None:
+    headers = [(b"ta", b"7"), (b"t", b"1"), (b"t", b"1700000000"), (b"x", None)]
+    assert millis(read([Rec(0, b"v", headers=headers)], InHeader("t"))) == [1_700_000_000_000]
+
+
+def test_headers_that_do_not_fit_their_record_are_corrupt() -> None:
+    raw = bytearray(batch(0, [Rec(0, b"v", headers=[(b"t", b"1")])]))
+    raw[-5] = 0x7F
+    choice = EventTimeChoice(InHeader("t"))
+    decoder = RecordDecoder(
+        (), batch_rows=9, batch_bytes=99, decompressed_limit=99, check_crcs=False, event_time=choice
+    )
+    with pytest.raises(CorruptDataError, match="topic orders partition 3 offset 0: headers"):
+        list(decoder.decode(SplitRange(SPLIT, 0, 9), np.frombuffer(raw, np.uint8), 0, 1, None))
+
+
+BROKEN = [
+    (b'{"t":"soon"}', "seen 'soon'"),
+    (b'{"t":}', "what is no JSON, '{\"t\":}'"),
+    (b'{"T":1}', "no such member in '{\"T\":1}'"),
+    (b'{"t":[1]}', "neither a string nor a number, in '{\"t\":\\[1\\]}'"),
+    (None, "null in place of a document"),
+]
+
+
+@pytest.mark.parametrize(("value", "seen"), BROKEN)
+def test_a_record_without_an_event_time_is_named_with_what_was_seen(value: bytes | None, seen: str) -> None:
+    recs = [Rec(0, b'{"t":1}'), Rec(1, value), Rec(2, None)]
+    with pytest.raises(
+        EventTimeError, match=f"topic orders partition 3 offset 1: no event time at value:[$].t .*{seen}"
+    ):
+        read(recs, IN_VALUE)
+
+
+def test_a_record_without_an_event_time_goes_by_its_timestamp_or_has_none() -> None:
+    recs = [Rec(0, b'{"t":1}', millis=77), *(Rec(n, v, millis=80 + n) for n, (v, _) in enumerate(BROKEN, 1))]
+    by_timestamp = read(recs, IN_VALUE, without=WithoutTime.TIMESTAMP)
+    assert millis(by_timestamp) == [1_000, 81, 82, 83, 84, 85]
+    without = read(recs, IN_VALUE, without=WithoutTime.NULL)
+    assert millis(without) == [1_000, *[None] * 5]
+    assert by_timestamp.undated == without.undated == 5
+    # What looks at the numbers alone takes none of them for late.
+    assert np.frombuffer(without.event_time.buffers()[1], np.int64, 6)[1:].min() == 2**63 - 1
+
+
+@pytest.fixture
+def module() -> Iterator[ModuleType]:
+    made = ModuleType("event_times_of_a_test")
+    sys.modules[made.__name__] = made
+    yield made
+    del sys.modules[made.__name__]
+
+
+def by(module: ModuleType, function: object) -> ByFunction:
+    module.event_time = function  # type: ignore[attr-defined]
+    return ByFunction(module.__name__, "event_time")
+
+
+RECS = [Rec(0, b"a", b"k", millis=5), Rec(1, None, headers=[(b"h", b"1")], millis=6)]
+
+
+def test_a_function_gets_all_there_is_of_the_records_at_once(module: ModuleType) -> None:
+    given: list[pa.RecordBatch] = []
+
+    def event_time(records: pa.RecordBatch) -> pa.Array:
+        given.append(records)
+        return pa.array([1, 2], pa.timestamp("s"))
+
+    assert millis(read(RECS, by(module, event_time))) == [1_000, 2_000]
+    (seen,) = given
+    seen.validate(full=True)
+    assert seen.drop_columns(["timestamp"]).to_pylist() == [
+        {"key": b"k", "value": b"a", "headers": None, "offset": 0},
+        {"key": None, "value": None, "headers": [{"key": "h", "value": b"1"}], "offset": 1},
+    ]
+    assert seen["timestamp"].cast(pa.int64()).to_pylist() == [5_000, 6_000]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (pa.array([1, 2]), [1, 2]),
+        (pa.array([1, None]), [1, None]),
+        (pa.array([9, 1, 2]).slice(1), [1, 2]),
+        (pa.array([None, 1, None]).slice(1), [1, None]),
+        (pa.chunked_array([[1], [2]]), [1, 2]),
+        (pa.array([1_500_000, -1], pa.timestamp("ns")), [1, -1]),
+        (pa.array([1_000, 2_000], pa.timestamp("us", "Europe/Berlin")), [1, 2]),
+        (pa.array([2**62, 1]), [None, 1]),
+        (pa.array([-(2**63), 2**62], pa.timestamp("us")), [None, None]),
+    ],
+)
+def test_a_function_answers_moments_of_any_unit(module: ModuleType, answer: object, expected: list[int | None]) -> None:
+    found = read(RECS, by(module, lambda _: answer), without=WithoutTime.NULL)
+    assert millis(found) == expected
+    assert found.undated == expected.count(None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (pa.array([1]), "answered 1 times for the 2 records 0 to 1 of topic orders partition 3"),
+        (pa.array(["1", "2"]), "answered string for records 0 to 1 of topic orders partition 3; it must answer"),
+        (pa.array([1, 2], pa.int32()), "answered int32"),
+        ([1, 2], "answered list"),
+        (None, "answered NoneType"),
+    ],
+)
+def test_what_a_function_may_not_answer_is_told_with_its_name(module: ModuleType, answer: object, told: str) -> None:
+    with pytest.raises(EventTimeError, match=f"function event_times_of_a_test:event_time {told}"):
+        read(RECS, by(module, lambda _: answer), without=WithoutTime.NULL)
+
+
+def test_a_function_that_fails_is_told_with_the_records_and_one_that_leaves_times_out_with_the_first(
+    module: ModuleType,
+) -> None:
+    def fails(_: pa.RecordBatch) -> pa.Array:
+        raise KeyError("created_at")
+
+    with pytest.raises(
+        EventTimeError, match="failed for records 0 to 1 of topic orders partition 3: KeyError: 'created_at'"
+    ):
+        read(RECS, by(module, fails))
+    with pytest.raises(EventTimeError, match=r"partition 3 offset 1: no event time .*null from the function"):
+        read(RECS, by(module, lambda _: pa.array([1, None])))
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (ByFunction("no_such_module_anywhere", "f"), "cannot be imported: No module named"),
+        (ByFunction("json", "no_such"), "cannot be imported: module 'json' has no attribute"),
+        (ByFunction("json", "decoder"), "is a module, and must be a function"),
+    ],
+)
+def test_a_function_that_is_not_there_is_a_wrong_option(place: ByFunction, told: str) -> None:
+    with pytest.raises(OptionError, match=f"eventTimeColumn.*{told}"):
+        read(RECS, place)
+
+
+def test_the_format_that_was_chosen_is_the_one_that_is_read() -> None:
+    recs = [Rec(0, b'{"t":1}'), Rec(1, b'{"t":"1970-01-01"}')]
+    assert millis(read(recs, IN_VALUE, written=Format.NANOS, without=WithoutTime.NULL)) == [0, None]
