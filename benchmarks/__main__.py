@@ -13,6 +13,7 @@ from benchmarks.alignment import alignment
 from benchmarks.alignment_group import alignment_group
 from benchmarks.batch import batch
 from benchmarks.cold import cold
+from benchmarks.event_time import event_times, payload_topic
 from benchmarks.figures import Figure, save, table
 from benchmarks.latency import idle, latency
 from benchmarks.memory import RECORDS as MEMORY_RECORDS
@@ -35,7 +36,7 @@ from services.topics import create_topic
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
     "throughput", "compressed", "batch", "alignment", "latency", "window-latency", "idle", "cold", "memory", "planning",
-    "ordering", "temporal-join",
+    "ordering", "temporal-join", "event-time",
 )  # fmt: skip
 GROUP_CASE = "alignment-group"
 CASES = (*KAFKA_CASES, GROUP_CASE, *MYSQL_CASES)
@@ -125,6 +126,9 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
         if "temporal-join" in chosen:
             print("producing clicks and users …", flush=True)
             join_topics(kafka.bootstrap)
+        if "event-time" in chosen:
+            print("producing the topic of JSON …", flush=True)
+            payload_topic(kafka.bootstrap, "payload")
         if "memory" in chosen:
             print("producing the long topics …", flush=True)
             for records in MEMORY_RECORDS:
@@ -148,6 +152,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "alignment": partial(alignment, read, "skewed", rounds),
                 "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "window-latency": partial(window_latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
+                "event-time": partial(event_times, spark, kafka.bootstrap, "payload", rounds),
                 "idle": partial(idle, spark, kafka.bootstrap, "steady"),
                 "ordering": partial(ordering, spark, kafka.bootstrap, "disordered", rounds),
                 "temporal-join": partial(joins, rounds, spark, kafka.bootstrap),

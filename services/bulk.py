@@ -30,9 +30,12 @@ class PartitionRecords:
     values: Bytes | None = None
     keys: Bytes | None = None
     value_size: int = 100
+    header: tuple[str, Bytes] | None = None
+    """Name of a header of each record, with a value for each of at most 63 bytes."""
 
     def __post_init__(self) -> None:
-        for name, rows in (("values", self.values), ("keys", self.keys)):
+        header = None if self.header is None else self.header[1]
+        for name, rows in (("values", self.values), ("keys", self.keys), ("header", header)):
             if rows is not None and (rows.ndim != 2 or rows.dtype != np.uint8 or len(rows) != len(self.timestamps)):
                 raise ServiceError(
                     f"{name}: a 2-D uint8 array with {len(self.timestamps)} rows is expected, "
@@ -101,7 +104,9 @@ def _batch(records: PartitionRecords, first: int, count: int, codec: str) -> byt
         values = numbered_values(first, len(timestamps), records.value_size)
     else:
         values = records.values[part]
-    return encode_batch(timestamps, values, None if records.keys is None else records.keys[part], codec=codec)
+    keys = None if records.keys is None else records.keys[part]
+    header = None if records.header is None else (records.header[0], records.header[1][part])
+    return encode_batch(timestamps, values, keys, header=header, codec=codec)
 
 
 def _leaders(

@@ -39,8 +39,17 @@ def numbered_values(first: int, count: int, size: int) -> Bytes:
     return rows
 
 
-def encode_batch(timestamps: Millis, values: Bytes, keys: Bytes | None = None, *, codec: str = "none") -> bytes:
+def encode_batch(
+    timestamps: Millis,
+    values: Bytes,
+    keys: Bytes | None = None,
+    *,
+    header: tuple[str, Bytes] | None = None,
+    codec: str = "none",
+) -> bytes:
     """One record batch: record i has ``timestamps[i]`` (milliseconds), ``values[i]`` and ``keys[i]`` (null when None).
+
+    ``header`` is the name of one that each record has, with a value for each.
 
     Raises:
         ServiceError: an unknown codec, no record, or arrays of different length.
@@ -54,8 +63,10 @@ def encode_batch(timestamps: Millis, values: Bytes, keys: Bytes | None = None, *
             f"{count} timestamps, {len(values)} values, {'no' if keys is None else len(keys)} keys"
         )
     key_rows = np.empty((count, 0), dtype=np.uint8) if keys is None else keys
-    buffer = np.empty(count * (values.shape[1] + key_rows.shape[1] + _RECORD_OVERHEAD), dtype=np.uint8)
-    used = _write_records(buffer, timestamps, values, key_rows, keys is not None)
+    tails = np.zeros((count, 1), dtype=np.uint8) if header is None else _with_header(*header)
+    size = values.shape[1] + key_rows.shape[1] + tails.shape[1] + _RECORD_OVERHEAD
+    buffer = np.empty(count * size, dtype=np.uint8)
+    used = _write_records(buffer, timestamps, values, key_rows, keys is not None, tails)
     records = compressed(buffer[:used].tobytes(), codec)
     body = (
         _UNDER_CHECKSUM.pack(
@@ -72,6 +83,14 @@ def encode_batch(timestamps: Millis, values: Bytes, keys: Bytes | None = None, *
     )
     head = _BEFORE_CHECKSUM.pack(0, len(body) + 9, -1, 2)
     return head + struct.pack(">I", crc32c(body)) + body
+
+
+def _with_header(name: str, values: Bytes) -> Bytes:
+    """Return what follows the value of each record: one header."""
+    encoded = name.encode()
+    # Zigzag varints of one byte.
+    before = bytes([2, 2 * len(encoded)]) + encoded + bytes([2 * values.shape[1]])
+    return np.hstack([np.tile(np.frombuffer(before, np.uint8), (len(values), 1)), values])
 
 
 def crc32c(data: bytes) -> int:
@@ -165,11 +184,11 @@ def _write_varint(buffer, at, number):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _write_records(buffer, timestamps, values, keys, with_keys):  # type: ignore[no-untyped-def]
+def _write_records(buffer, timestamps, values, keys, with_keys, tails):  # type: ignore[no-untyped-def]  # noqa: PLR0917
     key_size = np.int64(keys.shape[1])
     value_size = np.int64(values.shape[1])
     key_length = key_size if with_keys else np.int64(-1)
-    fixed = 1 + _varint_size(key_length) + key_size + _varint_size(value_size) + value_size + 1
+    fixed = 1 + _varint_size(key_length) + key_size + _varint_size(value_size) + value_size + tails.shape[1]
     at = 0
     for i in range(timestamps.size):
         since = np.int64(timestamps[i] - timestamps[0])
@@ -185,8 +204,9 @@ def _write_records(buffer, timestamps, values, keys, with_keys):  # type: ignore
         for k in range(value_size):
             buffer[at + k] = values[i, k]
         at += value_size
-        buffer[at] = 0
-        at += 1
+        for k in range(tails.shape[1]):
+            buffer[at + k] = tails[i, k]
+        at += tails.shape[1]
     return at
 
 

@@ -10,7 +10,7 @@ from pyspark_aligned_kafka.errors import conditions
 from pyspark_aligned_kafka.lookup import checkpoint
 from pyspark_aligned_kafka.options import kafka_options as options
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
-from watermark_source.planning.loss import LossKind
+from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector import Connector, RangeReader
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from watermark_source.eventtime.characteristic import WatermarkCharacteristic
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.option_table import Option, OptionTable, boolean, non_empty, positive_integer
-from watermark_source.planning.loss import LossKind
+from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.time_index import IndexEntry
 from watermark_source.spark.connector import Connector, Ends, RangeReader

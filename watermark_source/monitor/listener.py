@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.streaming.listener import (
@@ -17,7 +15,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.elapsed import Totals, add_elapsed
+from watermark_source.monitor.followed import FollowedQuery, fold
 from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.status import SourceStatus
 
@@ -33,37 +31,6 @@ class QuerySource(NamedTuple):
     query: str
     """The query's name, or its id if it has none."""
     source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """What is kept of one source."""
-
-    status: SourceStatus
-    elapsed: Totals = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class FollowedQuery:
-    """What is kept of one running query."""
-
-    run: str
-    """Id of the run: a query that is started again keeps its own id, and events of two runs may overlap."""
-    label: str
-    late_rows: int = 0
-    """What its stateful operators dropped as late since the listener follows it; see ``late_rows``."""
-    sources: Mapping[str, Followed] = field(default_factory=dict)
-
-
-def fold(query: FollowedQuery, statuses: tuple[SourceStatus, ...], late: int) -> FollowedQuery:
-    """Take in what one progress says."""
-    sources = dict(query.sources)
-    for status in statuses:
-        known = sources.get(status.source_name)
-        sources[status.source_name] = (
-            Followed(status) if known is None else Followed(status, add_elapsed(known.elapsed, known.status, status))
-        )
-    return replace(query, late_rows=query.late_rows + late, sources=sources)
 
 
 class StatusListener(StreamingQueryListener):

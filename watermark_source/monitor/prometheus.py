@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from watermark_source.clock import Clock
-from watermark_source.monitor.listener import Followed, FollowedQuery
+from watermark_source.monitor.followed import Followed, FollowedQuery
 from watermark_source.monitor.status import Status
 from watermark_source.planning.late_rows import BOUNDS_MS
 

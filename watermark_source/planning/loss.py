@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from watermark_source.errors import DataLossError, labelled
+from watermark_source.planning.loss_kind import LossKind
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.split import PositionText, Split, plain_position
 from watermark_source.planning.state import SplitState
-
-if TYPE_CHECKING:
-    from watermark_source.planning.observation import Observation
-
-
-class LossKind(Enum):
-    """What happened to rows that were due."""
-
-    SPLIT_GONE = auto()
-    LOG_SHORTER = auto()
-    """The log ends before our position."""
-    ROWS_EXPIRED = auto()
-    """The log begins after our position."""
-    NEW_SPLIT_EXPIRED = auto()
-    """A split that is new has lost its first rows already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from watermark_source.alignment.others import NOBODY, Others
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.loss import LossKind
+from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.split import PositionText, Split, plain_position
 from watermark_source.planning.state import Bound

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.loss import LossKind
+from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from watermark_source.planning.loss import LossKind
+from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.split import PositionText

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from watermark_source.planning.loss import LossKind
+from watermark_source.planning.loss_kind import LossKind
 
 START_DOES_NOT_MATCH: Final = "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED"
 TIMESTAMPS_DO_NOT_MATCH: Final = "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED"

@@ -6,7 +6,8 @@ import pytest
 
 from tests.unit.planning.example_states import NOW, A, B, C, at
 from watermark_source.errors import DataLossError
-from watermark_source.planning.loss import Loss, LossKind, check_loss, refuse
+from watermark_source.planning.loss import Loss, check_loss, refuse
+from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.split import Split
 
