@@ -99,7 +99,8 @@ def _with_event_time(spark: SparkSession, bootstrap: str, topic: str) -> DataFra
 
 def _stream(spark: SparkSession, bootstrap: str, topic: str, source: str, **options: str) -> DataFrame:
     reader = spark.readStream.format(source).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
-    return reader.option("startingOffsets", "earliest").options(**options).load()
+    reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", RECORDS // 4)
+    return reader.options(**options).load()
 
 
 def _parsed(stream: DataFrame) -> DataFrame:
