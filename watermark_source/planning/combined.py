@@ -18,12 +18,14 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], policy: Pl
 
     With ``passes_returning`` a split that came back from idleness and is behind is left out until it has caught up, as
     Flink's ``StatusWatermarkValve`` leaves out a channel. Not in the batch in which it comes back: how far behind it is
-    shows only when that has been read.
+    shows only when that has been read. With all others idle the watermark stands still until it has caught up.
     """
-    members = (
-        (MIN if t.watermark is None else t.watermark, t.status is SplitStatus.IDLE or is_left_out(s, t, before, policy))
-        for s, t in splits.items()
-    )
+    active = {s for s, t in splits.items() if t.status is not SplitStatus.IDLE}
+    left_out = {s for s in active if is_left_out(s, splits[s], before, policy)}
+    if left_out and left_out == active:
+        return before.watermark
+    waited_for = active - left_out
+    members = ((MIN if t.watermark is None else t.watermark, s not in waited_for) for s, t in splits.items())
     found = recompute(members, MIN if before.watermark is None else before.watermark).timestamp
     return None if found == MIN else found
 

@@ -1,0 +1,103 @@
+"""Drives ``plan()`` with what the reference's classes were driven with: splits that get watermarks and turn idle."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from watermark_source.eventtime.watermark import MAX, Millis
+from watermark_source.planning.combined import when_read, with_rows
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.planner import plan
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+
+_NOW = Millis(1_000_000)
+_TIMEOUT = 10
+
+
+@dataclass
+class Change:
+    """What is to happen to a split at the next plan."""
+
+    rows: list[int] = field(default_factory=list)
+    """Event times."""
+    status: SplitStatus | None = None
+
+
+class PlannedInputs:
+    """A source whose splits are the inputs. ``change`` is seen when it is planned, at the next call of ``settle``."""
+
+    def __init__(self, inputs: Iterable[Hashable] = (), **policy: Any) -> None:
+        self.policy = PlanPolicy(idle_timeout=_TIMEOUT, **policy)
+        self.state = SourceState(splits={})
+        self.splits: dict[Hashable, Split] = {}
+        self.changes: dict[Split, Change] = {}
+        for each in inputs:
+            self.add(each)
+
+    def add(self, name: Hashable) -> None:
+        self.splits[name] = Split("inputs", len(self.splits))
+        states = {**self.state.splits, self.splits[name]: SplitState(0, 0)}
+        self.state = replace(self.state, splits=states)
+
+    def change(self, name: Hashable) -> Change:
+        return self.changes.setdefault(self.splits[name], Change())
+
+    def settle(self) -> None:
+        """Plan until nothing more comes of the changes: rows are read, then folded in, then who is quiet turns idle."""
+        changes, self.changes = self.changes, {}
+        ends = {s: t.position + len(changes[s].rows if s in changes else ()) for s, t in self.state.splits.items()}
+        active = {s for s, c in changes.items() if c.status is SplitStatus.ACTIVE and not c.rows}
+        quiet = {s for s, c in changes.items() if c.status is SplitStatus.IDLE}
+        highest = {s: Millis(max(c.rows)) for s, c in changes.items() if c.rows}
+        for last in (False, False, True):
+            if last:
+                # As if it had been quiet for so long already.
+                states = {
+                    s: replace(t, since=Millis(_NOW - _TIMEOUT - 1))
+                    if s in quiet and t.status is SplitStatus.ACTIVE
+                    else t
+                    for s, t in self.state.splits.items()
+                }
+                self.state = replace(self.state, splits=states)
+            seen = Observation(now=_NOW, asked_at=_NOW, ends=ends, uncommitted=active, highest=highest)
+            self.state = plan(self.state, seen, self.policy, None).state
+
+    @property
+    def watermark(self) -> Millis | None:
+        return self.state.watermark
+
+    @property
+    def is_idle(self) -> bool:
+        return bool(self.state.splits) and all(t.status is SplitStatus.IDLE for t in self.state.splits.values())
+
+
+class PlannedRecords:
+    """One split whose records are read as they come, at each plan; the watermark goes out with the rows."""
+
+    def __init__(self, bound: int, idle: int | None) -> None:
+        self.policy = PlanPolicy(out_of_orderness=bound, idle_timeout=idle)
+        self.split = Split("records", 0)
+        self.state = SourceState(splits={self.split: SplitState(0, 0)})
+        self.end = 0
+        self.rows: list[int] = []
+        self.highest: Millis | None = None
+
+    def plan(self, now: int) -> None:
+        self.end += len(self.rows)
+        seen = Observation(
+            now=Millis(now), asked_at=Millis(now), ends={self.split: self.end}, highest={self.split: self.highest}
+        )
+        before = self.state
+        planned = plan(before, seen, self.policy, None).state
+        self.highest = Millis(max(self.rows)) if self.rows else None
+        reached = {} if self.highest is None else {self.split: self.highest}
+        self.state = with_rows(planned, before, when_read(planned, reached, self.policy), self.policy)
+        self.rows = []
+
+
+def row_of(watermark: int) -> int:
+    """Return the event time whose watermark this is; no row can say the end of time."""
+    return min(watermark + 1, MAX)

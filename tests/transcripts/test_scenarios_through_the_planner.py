@@ -1,0 +1,259 @@
+"""The scenarios of the reference's classes through ``plan()`` and the group's store: what queries decide by.
+
+1 800 of them. Where a planner of batches decides otherwise a rule says so; a difference that no rule explains fails.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.transcripts.planned_inputs import PlannedInputs, PlannedRecords, row_of
+from tests.transcripts.test_scenarios import Answer, Scenario, lines
+from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with, limit
+from watermark_source.errors import OptionError
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.group_store.store import GroupStore, Identity, store_url
+from watermark_source.option_table import Option
+from watermark_source.planning.state import SplitStatus
+from watermark_source.spark.engine_options import ENGINE_OPTIONS
+
+ACTIVE, IDLE = SplitStatus.ACTIVE, SplitStatus.IDLE
+Event = dict[str, Any]
+
+
+class Said(NamedTuple):
+    """What has gone out by the end of an event."""
+
+    watermark: int | None = None
+    is_idle: bool = False
+
+    @property
+    def at(self) -> int:
+        return MIN if self.watermark is None else self.watermark
+
+
+def expected(scenario: Scenario, result: Answer) -> Iterator[Said]:
+    """Yield what the reference has said after each event. No row can say the end of time: it says one less."""
+    said, sent = Said(), list(result["out"])
+    for index in range(len(scenario["events"])):
+        while sent and sent[0]["i"] == index:
+            one = sent.pop(0)
+            if "wm" in one:
+                said = said._replace(watermark=min(one["wm"], MAX - 1))
+            else:
+                said = said._replace(is_idle=one["status"] == "idle")
+        yield said
+
+
+# Premises: what of a scenario can happen to splits of a log.
+#
+# - An idle split has no rows, and one that has some is active: so a watermark of an idle *channel*, which a valve
+#   ignores, does not come. An *input* of an operator is moved by it and stays idle: its watermark is compared, and its
+#   status no more.
+# - What is told to a multiplexer for its next probe is seen at the next plan.
+
+
+def through_inputs(scenario: Scenario) -> Iterator[Said]:
+    inputs = PlannedInputs(range(scenario["inputs"]))
+    idle: set[int] = set()
+    is_compared = True
+    for event in scenario["events"]:
+        change = inputs.change(event["in"])
+        if "wm" in event:
+            is_compared &= event["in"] not in idle
+            change.rows.append(row_of(event["wm"]))
+        else:
+            change.status = IDLE if event["idle"] else ACTIVE
+            (idle.add if event["idle"] else idle.discard)(event["in"])
+        inputs.settle()
+        yield Said(inputs.watermark, inputs.is_idle) if is_compared else Said(inputs.watermark, is_idle=NotImplemented)
+
+
+def through_channels(scenario: Scenario) -> Iterator[Said]:
+    inputs = PlannedInputs(range(scenario["channels"]), passes_returning=True)
+    idle: set[int] = set()
+    for event in scenario["events"]:
+        channel = event["ch"]
+        if "status" in event:
+            (idle.add if event["status"] == "idle" else idle.discard)(channel)
+            inputs.change(channel).status = IDLE if event["status"] == "idle" else ACTIVE
+        elif channel not in idle:
+            inputs.change(channel).rows.append(row_of(event["wm"]))
+        inputs.settle()
+        yield Said(inputs.watermark, inputs.is_idle)
+
+
+def through_splits(scenario: Scenario) -> Iterator[Said | None]:
+    inputs = PlannedInputs()
+    for event in scenario["events"]:
+        what = event["op"]
+        if what == "register":
+            inputs.add(event["id"])
+        elif what == "wm":
+            inputs.change(event["id"]).rows.append(row_of(event["t"]))
+            inputs.change(event["id"]).status = None
+        elif what != "periodic":
+            inputs.change(event["id"]).status = IDLE if what == "idle" else ACTIVE
+        if what == "periodic" or event.get("mode") == "imm":
+            inputs.settle()
+            yield Said(inputs.watermark, inputs.is_idle)
+        else:
+            yield None
+
+
+def through_records(scenario: Scenario) -> Iterator[Said]:
+    records = PlannedRecords(scenario.get("bound", 0), scenario.get("idle"))
+    now, pauses = 1_000_000, 0
+    for event in scenario["events"]:
+        if "t" in event:
+            records.rows.append(event["t"])
+        elif "clock" in event:
+            now += 0 if pauses else event["clock"]
+        elif "pause" in event or "resume" in event:
+            pauses = pauses + 1 if "pause" in event else max(0, pauses - 1)
+        else:
+            records.plan(now)
+        yield Said(records.state.watermark, records.state.splits[records.split].status is IDLE)
+
+
+# Rules: why a plan says something else than the reference does after the same events.
+
+
+def returned_without_a_watermark(scenario: Scenario, events: Sequence[Event], want: Said, got: Said) -> bool:
+    """A split that comes back and has no watermark yet is waited for: its rows may be older than any, and on time.
+
+    A valve leaves a channel out until it has a watermark that is not behind.
+    """
+    idle, was_idle, told = set(), set(), set()
+    for event in events:
+        channel = event["ch"]
+        if event.get("status") == "idle":
+            idle.add(channel)
+            was_idle.add(channel)
+        elif "status" in event:
+            idle.discard(channel)
+        elif channel not in idle:
+            told.add(channel)
+    return got.at < want.at and bool(was_idle - idle - told)
+
+
+Rule = Callable[[Scenario, Sequence[Event], Said, Said], bool]
+RULES: dict[str, tuple[Rule, ...]] = {
+    "combined": (),
+    "multiplexer": (),
+    "generator": (),
+    "valve": (returned_without_a_watermark,),
+    "valve_tight": (returned_without_a_watermark,),
+}
+THROUGH: dict[str, Callable[[Scenario], Iterator[Said | None]]] = {
+    "combined": through_inputs,
+    "multiplexer": through_splits,
+    "generator": through_records,
+    "valve": through_channels,
+    "valve_tight": through_channels,
+}
+
+
+@pytest.mark.parametrize("name", THROUGH)
+def test_the_planner_decides_as_the_reference_or_by_a_rule(name: str) -> None:
+    count, by_rule = 0, Counter[str]()
+    for number, scenario, result in lines(name):
+        count += 1
+        if result.get("rejected"):
+            assert is_refused(scenario), f"{name} line {number}: {scenario}"
+            continue
+        said = zip(expected(scenario, result), THROUGH[name](scenario), strict=True)
+        for index, (want, got) in enumerate(said):
+            if got is None or want == got or (got.is_idle is NotImplemented and want.watermark == got.watermark):
+                continue
+            events = scenario["events"][: index + 1]
+            rule = next((r.__name__ for r in RULES[name] if r(scenario, events, want, got)), None)
+            assert rule is not None, f"{name} line {number}, event {index}: {want}, by the planner {got}; {events}"
+            # From here on the two have different pasts.
+            by_rule[rule] += 1
+            break
+    assert count == 300
+    # A rule that explains nothing any more is to go.
+    assert sum(by_rule.values()) <= 60
+    assert by_rule or not RULES[name]
+
+
+def is_refused(scenario: Scenario) -> bool:
+    """Whether the options of a query refuse a scenario's parameters."""
+    options = {option.name: option for option in ENGINE_OPTIONS}
+    given = {"maxOutOfOrderness": scenario.get("bound"), "idleTimeout": scenario.get("idle")}
+    return any(value is not None and not _is_accepted(options[name], f"{value} ms") for name, value in given.items())
+
+
+def _is_accepted(option: Option, text: str) -> bool:
+    try:
+        option.read(text)
+    except OptionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("of", [10, pytest.param(1, marks=pytest.mark.long("every tenth of them"))])
+def test_the_groups_store_has_the_limits_of_the_reference(of: int, tmp_path: Path) -> None:
+    store = GroupStore(store_url(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
+    for number, scenario, result in list(lines("alignment"))[::of]:
+        through = keys_through_the_store if scenario.get("impl") == "aggregator" else groups_through_the_store
+        assert through(store, scenario, number) == result["out"], f"line {number}: {scenario}"
+    store.close()
+
+
+class Members:
+    """The members of a scenario's groups, each with what it has told last."""
+
+    def __init__(self, store: GroupStore, number: int) -> None:
+        self.store, self.number = store, number
+        self.told: dict[tuple[str, str], GroupMember] = {}
+
+    def tell(self, group: str, name: str, watermark: int) -> Millis | None:
+        """Report, MAX for idle; return the lowest watermark of all members of the group that count."""
+        is_idle = watermark == MAX
+        told = GroupMember(MemberStatus.IDLE if is_idle else MemberStatus.ACTIVE, Millis(watermark))
+        self.told[group, name] = told
+        return self.minimum(group, name)
+
+    def minimum(self, group: str, name: str) -> Millis | None:
+        told = self.told[group, name]
+        answer = self.store.exchange(Identity(f"{self.number}.{group}", name, name, 0, 3_600_000), told)
+        assert answer is not None
+        return min((w for w in (answer.minimum, counts_with(told)) if w is not None), default=None)
+
+
+def keys_through_the_store(store: GroupStore, scenario: Scenario, number: int) -> list[Answer]:
+    members, before, answers = Members(store, number), MIN, []
+    for index, event in enumerate(scenario["events"]):
+        found = members.tell("g", event["key"], event["report"])
+        # An idle key counts with the end of time.
+        at = MAX if found is None else found
+        answers.append({"i": index, "changed": at != before, "agg": at})
+        before = at
+    return answers
+
+
+def groups_through_the_store(store: GroupStore, scenario: Scenario, number: int) -> list[Answer]:
+    """One group of ours has one drift, and refuses another; a source of the reference has its own."""
+    members, answers = Members(store, number), []
+    sources = scenario["sources"]
+    for index, event in enumerate(scenario["events"]):
+        if "report" in event:
+            members.tell(sources[event["src"]]["group"], f"{event['src']}.{event['sub']}", event["report"])
+            continue
+        for src, source in enumerate(sources):
+            if event.get("src", src) != src:
+                continue
+            mine = sorted(int(name.split(".")[1]) for _, name in members.told if name.startswith(f"{src}."))
+            answers += [
+                {"i": index, "src": src, "sub": sub, "max": limit(found, source["drift"])}
+                for sub in mine
+                for found in (members.minimum(source["group"], f"{src}.{sub}"),)
+            ]
+    return answers
