@@ -1,42 +1,86 @@
-"""The command line: ``python -m watermark_source doctor --mysql --hostname db1 --username cdc --tables shop.t``."""
+"""The command line: ``python -m watermark_source doctor --mysql …`` and ``… profile --kafka …``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from watermark_source.errors import WatermarkSourceError
 from watermark_source.monitor.doctor import doctor_of, flags, options_of, report, with_secrets
 
 _GOOD, _BAD, _MISUSED = 0, 1, 2
+_SECRETS = (
+    "Then the options of the source, each as --name value. Passwords are taken from environment variables: "
+    "WATERMARK_SOURCE_PASSWORD for the option password."
+)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit status: 0 all that is needed holds, 1 it does not, 2 the command is wrong."""
     parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
-    commands = parser.add_subparsers(required=True, metavar="doctor")
+    commands = parser.add_subparsers(required=True, metavar="doctor | profile", dest="command")
     doctor = commands.add_parser(
         "doctor",
         help="whether a source would start",
         description="Makes the checks that a source makes at load(), and some more, goes on after one that fails, and "
         "says what mends it.",
-        epilog="Then the options of the source, each as --name value. Passwords are asked for, or taken from "
-        "environment variables: WATERMARK_SOURCE_PASSWORD for the option password. Exit status: 0 all that is needed "
-        "holds, 1 it does not, 2 the command is wrong.",
+        epilog=f"{_SECRETS} A user on a terminal is asked. Exit status: 0 all that is needed holds, 1 it does not, 2 "
+        "the command is wrong.",
         allow_abbrev=False,
     )
-    systems = doctor.add_mutually_exclusive_group(required=True)
-    for flag, package in flags().items():
-        systems.add_argument(f"--{flag}", dest="package", action="store_const", const=package, help=f"by {package}")
+    _add_systems(doctor, flags())
+    profile = commands.add_parser(
+        "profile",
+        help="how disordered a source's splits are, and what to set",
+        description="Reads event times of the newest rows of each partition, and says which share would be late with "
+        "which maxOutOfOrderness.",
+        epilog=f"{_SECRETS} For example: --kafka --kafka.bootstrap.servers localhost:9092 --subscribe orders "
+        "--eventTimeColumn 'value:$.created_at'",
+        allow_abbrev=False,
+    )
+    _add_systems(profile, flags("PROFILE_FLAG"))
+    profile.add_argument(
+        "--rows", type=_rows, default=1_000_000, metavar="N",
+        help="rows of each partition, or all (default 1000000)",
+    )  # fmt: skip
     given, options = parser.parse_known_args(words)
     try:
-        chosen = doctor_of(given.package)
-        held = report(chosen.findings(with_secrets(options_of(options), chosen)), sys.stdout)
+        return (
+            _doctor(given, options_of(options)) if given.command == "doctor" else _profile(given, options_of(options))
+        )
     except WatermarkSourceError as error:
         sys.stderr.write(f"{error}\n")
         return _MISUSED
-    return _GOOD if held else _BAD
+
+
+def _add_systems(command: argparse.ArgumentParser, packages: Mapping[str, str]) -> None:
+    systems = command.add_mutually_exclusive_group(required=True)
+    for flag, package in packages.items():
+        systems.add_argument(f"--{flag}", dest="package", action="store_const", const=package, help=f"by {package}")
+
+
+def _doctor(given: argparse.Namespace, options: Mapping[str, str]) -> int:
+    chosen = doctor_of(given.package)
+    secrets = with_secrets(options, chosen.OPTIONS, asked_for=chosen.ASKED_FOR)
+    return _GOOD if report(chosen.findings(secrets), sys.stdout) else _BAD
+
+
+def _profile(given: argparse.Namespace, options: Mapping[str, str]) -> int:
+    # Brings numpy with it, which the doctor does not need.
+    from watermark_source.monitor.profile import profile_of, profiler_of, write  # noqa: PLC0415
+
+    chosen = profiler_of(given.package)
+    write(profile_of(chosen.event_times(with_secrets(options, chosen.OPTIONS), given.rows)), sys.stdout)
+    return _GOOD
+
+
+def _rows(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}; expected a number of rows, 1 or more, or all")
+    return int(text)
 
 
 if __name__ == "__main__":

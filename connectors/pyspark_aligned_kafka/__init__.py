@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DefaultSource"]
 
+PROFILE_FLAG = "kafka"
+"""``python -m watermark_source profile --kafka`` is the module ``profile`` beside this one."""
 _NEEDED = ("pyarrow", "kafka", "numba", "cramjam", "zstandard")
 
 

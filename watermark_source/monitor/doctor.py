@@ -42,14 +42,14 @@ class Doctor(Protocol):
         ...
 
 
-def flags() -> dict[str, str]:
-    """Return the packages that have a doctor, by their flags."""
+def flags(kind: str = "DOCTOR_FLAG") -> dict[str, str]:
+    """Return the packages that have a doctor, or what else ``kind`` names, by their flags."""
     names = (found.name for found in pkgutil.iter_modules() if found.name.startswith(_PREFIX))
     found: dict[str, str] = {}
     for name in names:
         # Others of that name are not ours, and may lack what they need.
         with contextlib.suppress(Exception):
-            found[importlib.import_module(name).DOCTOR_FLAG] = name
+            found[getattr(importlib.import_module(name), kind)] = name
     return dict(sorted(found.items()))
 
 
@@ -90,32 +90,32 @@ def options_of(words: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def with_secrets(given: Mapping[str, str], doctor: Doctor) -> dict[str, str]:
+def with_secrets(given: Mapping[str, str], table: OptionTable, *, asked_for: str | None = None) -> dict[str, str]:
     """Add passwords from environment variables; what is not there a user on a terminal is asked for.
 
     Raises:
         UsageError: one is on the command line, where others see it.
     """
     whole = dict(given)
-    for option in doctor.OPTIONS.options:
+    for option in table.options:
         if not option.secret:
             continue
         variable = variable_of(option.name)
         if option.name.lower() in {name.lower() for name in given}:
             raise UsageError(
                 f"--{option.name}: others could see it on the command line; set the environment variable {variable}"
-                + (", or leave it out to be asked" if option.name == doctor.ASKED_FOR else "")
+                + (", or leave it out to be asked" if option.name == asked_for else "")
             )
         if variable in os.environ:
             whole[option.name] = os.environ[variable]
-        elif option.name == doctor.ASKED_FOR and sys.stdin.isatty():
+        elif option.name == asked_for and sys.stdin.isatty():
             whole[option.name] = getpass.getpass(f"{option.name} (not shown; empty for none): ")
     return whole
 
 
 def variable_of(option: str) -> str:
     """Return the environment variable of a secret option."""
-    return _VARIABLES + _WORD_END.sub("_", option).upper()
+    return _VARIABLES + _WORD_END.sub("_", option).replace(".", "_").upper()
 
 
 def report(findings: Iterable[Finding], out: TextIO) -> bool:

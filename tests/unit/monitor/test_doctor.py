@@ -58,7 +58,7 @@ def test_other_words_are_refused(words: list[str], says: str) -> None:
 def test_a_secret_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WATERMARK_SOURCE_PASSWORD", "s3cret")
     monkeypatch.setenv("WATERMARK_SOURCE_SSL_KEY_PASSWORD", "an0ther")
-    found = doctor.with_secrets({"host": "db1"}, Pretended())
+    found = doctor.with_secrets({"host": "db1"}, Pretended().OPTIONS)
     assert found == {"host": "db1", "password": "s3cret", "sslKeyPassword": "an0ther"}
 
 
@@ -66,13 +66,13 @@ def test_on_a_terminal_one_is_asked_for_and_elsewhere_none(monkeypatch: pytest.M
     monkeypatch.setattr(doctor.getpass, "getpass", lambda prompt: f"typed at {prompt[:8]}")
     for terminal, expected in ((False, {}), (True, {"password": "typed at password"})):
         monkeypatch.setattr(sys.stdin, "isatty", lambda terminal=terminal: terminal)
-        assert doctor.with_secrets({}, Pretended()) == expected
+        assert doctor.with_secrets({}, Pretended().OPTIONS, asked_for="password") == expected
 
 
 @pytest.mark.parametrize("name", ["password", "PassWord", "sslKeyPassword"])
 def test_a_secret_on_the_command_line_is_refused_and_not_shown(name: str) -> None:
     with pytest.raises(UsageError) as error:
-        doctor.with_secrets({name: "s3cret"}, Pretended())
+        doctor.with_secrets({name: "s3cret"}, Pretended().OPTIONS)
     assert "set the environment variable WATERMARK_SOURCE_" in str(error.value)
     assert "s3cret" not in str(error.value)
 

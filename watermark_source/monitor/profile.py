@@ -1,0 +1,141 @@
+"""Profile: how disordered the splits of a source are, and what ``maxOutOfOrderness`` would make of it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, TextIO, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from watermark_source.durations import format_duration
+from watermark_source.errors import UsageError
+from watermark_source.monitor.disorder import Disorder
+from watermark_source.monitor.numbers import count_text
+from watermark_source.option_table import OptionTable
+from watermark_source.planning.split import Split
+
+BOUNDS = (0, 1_000, 10_000, 60_000, 600_000)
+_WISHES = (0.0, 0.001, 0.01, 0.05)
+_EDGES = [0, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000]
+_BARS = " ▁▂▃▄▅▆▇█"
+_FAR_APART = 60_000
+
+
+class EventTimes(NamedTuple):
+    """Event times of rows of one split, in the order of their positions."""
+
+    split: Split
+    millis: npt.NDArray[np.int64]
+    undated: int
+    """Rows in which none was found; they are not among ``millis``."""
+
+
+class Profiler(Protocol):
+    """The module ``profile`` of a connector, whose package names its flag in ``PROFILE_FLAG``."""
+
+    @property
+    def OPTIONS(self) -> OptionTable:  # noqa: N802 - a constant of a module
+        """The source's options."""
+        ...
+
+    def event_times(self, given: Mapping[str, str], rows: int | None) -> Iterator[EventTimes]:
+        """Yield event times of the newest ``rows`` rows of each split, of all with ``None``.
+
+        Raises:
+            OptionError: options that cannot work, before anything is connected.
+        """
+        ...
+
+
+def profiler_of(package: str) -> Profiler:
+    """Return the profiler of a package.
+
+    Raises:
+        UsageError: something that it needs is not installed.
+    """
+    try:
+        return cast("Profiler", importlib.import_module(f"{package}.profile"))
+    except ModuleNotFoundError as missing:
+        raise UsageError(
+            f"{package} needs the package {missing.name}, which is not installed; install the project with its extras: "
+            "pip install 'watermark-source[all]'"
+        ) from missing
+
+
+@dataclass(slots=True)
+class Profile:
+    """What was seen of each split."""
+
+    splits: dict[Split, Disorder] = field(default_factory=dict)
+    undated: int = 0
+
+    def add(self, seen: EventTimes) -> None:
+        """Take in rows that come next."""
+        self.splits.setdefault(seen.split, Disorder()).add(seen.millis)
+        self.undated += seen.undated
+
+    def bound_for(self, late: float) -> int:
+        """Return the least bound in milliseconds with which no split has a larger share of late rows than this."""
+        return max((each.bound_for(late) for each in self.splits.values()), default=0)
+
+
+def profile_of(seen: Iterator[EventTimes]) -> Profile:
+    """Read all there is."""
+    made = Profile()
+    for each in seen:
+        made.add(each)
+    return made
+
+
+def write(profile: Profile, out: TextIO) -> None:
+    """Write the table, what to set, and how far the splits are apart."""
+    with_rows = {split: each for split, each in sorted(profile.splits.items()) if each.rows}
+    if not with_rows:
+        out.write("no row with an event time was found\n")
+        return
+    width = max(9, *(len(str(split)) for split in with_rows))
+    bounds = "".join(f"{format_duration(bound):>10}" for bound in BOUNDS)
+    out.write(f"{'':{width}}  {'':>12}  {'late rows with maxOutOfOrderness':^50}\n")
+    out.write(f"{'split':{width}}  {'rows':>12}  {bounds}  {'longest':>12}  behind by 10 ms … 1 day\n")
+    for split, each in with_rows.items():
+        shares = "".join(f"{_percent(each.late_with(bound)):>10}" for bound in BOUNDS)
+        longest = format_duration(each.longest)
+        out.write(f"{split!s:{width}}  {count_text(each.rows):>12}  {shares}  {longest:>12}  {_picture(each)}\n")
+    out.write(
+        "\nThe watermark of a split follows each of its rows here. In a query it moves once a batch: fewer are late.\n"
+    )
+    for wish in _WISHES:
+        bound = format_duration(profile.bound_for(wish))
+        out.write(
+            f"maxOutOfOrderness = {bound:12} for {'no late row' if not wish else f'at most {_percent(wish)} late'}\n"
+        )
+    highest = {split: each.highest for split, each in with_rows.items() if each.highest is not None}
+    first, last = min(highest, key=lambda s: highest[s]), max(highest, key=lambda s: highest[s])
+    apart = highest[last] - highest[first]
+    if apart > _FAR_APART:
+        out.write(
+            f"{first} has come {format_duration(apart)} less far than {last}: each has its own watermark, and the "
+            "lowest counts. To hold the others back and keep less state, set alignmentGroup and alignmentMaxDrift\n"
+        )
+    if profile.undated:
+        out.write(
+            f"{count_text(profile.undated)} rows without an event time are not in the table: see eventTimeErrors\n"
+        )
+
+
+def _percent(share: float) -> str:
+    if not share:
+        return "0 %"
+    return "< 0.01 %" if share < 0.0001 else f"{100 * share:.3g} %"
+
+
+def _picture(of: Disorder) -> str:
+    """Return a bar for each range of disorder, by the logarithm of its share: one in a million can be seen."""
+    bars = []
+    for share in of.shares(_EDGES):
+        level = 0 if share <= 0 else max(1, round(8 * (1 + np.log10(share) / 7)))
+        bars.append(_BARS[min(level, 8)])
+    return "".join(bars)
