@@ -10,8 +10,8 @@ FUZZER := $(VENV)/.installed-soak
 
 # Extra arguments: make test PYTEST_ARGS="-k idle"
 PYTEST_ARGS ?=
-# Four processes suit two cores, for much of the time is waited; each has its own broker and Spark. 0: all in one.
-TEST_PROCESSES ?= 4
+# Three processes suit two cores; each has its own broker and Spark. 0: all in one process.
+TEST_PROCESSES ?= 3
 BENCH_ARGS ?=
 PURE_TESTS := tests/unit tests/property tests/reference tests/transcripts tests/compat
 # Long files first, each in one process: its servers and sessions are shared.
