@@ -53,7 +53,8 @@ test-long: java $(INSTALLED) ## the same and what is longer by nature: more kill
 	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long --kills=30 --mysql-kills=30 --join-kills=$(JOIN_KILLS) \
 	    --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --late-rows-kills=30 --late-rows=10000000 \
 	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
-	    --silences=20 --resumes=100 --wakes=50 --broker-frozen=60 --partitions-added=50 --timeout=7200 --log-cli-level=INFO $(PYTEST_ARGS)
+	    --silences=20 --resumes=100 --wakes=50 --broker-frozen=60 --partitions-added=50 --json-documents=1000000 \
+	    --timeout=7200 --log-cli-level=INFO $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff and mypy
 	$(RUN) -m ruff check .

@@ -64,6 +64,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--snapshot-seed", type=int, default=1, help="of the first snapshot's writers; the next has the next"
     )
     parser.addoption("--store-outage", type=float, default=5, help="seconds a store is away while queries run (5)")
+    parser.addoption("--json-documents", type=int, default=20_000, help="random documents that are scanned (20000)")
     parser.addoption("--silences", type=int, default=1, help="how often a topic falls silent (1)")
     parser.addoption("--resumes", type=int, default=5, help="how often producers with wrong clocks resume (5)")
     parser.addoption("--late-rows", type=int, default=160_000, help="rows of which some are late (160000)")
