@@ -70,7 +70,9 @@ def test_producers_that_pause_and_resume_with_clocks_that_differ_lose_no_row(
     """Each dates its records by a clock that is wrong by up to half the lag, and is silent long enough to be passed."""
     topic, resumes = new_topic(3), request.config.getoption("--resumes")
     chance = random.Random(request.config.getoption("--kills-seed"))
-    ingestion = {"watermarkStrategy": "ingestion", "maxWatermarkLag": f"{2 * WRONG_CLOCK} seconds"}
+    # One partition has records of several clocks.
+    apart = f"{2 * WRONG_CLOCK} seconds"
+    ingestion = {"watermarkStrategy": "ingestion", "maxWatermarkLag": apart, "maxOutOfOrderness": apart}
     rows = follow_watermark(streams.source(subscribe=topic, **ingestion))
     counts = rows.groupBy(F.window("event_time", "1 second").alias("w")).count()
     running = streams.start(counts.select(F.unix_seconds("w.start"), "count"))
