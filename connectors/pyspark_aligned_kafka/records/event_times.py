@@ -82,7 +82,7 @@ class _JsonTimes:
         kinds, at, sizes = self._scan.find(records.data, *self._places(records))
         # What is neither text nor number has no size.
         sizes[(kinds < Kind.TEXT) | (kinds == Kind.OTHER)] = 0
-        return Found(*self._moments.read(records.data, at, sizes, kinds, escaped=Kind.ESCAPED))
+        return Found(*self._moments.read(records.data, at, sizes, kinds == Kind.ESCAPED))
 
     def seen(self, records: Records, row: int) -> str:
         starts, sizes = (places[row : row + 1] for places in self._places(records))

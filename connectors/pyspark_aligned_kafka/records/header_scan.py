@@ -5,19 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from pyspark_aligned_kafka.records.batches import Bytes, Fault, Longs, fault_error, varint_at
+from pyspark_aligned_kafka.records.headers import header_field
 from pyspark_aligned_kafka.records.rows import HEADERS_AT, RECORD_END, Located
-from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+from watermark_source.machine_code.comparing import same_bytes
+from watermark_source.machine_code.native import Word, address_of, compiled
 from watermark_source.planning.split import Split
-
-
-@inlined
-def _is(data: Word, at: Word, size: Word, name: Word, name_size: Word) -> Word:
-    if size != name_size:
-        return False
-    for i in range(size):  # noqa: SIM110 - compiled code has no generators
-        if byte_at(data, at + i) != byte_at(name, i):
-            return False
-    return True
 
 
 @compiled("int64(uint8[::1], int64[:, ::1], int64, uint8[::1], int64, int64[::1], int64[::1])")
@@ -33,12 +25,12 @@ def _find(  # noqa: PLR0917 - arrays in, arrays out
         if at < 0 or count < 0:
             return row
         for _ in range(count):
-            size, at = varint_at(data, at, stop)
-            if at < 0 or size < 0 or size > stop - at:
+            size, at = header_field(data, at, stop, 0)
+            if at < 0:
                 return row
-            is_it = _is(data, at, size, wanted, name_size)
-            size, at = varint_at(data, at + size, stop)
-            if at < 0 or size < -1 or size > stop - at:
+            is_it = size == name_size and same_bytes(data, at, wanted, np.int64(0), size)
+            size, at = header_field(data, at + size, stop, -1)
+            if at < 0:
                 return row
             if is_it:
                 starts[row], sizes[row] = at, size

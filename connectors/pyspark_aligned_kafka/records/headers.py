@@ -19,7 +19,7 @@ _COUNT, _KEY_BYTES, _VALUE_BYTES, _VALUE_NULLS, _BAD_ROW, _NOT_ASCII = range(6)
 
 
 @inlined
-def _field(data: Word, at: Word, stop: Word, smallest: Word) -> tuple[Word, Word]:
+def header_field(data: Word, at: Word, stop: Word, smallest: Word) -> tuple[Word, Word]:
     """Length and start of a key or value; start -1 if it does not fit."""
     size, at = varint_at(data, at, stop)
     if at < 0 or size < smallest or size > stop - at:
@@ -38,14 +38,14 @@ def _measure(array: Word, fields: Word, rows: Word, totals: Word) -> Word:
         if at < 0 or count < 0 or count > (stop - at) // _SMALLEST_HEADER:
             return np.int64(Fault.HEADERS)
         for _ in range(count):
-            size, at = _field(data, at, stop, 0)
+            size, at = header_field(data, at, stop, 0)
             if at < 0:
                 return np.int64(Fault.HEADERS)
             for i in range(at, at + size):
                 totals[_NOT_ASCII] |= byte_at(data, i) & 0x80
             totals[_KEY_BYTES] += size
             at += size
-            size, at = _field(data, at, stop, -1)
+            size, at = header_field(data, at, stop, -1)
             if at < 0:
                 return np.int64(Fault.HEADERS)
             if size < 0:
@@ -84,11 +84,11 @@ def _fill(  # noqa: PLR0917 - arrays in, arrays out
         at, stop = fields[HEADERS_AT, row], fields[RECORD_END, row]
         count, at = varint_at(data, at, stop)
         for _ in range(count):
-            size, at = _field(data, at, stop, 0)
+            size, at = header_field(data, at, stop, 0)
             copy_bytes(key_data + key_end, data + at, size)
             key_end += size
             at += size
-            size, at = _field(data, at, stop, -1)
+            size, at = header_field(data, at, stop, -1)
             if size > 0:
                 copy_bytes(value_data + value_end, data + at, size)
                 value_end += size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from watermark_source.machine_code.comparing import same_bytes
 from watermark_source.machine_code.native import Word, byte_at, inlined, word_at
 
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
@@ -163,17 +164,12 @@ def _utf8_size(character: Word) -> Word:
 
 
 @inlined
-def same_text(  # noqa: PLR0911, PLR0917 - a function of compiled code, which has no other arguments
+def same_text(  # noqa: PLR0917 - a function of compiled code, which has no other arguments
     data: Word, at: Word, stop: Word, escaped: Word, text: Word, size: Word
 ) -> Word:
     """Return whether a string without its quotes means these ``size`` bytes of UTF-8 at ``text``."""
     if not escaped:
-        if stop - at != size:
-            return False
-        for i in range(size):  # noqa: SIM110 - compiled code has no generators
-            if byte_at(data, at + i) != byte_at(text, i):
-                return False
-        return True
+        return stop - at == size and same_bytes(data, at, text, np.int64(0), size)
     done = np.int64(0)
     while at < stop:
         if byte_at(data, at) != _BACKSLASH:

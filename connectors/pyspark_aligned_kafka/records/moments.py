@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from pyspark_aligned_kafka.records.batches import Bytes, Longs
 from pyspark_aligned_kafka.records.event_time_choice import Format
 from pyspark_aligned_kafka.records.json_text import unescaped
+from watermark_source.machine_code.calendar import NO_MOMENT, day_of
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _EXPONENTS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
 """Microseconds of a unit, as a power of ten."""
 _BY_SIZE, _NO_NUMBER = 100, 101
-_NOT = -(2**63)
-"""What is no moment; the first of 64 bits is none that Spark has."""
 _LONGEST = 64
 """Bytes of a text, unescaped: no moment is longer."""
 _FIRST_DAY, _END_DAY = -719_162, 2_932_897
@@ -101,7 +101,7 @@ def _number(data: Word, at: Word, stop: Word) -> tuple[Word, Word, Word]:
 
 @inlined
 def _scaled(value: Word, exponent: Word) -> Word:
-    """Return ``value * 10 ** exponent``, rounded down, ``_NOT`` if that is no moment."""
+    """Return ``value * 10 ** exponent``, rounded down, ``NO_MOMENT`` if that is no moment."""
     if value == 0:
         return np.int64(0)
     if exponent < 0:
@@ -109,16 +109,16 @@ def _scaled(value: Word, exponent: Word) -> Word:
             return np.int64(-1) if value < 0 else np.int64(0)
         return value // _power_of_ten(-exponent)
     if exponent > _MOST_DIGITS:
-        return np.int64(_NOT)
+        return NO_MOMENT
     power = _power_of_ten(exponent)
-    return value * power if abs(value) <= END_MICROS // power else np.int64(_NOT)
+    return value * power if abs(value) <= END_MICROS // power else NO_MOMENT
 
 
 @inlined
 def _exponent_by_size(value: Word, exponent: Word) -> Word:
     """Return the unit of a number without one, as a power of ten of microseconds."""
     size = _scaled(abs(value), exponent)
-    if size == _NOT or size >= 100_000_000_000_000_000:
+    if size == NO_MOMENT or size >= 100_000_000_000_000_000:
         return np.int64(-3)
     if size >= 100_000_000_000_000:
         return np.int64(0)
@@ -126,30 +126,13 @@ def _exponent_by_size(value: Word, exponent: Word) -> Word:
 
 
 @inlined
-def _days(year: Word, month: Word, day: Word) -> Word:
-    """Return the days since 1970-01-01 of a day of the Gregorian calendar ("days_from_civil" of H. Hinnant)."""
-    year -= month <= 2
-    era = year // 400
-    of_era = year - era * 400
-    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
-
-
-@inlined
-def _days_of_month(year: Word, month: Word) -> Word:
-    if month == 2:
-        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
-    return 30 if month in (4, 6, 9, 11) else 31
-
-
-@inlined
 def _zone(data: Word, at: Word, stop: Word) -> Word:
-    """Return the minutes east of UTC that end a text, ``_NOT`` if it is no zone: Z, +hh, +hhmm or +hh:mm."""
+    """Return the minutes east of UTC that end a text, ``NO_MOMENT`` if it is no zone: Z, +hh, +hhmm or +hh:mm."""
     if stop - at == 1 and byte_at(data, at) | 0x20 == _Z:
         return np.int64(0)
     sign = byte_at(data, at)
     if sign not in (_PLUS, _MINUS):
-        return np.int64(_NOT)
+        return NO_MOMENT
     hours, minutes = _digits(data, at + 1, stop, 2), np.int64(0)
     at += 3
     if at < stop:
@@ -157,41 +140,40 @@ def _zone(data: Word, at: Word, stop: Word) -> Word:
         minutes = _digits(data, at, stop, 2)
         at += 2
     if at != stop or not 0 <= hours <= 23 or not 0 <= minutes <= 59:
-        return np.int64(_NOT)
+        return NO_MOMENT
     east = hours * 60 + minutes
     return -east if sign == _MINUS else east
 
 
 @inlined
 def _iso(data: Word, at: Word, stop: Word) -> Word:  # noqa: PLR0911 - one for each part that may be wrong
-    """Return the microseconds of a date, or of a date and a time of day, perhaps with a zone; ``_NOT`` if it is none.
+    """Return the microseconds of a date, or of a date and a time of day, perhaps with a zone; else ``NO_MOMENT``.
 
     Without a zone it is UTC. Of a fraction of a second what is below a microsecond is cut off.
     """
     year, month, day = _digits(data, at, stop, 4), _digits(data, at + 5, stop, 2), _digits(data, at + 8, stop, 2)
-    if year < 1 or not 1 <= month <= 12 or not 1 <= day <= _days_of_month(year, month):
-        return np.int64(_NOT)
-    if byte_at(data, at + 4) != _MINUS or byte_at(data, at + 7) != _MINUS:
-        return np.int64(_NOT)
-    micros = _days(year, month, day) * 86_400_000_000
+    days = day_of(year, month, day)
+    if year < 1 or days == NO_MOMENT or byte_at(data, at + 4) != _MINUS or byte_at(data, at + 7) != _MINUS:
+        return NO_MOMENT
+    micros = days * 86_400_000_000
     at += 10
     if at == stop:
         return micros
     if byte_at(data, at) | 0x20 != _T and byte_at(data, at) != _SPACE:
-        return np.int64(_NOT)
+        return NO_MOMENT
     hour, minute, second = _digits(data, at + 1, stop, 2), _digits(data, at + 4, stop, 2), np.int64(0)
     if not 0 <= hour <= 23 or not 0 <= minute <= 59 or byte_at(data, at + 3) != _COLON:
-        return np.int64(_NOT)
+        return NO_MOMENT
     at += 6
     if at < stop and byte_at(data, at) == _COLON:
         second = _digits(data, at + 1, stop, 2)
         if not 0 <= second <= 59:
-            return np.int64(_NOT)
+            return NO_MOMENT
         at += 3
         if at < stop and byte_at(data, at) in (_DOT, ord(",")):
             at += 1
             if _digit(data, at, stop) < 0:
-                return np.int64(_NOT)
+                return NO_MOMENT
             unit = np.int64(100_000)
             while _digit(data, at, stop) >= 0:
                 micros += _digit(data, at, stop) * unit
@@ -201,7 +183,7 @@ def _iso(data: Word, at: Word, stop: Word) -> Word:  # noqa: PLR0911 - one for e
     if at == stop:
         return micros
     east = _zone(data, at, stop)
-    return np.int64(_NOT) if east == _NOT else micros - east * 60_000_000
+    return NO_MOMENT if east == NO_MOMENT else micros - east * 60_000_000
 
 
 @inlined
@@ -212,7 +194,7 @@ def _moment(data: Word, at: Word, stop: Word, unit: Word) -> Word:
             exponent += _exponent_by_size(value, exponent) if unit == _BY_SIZE else unit
             return _scaled(value, exponent)
         if unit != _BY_SIZE:
-            return np.int64(_NOT)
+            return NO_MOMENT
     return _iso(data, at, stop)
 
 
@@ -235,13 +217,12 @@ def _unescaped_into(data: Word, at: Word, stop: Word, room: Word) -> Word:
     return size
 
 
-@compiled("int64(uint8[::1], int64[::1], int64[::1], int64[::1], int64, int64, uint8[::1], int64[::1], uint8[::1])")
+@compiled("int64(uint8[::1], int64[::1], int64[::1], boolean[::1], int64, uint8[::1], int64[::1], uint8[::1])")
 def _read_all(  # noqa: PLR0917 - arrays in, arrays out
     array: Word,
     starts: Word,
     sizes: Word,
     escaped: Word,
-    is_escaped: Word,
     unit: Word,
     room: Word,
     micros: Word,
@@ -250,8 +231,8 @@ def _read_all(  # noqa: PLR0917 - arrays in, arrays out
     data, plain = address_of(array), address_of(room)
     count = 0
     for row in range(starts.shape[0]):
-        found = np.int64(_NOT)
-        if escaped[row] == is_escaped:
+        found = NO_MOMENT
+        if escaped[row]:
             size = _unescaped_into(data, starts[row], starts[row] + sizes[row], room)
             if size >= 0:
                 found = _moment(plain, np.int64(0), size, unit)
@@ -275,7 +256,7 @@ class MomentReader:
         self._room = np.zeros(_LONGEST, np.uint8)
 
     def read(
-        self, data: Bytes, starts: Longs, sizes: Longs, kinds: Longs | None = None, *, escaped: int = 0
+        self, data: Bytes, starts: Longs, sizes: Longs, escaped: npt.NDArray[np.bool_] | None = None
     ) -> tuple[Longs, Bytes, int]:
         """Return the microseconds of each text, which of them are none (1), and how many those are.
 
@@ -283,13 +264,10 @@ class MomentReader:
             data: the bytes.
             starts: where each text begins.
             sizes: its bytes; below 1 is no moment.
-            kinds: of which kind each text is.
-            escaped: the kind that has the escapes of JSON.
+            escaped: which texts have the escapes of JSON; ``None``: none.
         """
         rows = len(starts)
         micros, wrong = np.empty(rows, np.int64), np.empty(rows, np.uint8)
-        given = np.zeros(rows, np.int64) if kinds is None else kinds
-        count = _read_all(
-            data, starts, sizes, given, escaped if kinds is not None else 1, self._unit, self._room, micros, wrong
-        )
-        return micros, wrong, count
+        with_escapes = np.zeros(rows, np.bool_) if escaped is None else escaped
+        missing = _read_all(data, starts, sizes, with_escapes, self._unit, self._room, micros, wrong)
+        return micros, wrong, missing

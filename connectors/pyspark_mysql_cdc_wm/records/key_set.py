@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
 from pyspark_mysql_cdc_wm.records.layout import Mask
+from watermark_source.machine_code.comparing import same_bytes
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes, inlined, word_at
 
 _Numbers = TypeVar("_Numbers", Bytes, Longs)
@@ -53,16 +54,6 @@ def _hash(data: Word, start: Word, stop: Word) -> Word:
     return found
 
 
-@inlined
-def _same(data: Word, start: Word, stop: Word, kept: Word, place: Word) -> Word:
-    at = start
-    while at < stop:
-        if word_at(data, at) != word_at(kept, place + at - start):
-            return False
-        at += _WORD
-    return True
-
-
 @compiled("int64(uint8[::1], int64[::1], int32[::1], uint8[::1], int64[::1], int64, boolean, boolean[::1])")
 def _look(  # noqa: PLR0917 - arrays in, arrays out
     keys: Word, bounds: Word, slots: Word, kept: Word, kept_bounds: Word, count: Word, add: Word, there: Word
@@ -76,7 +67,9 @@ def _look(  # noqa: PLR0917 - arrays in, arrays out
         found = False
         while slots[slot] != _EMPTY:
             place = kept_bounds[slots[slot]]
-            if kept_bounds[slots[slot] + 1] - place == stop - start and _same(data, start, stop, own, place):
+            if kept_bounds[slots[slot] + 1] - place == stop - start and same_bytes(
+                data, start, own, place, stop - start
+            ):
                 found = True
                 break
             slot = (slot + 1) & last

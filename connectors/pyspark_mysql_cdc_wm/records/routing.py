@@ -30,7 +30,8 @@ from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints, Longs, uint_a
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.table_map import TABLE_ID_SIZE, read_table_map
-from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined, word_at
+from watermark_source.machine_code.comparing import same_bytes
+from watermark_source.machine_code.native import Word, address_of, compiled
 
 NO_TABLE = -1
 _UNKNOWN_MAP = -1
@@ -61,20 +62,6 @@ def _meanings() -> npt.NDArray[np.uint8]:
 
 
 _MEANINGS = _meanings()
-
-
-@inlined
-def _same(data: Word, at: Word, other: Word, place: Word, size: Word) -> Word:
-    done = 0
-    while size - done >= 8:
-        if word_at(data, at + done) != word_at(other, place + done):
-            return False
-        done += 8
-    while done < size:
-        if byte_at(data, at + done) != byte_at(other, place + done):
-            return False
-        done += 1
-    return True
 
 
 @compiled(
@@ -116,7 +103,9 @@ def _route(  # noqa: PLR0911, PLR0912, PLR0917 - arrays in, arrays out
                 return np.int64(Fault.ROWS_HEADER), i
             found = np.int64(_UNKNOWN_MAP)
             for k in range(count):
-                if known[k, _SIZE] == stop - start and _same(data, start, descriptions, known[k, _PLACE], stop - start):
+                if known[k, _SIZE] == stop - start and same_bytes(
+                    data, start, descriptions, known[k, _PLACE], stop - start
+                ):
                     found = np.int64(k)
                     break
             if found < 0:

@@ -14,8 +14,8 @@ from pyspark_mysql_cdc_wm.records.decimals import negated, with_digits
 from pyspark_mysql_cdc_wm.records.memory import Values, binary, fixed
 from pyspark_mysql_cdc_wm.records.numbers import bits
 from pyspark_mysql_cdc_wm.records.shapes import geometries, vectors
-from pyspark_mysql_cdc_wm.records.temporal import NO_MOMENT, day_of, moment_of
 from watermark_source.errors import CorruptDataError
+from watermark_source.machine_code.calendar import NO_MOMENT, day_of, moment_of
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _TEXTS = frozenset({ColumnType.VARCHAR, ColumnType.STRING, ColumnType.BLOB, ColumnType.JSON, ColumnType.ENUM})

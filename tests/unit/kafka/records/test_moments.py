@@ -103,6 +103,6 @@ def test_a_number_is_no_iso_8601_and_a_date_no_number() -> None:
 @given(st.binary(max_size=80), st.sampled_from(list(Format)))
 def test_any_bytes_are_a_moment_or_none(raw: bytes, written: Format) -> None:
     data = np.frombuffer(bytearray(raw or b"\0"), np.uint8)
-    at, sizes, kinds = np.zeros(2, np.int64), np.array([len(raw)] * 2), np.array([0, 1])
-    micros, wrong, _ = MomentReader(written).read(data, at, sizes, kinds, escaped=7)
+    at, sizes, escaped = np.zeros(2, np.int64), np.array([len(raw)] * 2), np.zeros(2, np.bool_)
+    micros, wrong, _ = MomentReader(written).read(data, at, sizes, escaped)
     assert all(bad or FIRST_MICROS <= found < END_MICROS for found, bad in zip(micros, wrong, strict=True))
