@@ -103,7 +103,7 @@ $(INSTALLED): pyproject.toml | python
 	@echo "installing the project and its tools into $(VENV) (once; about 1.3 GB with pyspark)"
 	$(RUN) -m pip install --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(RUN) -m pip install --disable-pip-version-check --editable '.[all]' --group dev
-	$(RUN) -m watermark_source.spark.bytecode  # every query of every test starts half a second sooner
+	$(RUN) -m watermark_source.spark.startup.bytecode  # every query of every test starts half a second sooner
 	@touch $@
 
 $(FUZZER): $(INSTALLED)

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from benchmarks.topics import PARTITIONS, RECORDS, VALUE_SIZE
 from pyspark_aligned_kafka.readers import schema_of
-from watermark_source.spark.markers import arrow_schema
+from watermark_source.spark.columns.markers import arrow_schema
 
 PREBUILT = "prebuilt"
 _ROWS = 10_000

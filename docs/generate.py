@@ -10,7 +10,7 @@ from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES
 from pyspark_aligned_kafka.options.kafka_options import KAFKA_OPTIONS
 from pyspark_mysql_cdc_wm.options.mysql_option_table import MYSQL_OPTIONS, NO_MEANING, NOT_NEEDED
 from watermark_source.option_table import Option
-from watermark_source.spark.engine_options import ENGINE_OPTIONS
+from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
 
 PAGE = Path(__file__).parent / "options.md"
 MYSQL_PAGE = Path(__file__).parent / "mysql-options.md"

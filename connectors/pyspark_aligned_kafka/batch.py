@@ -9,8 +9,8 @@ from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.source import range_reader
 from watermark_source.planning.late_binding import LateRange
-from watermark_source.spark.batch_connector import BatchRangeReader
-from watermark_source.spark.engine_options import ENGINE_OPTIONS, IN_A_BATCH
+from watermark_source.spark.connector.batch import BatchRangeReader
+from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, IN_A_BATCH
 
 _STREAMS_ONLY = (
     "maxOffsetsPerTrigger",

@@ -26,7 +26,7 @@ from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.durations import format_duration
 from watermark_source.errors import listed
 from watermark_source.planning.late_binding import LateRange
-from watermark_source.spark.connector import Connector
+from watermark_source.spark.connector.stream import Connector
 
 _log = logging.getLogger(__name__)
 

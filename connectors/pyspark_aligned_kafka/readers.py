@@ -15,8 +15,8 @@ from pyspark_aligned_kafka.options.kafka_options import FORMAT
 from pyspark_aligned_kafka.schema import kafka_columns
 from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.eventtime.characteristic import WatermarkCharacteristic
-from watermark_source.spark.batch import AlignedBatchReader
-from watermark_source.spark.source import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
+from watermark_source.spark.batch_reader import AlignedBatchReader
+from watermark_source.spark.stream_reader import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,8 @@ from pyspark_aligned_kafka.options import kafka_options as options
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector import Connector, RangeReader
+from watermark_source.spark.connector.range_reader import RangeReader
+from watermark_source.spark.connector.stream import Connector
 
 if TYPE_CHECKING:
     from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from watermark_source.eventtime.characteristic import WatermarkCharacteristic
-from watermark_source.spark.source import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
+from watermark_source.spark.stream_reader import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
 
 
 def schema_of(given: Mapping[str, str]) -> StructType:

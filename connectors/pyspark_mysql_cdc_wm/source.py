@@ -36,7 +36,8 @@ from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize
 from watermark_source.checks import Verdict, examine, require
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector import Connector, RangeReader
+from watermark_source.spark.connector.range_reader import RangeReader
+from watermark_source.spark.connector.stream import Connector
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from pyspark_aligned_kafka.options.subscription import (
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.spark.packs import pack
+from watermark_source.spark.exchange.packs import pack
 
 CALCULATOR = "KafkaOffsetRangeCalculatorSuite"
 JSON = "JsonUtilsSuite"

@@ -14,7 +14,7 @@ from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.bulk import bulk_produce
 from services.kafka import Kafka
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.read_batch import ReadBatch
+from watermark_source.spark.connector.read_batch import ReadBatch
 
 Row = dict[str, object]
 SMALL_FETCHES = {"kafka.max.partition.fetch.bytes": 1 << 20}

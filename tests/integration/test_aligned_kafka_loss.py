@@ -13,7 +13,7 @@ from services.kafka import Kafka
 from services.topics import create_topic, delete_records, delete_topic
 from tests.integration.kafka_streams import KafkaStreams, wait_for, write
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.packs import Pack
+from watermark_source.spark.exchange.packs import Pack
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 

@@ -19,7 +19,7 @@ from services.topics import create_topic
 from services.wire import BrokerConnection
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector import Connector, Ends, LogBounds
+from watermark_source.spark.connector.stream import Connector, Ends, LogBounds
 
 pytestmark = pytest.mark.service
 SPLITS = {Split("t", number) for number in range(6)}

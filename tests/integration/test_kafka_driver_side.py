@@ -23,7 +23,7 @@ from watermark_source.errors import OptionError, ResponseTimeoutError, UnknownSp
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.time_index import IndexEntry
-from watermark_source.spark.connector import Connector
+from watermark_source.spark.connector.stream import Connector
 
 NewTopic = Callable[..., str]
 # Timestamps stay: retention goes by them.

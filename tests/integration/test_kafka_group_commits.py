@@ -23,7 +23,7 @@ from services.topics import create_topic, delete_topic
 from tests.integration.kafka_streams import write
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 from watermark_source.planning.split import Split
-from watermark_source.spark.runner import SourceRunner
+from watermark_source.spark.driver.runner import SourceRunner
 
 pytestmark = pytest.mark.service
 

@@ -19,9 +19,9 @@ from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source import follow_watermark
 from watermark_source.planning.report import Coverage
 from watermark_source.planning.split import Split
-from watermark_source.spark.packs import Pack
-from watermark_source.spark.second_look import SecondLook
-from watermark_source.spark.source import AlignedStreamReader
+from watermark_source.spark.driver.second_look import SecondLook
+from watermark_source.spark.exchange.packs import Pack
+from watermark_source.spark.stream_reader import AlignedStreamReader
 
 pytestmark = [pytest.mark.service]
 
@@ -75,7 +75,7 @@ def batches(reader: AlignedStreamReader, start: Any = None) -> Iterator[Mapping[
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine answers later than a query waits for what it can do without."""
-    monkeypatch.setattr("watermark_source.spark.logs._WAIT_FOR_PREVIEW", 60.0)
+    monkeypatch.setattr("watermark_source.spark.driver.logs._WAIT_FOR_PREVIEW", 60.0)
     monkeypatch.setattr("pyspark_aligned_kafka.cluster.admin._GLANCE_MS", 60_000)
     monkeypatch.setattr("pyspark_aligned_kafka.lookup.discovery._REST", 0)
 

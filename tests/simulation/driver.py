@@ -16,7 +16,7 @@ from watermark_source.planning.rest import Rest
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.spark.backlog import uncommitted
+from watermark_source.spark.driver.backlog import uncommitted
 
 CODEC = OffsetCodec(source="simulated", name="log")
 START = 1_700_000_000_000

@@ -23,11 +23,12 @@ from watermark_source.option_table import Option, OptionTable, boolean, non_empt
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.time_index import IndexEntry
-from watermark_source.spark.connector import Connector, Ends, RangeReader
-from watermark_source.spark.engine_options import ENGINE_OPTIONS
-from watermark_source.spark.options import EngineOptions
-from watermark_source.spark.read_batch import ReadBatch
-from watermark_source.spark.source import AlignedStreamReader, refuse_user_schema, stream_schema
+from watermark_source.spark.connector.range_reader import RangeReader
+from watermark_source.spark.connector.read_batch import ReadBatch
+from watermark_source.spark.connector.stream import Connector, Ends
+from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
+from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.spark.stream_reader import AlignedStreamReader, refuse_user_schema, stream_schema
 
 ROW = np.dtype([("time", "<i8"), ("value", "<i8")])
 

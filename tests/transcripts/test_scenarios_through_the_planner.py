@@ -20,7 +20,7 @@ from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store.store import GroupStore, Identity, store_url
 from watermark_source.option_table import Option
 from watermark_source.planning.state import SplitStatus
-from watermark_source.spark.engine_options import ENGINE_OPTIONS
+from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
 
 ACTIVE, IDLE = SplitStatus.ACTIVE, SplitStatus.IDLE
 Event = dict[str, Any]

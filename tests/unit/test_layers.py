@@ -39,7 +39,7 @@ def modules_in(source: Path) -> Iterator[str]:
 
 def imported(package: str) -> Iterator[str]:
     """What follows ``watermark_source`` in every import within a package, or in the modules beside all packages."""
-    for source in HOUSE.glob(package if package == "*.py" else f"{package}/*.py"):
+    for source in HOUSE.glob(package if package == "*.py" else f"{package}/**/*.py"):
         yield from (name.split(".")[1] for name in modules_in(source) if name.startswith("watermark_source."))
 
 

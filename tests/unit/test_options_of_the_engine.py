@@ -6,8 +6,8 @@ import pytest
 
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable
-from watermark_source.spark.engine_options import ENGINE_OPTIONS
-from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
+from watermark_source.spark.options.engine_options import EngineOptions
 
 TABLE = OptionTable(ENGINE_OPTIONS)
 

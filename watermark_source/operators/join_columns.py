@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from watermark_source.errors import UsageError
-from watermark_source.spark.named_column import is_case_sensitive, quoted, spelling
+from watermark_source.spark.frames.named_column import is_case_sensitive, quoted, spelling
 
 CALLER = "temporal_join"
 CHANGE_TYPE = "_change_type"

@@ -20,8 +20,8 @@ from watermark_source.operators.followed_time import WAITED, followed_time, need
 from watermark_source.operators.ordering_packs import BUCKET, LEFT, PACKED, Packing, Unpacking
 from watermark_source.operators.ordering_processor import OrderingProcessor
 from watermark_source.operators.ordering_rows import RowLayout
-from watermark_source.spark.column_names import EVENT_TIME
-from watermark_source.spark.named_column import quoted, spelling
+from watermark_source.spark.columns.column_names import EVENT_TIME
+from watermark_source.spark.frames.named_column import quoted, spelling
 
 _CALLER = "order_by_event_time"
 LATE = "late"

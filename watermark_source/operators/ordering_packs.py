@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, St
 
 from watermark_source.operators.dealing import binary_column, dealt, gathered
 from watermark_source.operators.ordering_rows import RowLayout, from_bytes, to_bytes
-from watermark_source.spark.arrow import repeated
+from watermark_source.spark.columns.arrow import repeated
 
 BUCKET = "__bucket"
 

@@ -23,9 +23,9 @@ from watermark_source.operators.join_columns import (
 from watermark_source.operators.join_layout import JoinLayout
 from watermark_source.operators.join_packs import BUCKET, PACKED, UNPACKED, Packer, unpacker
 from watermark_source.operators.join_processor import TemporalJoinProcessor
-from watermark_source.spark.column_names import EVENT_TIME
-from watermark_source.spark.named_column import quoted
-from watermark_source.spark.source_time import SourceTime
+from watermark_source.spark.columns.column_names import EVENT_TIME
+from watermark_source.spark.columns.source_time import SourceTime
+from watermark_source.spark.frames.named_column import quoted
 
 DELETES, IGNORED = ("delete",), ("update_preimage",)
 _OWN = "__temporal_join_"

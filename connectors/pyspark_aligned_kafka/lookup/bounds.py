@@ -11,7 +11,7 @@ from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, Found
 from pyspark_aligned_kafka.options import stale_ends
 from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector import Ends
+from watermark_source.spark.connector.stream import Ends
 
 
 class OffsetQueries(Protocol):

@@ -19,7 +19,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 from pyspark_aligned_kafka.records.json_path import parse_path
 from watermark_source.errors import OptionError
 from watermark_source.option_table import Option, word
-from watermark_source.spark.options import given_text
+from watermark_source.spark.options.engine_options import given_text
 
 TIMESTAMP = "timestamp"
 FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"

@@ -33,9 +33,9 @@ from watermark_source.option_table import (
     word,
 )
 from watermark_source.planning.minimum_rows import MinimumRows
-from watermark_source.spark.column_names import EVENT_TIME
-from watermark_source.spark.engine_options import ENGINE_OPTIONS
-from watermark_source.spark.options import EngineOptions, given_text
+from watermark_source.spark.columns.column_names import EVENT_TIME
+from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
+from watermark_source.spark.options.engine_options import EngineOptions, given_text
 
 FORMAT = "aligned-kafka"
 HEADERS = "headers"

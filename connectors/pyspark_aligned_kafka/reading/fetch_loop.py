@@ -17,7 +17,7 @@ from pyspark_aligned_kafka.records.batches import Bytes
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 from watermark_source.planning.split import SplitRange
-from watermark_source.spark.read_batch import ReadBatch
+from watermark_source.spark.connector.read_batch import ReadBatch
 
 
 class RangeRead:

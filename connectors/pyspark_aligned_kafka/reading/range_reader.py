@@ -16,7 +16,7 @@ from pyspark_aligned_kafka.reading.session import leased
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.read_batch import ReadBatch
+from watermark_source.spark.connector.read_batch import ReadBatch
 
 
 @dataclass(frozen=True, slots=True)

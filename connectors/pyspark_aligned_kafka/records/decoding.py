@@ -26,7 +26,7 @@ from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice
 from pyspark_aligned_kafka.records.found_times import Records
 from pyspark_aligned_kafka.records.rows import RowLocator, exhausted, new_cursor
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.read_batch import ReadBatch
+from watermark_source.spark.connector.read_batch import ReadBatch
 
 if TYPE_CHECKING:
     from pyspark_aligned_kafka.records.event_times import EventTimes

@@ -16,7 +16,7 @@ from watermark_source.errors import DataLossError, OptionError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.moments import watermark_text
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector import Ends
+from watermark_source.spark.connector.stream import Ends
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from watermark_source.errors import RefusedError, UnsupportedFormatError
-from watermark_source.spark.source import stream_schema
+from watermark_source.spark.stream_reader import stream_schema
 
 _ON = {"1": "ON", "0": "OFF"}
 

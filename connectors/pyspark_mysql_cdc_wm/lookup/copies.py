@@ -16,7 +16,7 @@ from watermark_source.errors import (
     UnreachableError,
     shortened,
 )
-from watermark_source.spark.connector import Passage
+from watermark_source.spark.connector.copies import Passage
 
 _CATCH_UP_SECONDS = 30
 

@@ -21,7 +21,7 @@ from watermark_source.option_table import (
     positive_integer,
     word,
 )
-from watermark_source.spark.engine_options import ENGINE_OPTIONS
+from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
 
 FORMAT: Final = "mysql-cdc-wm"
 ON_CLOCK: Final = "useProcessingTimeDuringBinlog"

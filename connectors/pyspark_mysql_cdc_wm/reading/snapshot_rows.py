@@ -38,9 +38,9 @@ from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
 from watermark_source.planning.split import Split
-from watermark_source.spark.arrow import repeated
-from watermark_source.spark.connector import Relocation
-from watermark_source.spark.read_batch import ReadBatch
+from watermark_source.spark.columns.arrow import repeated
+from watermark_source.spark.connector.copies import Relocation
+from watermark_source.spark.connector.read_batch import ReadBatch
 
 _log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from pyspark_mysql_cdc_wm.records.json_scalars import put_number, put_sextets, p
 from pyspark_mysql_cdc_wm.records.memory import allocated, validity
 from watermark_source.errors import UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, compiled
-from watermark_source.spark.arrow import column as small_column
-from watermark_source.spark.arrow import repeated
+from watermark_source.spark.columns.arrow import column as small_column
+from watermark_source.spark.columns.arrow import repeated
 
 _LONGEST_TIME = 24
 _MOST_BYTES = 2**31 - 1

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes
-from watermark_source.spark.arrow import bitmap
+from watermark_source.spark.columns.arrow import bitmap
 
 
 class Values(NamedTuple):

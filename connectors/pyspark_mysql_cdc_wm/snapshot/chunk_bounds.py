@@ -29,7 +29,7 @@ from watermark_source.errors import (
     UnsupportedFormatError,
 )
 from watermark_source.planning.state import Bound
-from watermark_source.spark.connector import SnapshotSize
+from watermark_source.spark.connector.snapshots import SnapshotSize
 
 _log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from tests.soak.fuzz.hostile_json import document
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark import reports
-from watermark_source.spark.reports import ReportBook, ReportServer, send_reports
+from watermark_source.spark.exchange import reports
+from watermark_source.spark.exchange.reports import ReportBook, ReportServer, send_reports
 
 _ORIGINALS: list[Any] = [
     json.loads(reports._encode([RangeReport(SplitRange(Split("orders", n), 0, 10), Millis(99), 10, 1)]))

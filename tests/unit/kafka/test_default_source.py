@@ -21,8 +21,8 @@ from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
 from pyspark_aligned_kafka.schema import kafka_columns
 from watermark_source.errors import OptionError, SchemaError
 from watermark_source.eventtime.characteristic import WatermarkCharacteristic
-from watermark_source.spark.markers import MARKER_TYPE
-from watermark_source.spark.source_time import SourceTime
+from watermark_source.spark.columns.markers import MARKER_TYPE
+from watermark_source.spark.columns.source_time import SourceTime
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
 DECLARED = SourceTime("aligned-kafka", WatermarkCharacteristic.ANY_WATERMARK, processing_time=False)

@@ -12,10 +12,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.spark.file_log import TABLE, FileLogReader, FileLogSource
 from tests.spark.queries import START, Rows
-from watermark_source.spark.options import EngineOptions
-from watermark_source.spark.reading import read_pack
-from watermark_source.spark.runner import SourceRunner
-from watermark_source.spark.source import stream_schema
+from watermark_source.spark.driver.runner import SourceRunner
+from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.spark.stream_reader import stream_schema
+from watermark_source.spark.tasks.reading import read_pack
 
 ALL = ReadMaxRows(2**63 - 1)
 SYSTEM = StructType([StructField("split", LongType()), StructField("value", LongType())])

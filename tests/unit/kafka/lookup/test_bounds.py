@@ -11,7 +11,7 @@ from pyspark_aligned_kafka.cluster.list_offsets import Found
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector import Ends
+from watermark_source.spark.connector.stream import Ends
 
 T0, T1 = Split("t", 0), Split("t", 1)
 

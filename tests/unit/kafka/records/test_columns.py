@@ -12,7 +12,7 @@ from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.schema import kafka_columns
 from tests.unit.kafka.batches import Rec, batch
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.read_batch import ReadBatch
+from watermark_source.spark.connector.read_batch import ReadBatch
 
 SPLIT = Split("orders", 3)
 WITH_HEADERS = [Rec(0, b"a", b"k", headers=[(b"h", None)]), Rec(1, None, None), Rec(2, b"c", None)]

@@ -24,7 +24,7 @@ from pyspark_aligned_kafka.records.json_path import parse_path
 from tests.unit.kafka.batches import Rec, batch
 from watermark_source.errors import CorruptDataError, EventTimeError, OptionError
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.read_batch import ReadBatch
+from watermark_source.spark.connector.read_batch import ReadBatch
 
 SPLIT = Split("orders", 3)
 IN_VALUE = InJson("value", parse_path("$.t"))

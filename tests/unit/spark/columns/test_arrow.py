@@ -1,0 +1,62 @@
+"""Small Arrow columns, equal to what pyarrow itself would make."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watermark_source.spark.columns.arrow import column, repeated
+
+_INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(
+    st.one_of(
+        st.tuples(st.just(pa.string()), st.lists(st.none() | st.text())),
+        st.tuples(st.just(pa.bool_()), st.lists(st.none() | st.booleans())),
+        st.tuples(st.just(pa.int32()), st.lists(st.none() | st.integers(-(2**31), 2**31 - 1))),
+        st.tuples(st.just(pa.timestamp("us", tz="UTC")), st.lists(st.none() | _INT64)),
+    )
+)
+def test_a_column_is_the_one_pyarrow_makes(case: tuple[pa.DataType, list[Any]]) -> None:
+    kind, values = case
+    made = column(values, kind)
+    made.validate(full=True)
+    assert made.equals(pa.array(values, kind))
+
+
+@pytest.mark.parametrize("count", [0, 1, 70])
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("tópic", pa.string()), ("", pa.string()), (-7, pa.int32()), (2**60, pa.timestamp("us")), (True, pa.bool_())],
+)
+def test_a_repeated_value(value: str | int, kind: pa.DataType, count: int) -> None:
+    made = repeated(value, kind, count)
+    made.validate(full=True)
+    assert made.equals(pa.array([value] * count, kind))
+
+
+_PACK = """
+import sys
+from pyspark.sql.types import StructField, StructType, TimestampType
+from watermark_source.spark.columns.arrow import repeated
+from watermark_source.spark.columns.column_names import MARKER
+from watermark_source.spark.columns.markers import MARKER_TYPE, Marker, marker_batch, no_markers
+schema = StructType([StructField("event_time", TimestampType()), StructField(MARKER, MARKER_TYPE)])
+marker_batch((Marker("watermark", None, None, 5, None, False, None),), schema)
+no_markers(3, schema)
+import pyspark_aligned_kafka.records.columns as columns
+columns._constants.column("topic", 5)
+print([name for name in ("pandas",) if name in sys.modules])
+"""
+
+
+def test_a_worker_needs_no_pandas() -> None:
+    printed = subprocess.run([sys.executable, "-c", _PACK], check=True, capture_output=True, text=True, timeout=120)
+    assert printed.stdout.strip() == "[]"

@@ -1,0 +1,150 @@
+"""A source's membership: what it may read before it knows who else is there."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.file_log import TABLE
+from tests.spark.queries import write
+from tests.unit.spark.runner_process import TWO
+from watermark_source.alignment.group import GroupMember, MemberStatus
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.group_store import meeting, place
+from watermark_source.group_store.store import GroupStore, Identity, store_url
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.planner import Plan, plan
+from watermark_source.planning.state import SourceState
+from watermark_source.spark.driver.group_membership import Membership
+from watermark_source.spark.options.engine_options import EngineOptions
+
+Make = Callable[..., Membership]
+NOTHING = plan(SourceState(), Observation(now=Millis(0), asked_at=Millis(0), ends={}), PlanPolicy(max_drift=1), None)
+
+
+def planned() -> Plan:
+    """A plan of a source that has nothing to read."""
+    return NOTHING
+
+
+def until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store' / 'alignment.sqlite'}"
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    made: list[Membership] = []
+
+    def one(time_to_live: int = 30_000, **more: str) -> Membership:
+        given = {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", **more}
+        options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
+        made.append(Membership(replace(options, alignment_time_to_live=time_to_live)))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("limit", [None, MAX])
+def test_a_process_that_starts_reads_nothing_before_it_knows_who_counts_though_nobody_did_when_the_last_ended(
+    make: Make, url: str, tmp_path: Path, limit: Millis | None
+) -> None:
+    """All were idle when they were stopped, and began again together, each with a backlog."""
+    (tmp_path / "store").mkdir()
+    source = make(alignmentStore=url)
+    state = SourceState(member="known", limit=limit)
+    known = source.others(state)
+    assert (known.ceiling, known.awaited, known.hold) == (MIN, True, True)
+    source.tell(planned())
+    until(lambda: source.others(state).ceiling is None)
+
+
+def test_the_time_in_which_others_are_to_come_again_does_not_pass_while_the_store_is_away(
+    make: Make, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meeting, "_FIRST", 0.1)
+    monkeypatch.setattr(meeting, "_LATE_SETTLING", 0.1)
+    source = make(1_500, alignmentStore=url, alignmentMembers="2")
+    state = SourceState(member="known", limit=Millis(70))
+    source.others(state)
+    source.tell(planned())
+    away_until = time.monotonic() + 2
+    while time.monotonic() < away_until:
+        assert source.others(state).ceiling == 70
+        time.sleep(0.05)
+    (tmp_path / "store").mkdir()
+    until(lambda: source.trouble is None)
+    end = time.monotonic() + 0.7
+    while time.monotonic() < end:
+        assert source.others(state).ceiling == 70
+        time.sleep(0.05)
+    other = GroupStore(store_url(url))
+    other.exchange(Identity("g", "other", "other", 60_000, 60_000), GroupMember(MemberStatus.ACTIVE, Millis(10)))
+    until(lambda: source.others(state).ceiling is None)
+    assert source.others(state).minimum == 10
+    other.close()
+
+
+def test_who_is_alone_comes_again_when_somebody_has_removed_the_folder(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As what cleans temporary folders does with files that are old."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
+    source = make()
+    source.come()
+    assert source.others(SourceState()).members == 0
+    for gone in (tmp_path / "local" / "watermark-source", tmp_path / "local"):
+        shutil.rmtree(gone)
+        assert source.others(SourceState()).members == 0
+        # Those that come later see it.
+        (group,) = place.place_of_driver().iterdir()
+        assert len(list(group.iterdir())) == 1
+
+
+def test_where_the_sources_meet_and_what_is_wrong_there_is_told_without_what_is_secret(
+    make: Make, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meeting, "_FIRST", 0.1)
+    source = make(alignmentStore=f"{url}?cached_statements=4711")
+    source.others(SourceState())
+    until(lambda: "unable to open database file" in str(source.trouble))
+    assert source.place == f"sqlite /{tmp_path / 'store' / 'alignment.sqlite'}"
+    assert "4711" not in f"{source.place} {source.trouble}"
+    assert (make().place, make(alignmentStore="none").place) == ("driver", "none")
+
+
+def test_a_source_that_met_its_group_in_this_process_goes_on_without_the_store_as_the_next_process_does(
+    log: Path, live: Any, url: str, tmp_path: Path
+) -> None:
+    """Nobody counted when the store went away: there was no limit, and there is none now."""
+    (tmp_path / "store").mkdir()
+    write(log, TWO)
+    group = {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", "alignmentStore": url, "idleTimeout": "1 ms"}
+    process = live(**group)
+    end = process.runner.initial_offset()
+
+    def go_on() -> bool:
+        nonlocal end
+        end = process.run(end)
+        return True
+
+    until(lambda: go_on() and "member" in end and [f[3:4] for f in end["splits"]["log"].values()] == [["i"]] * 2)
+    shutil.rmtree(tmp_path / "store")
+    until(lambda: process.runner._membership.trouble is not None)
+    write(log, {0: [(200, 9)]})
+    until(lambda: go_on() and end["splits"]["log"]["0"][0] == 3, seconds=20)

@@ -1,0 +1,68 @@
+"""What is done before a process ends by SIGTERM, in processes of their own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from watermark_source.spark.driver.termination import before_termination
+
+_PROCESS = """
+import os, signal, sys, time
+from watermark_source.spark.driver.termination import before_termination
+
+def last():
+    print("last words", flush=True)
+    {last}
+
+{before}
+before_termination(last)
+print("ready", flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+def end_by_signal(last: str = "pass", before: str = "pass", *, signals: int = 1) -> tuple[int, list[str]]:
+    """Return how a process ended that was sent SIGTERM while it waited, and what it said after "ready"."""
+    code = _PROCESS.format(last=last, before=before)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
+        assert p.stdout is not None
+        assert p.stdout.readline() == "ready\n"
+        for _ in range(signals):
+            p.send_signal(signal.SIGTERM)
+            time.sleep(0.1)
+        said, _ = p.communicate(timeout=20)
+    return p.returncode, said.splitlines()
+
+
+def test_the_process_ends_by_the_signal_after_the_last_words() -> None:
+    assert end_by_signal() == (-signal.SIGTERM, ["last words"])
+
+
+def test_an_error_in_the_last_words_ends_it_all_the_same() -> None:
+    assert end_by_signal("raise ValueError") == (-signal.SIGTERM, ["last words"])
+
+
+def test_a_second_signal_interrupts_the_first_ones_last_words() -> None:
+    code, said = end_by_signal("time.sleep(0.5)", signals=2)
+    assert code == -signal.SIGTERM
+    assert said == ["last words"] * 2
+
+
+def test_a_handler_that_was_there_before_has_its_turn() -> None:
+    before = "signal.signal(signal.SIGTERM, lambda *_: (print('handled', flush=True), os._exit(7)))"
+    assert end_by_signal(before=before) == (7, ["last words", "handled"])
+
+
+def test_in_another_thread_nothing_is_done() -> None:
+    former = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=before_termination, args=(lambda: pytest.fail("called"),))
+    thread.start()
+    thread.join(10)
+    assert signal.getsignal(signal.SIGTERM) is former

@@ -1,0 +1,395 @@
+"""Progress reports over a real socket: what arrives, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import resource
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark import cloudpickle
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.report import RangeReport
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.exchange import reports
+from watermark_source.spark.exchange.reports import ReportAddress, ReportBook, ReportServer, send_reports
+
+WHOLE = SplitRange(Split("log", 0), 0, 10)
+REPORT = RangeReport(WHOLE, Millis(99), 10, 1)
+
+
+@pytest.fixture
+def book() -> ReportBook:
+    return ReportBook()
+
+
+@pytest.fixture
+def server(book: ReportBook) -> Iterator[ReportServer]:
+    made = ReportServer(book)
+    yield made
+    made.close()
+
+
+def arrived(book: ReportBook, wanted: SplitRange = WHOLE) -> bool:
+    return not book.cover(wanted).missing
+
+
+def connect(server: ReportServer) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", server.address.port), timeout=10)
+    assert len(connection.recv(32, socket.MSG_WAITALL)) == 32
+    return connection
+
+
+def is_logged(caplog: pytest.LogCaptureFixture, text: str) -> bool:
+    """Wait for a log line of the server's thread, which is written after it has hung up."""
+    deadline = time.monotonic() + 5
+    while text not in caplog.text and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return text in caplog.text
+
+
+def is_hung_up(connection: socket.socket) -> bool:
+    with contextlib.suppress(ConnectionError):
+        return connection.recv(1) == b""
+    return True
+
+
+def test_what_is_sent_arrives(book: ReportBook, server: ReportServer) -> None:
+    other = RangeReport(SplitRange(Split("a topic-with.dots", 7), 2**40, 2**40 + 5), None, 0, 0)
+    assert send_reports(server.address, [REPORT, other])
+    assert book.cover(WHOLE) == book.cover(WHOLE)._replace(max_event_time=99, rows=10, future_rows=1, missing=())
+    assert arrived(book, other.range)
+
+
+def test_the_same_report_twice_counts_once(book: ReportBook, server: ReportServer) -> None:
+    assert send_reports(server.address, [REPORT])
+    assert send_reports(server.address, [REPORT])
+    assert book.cover(WHOLE).rows == 10
+
+
+def test_reports_of_ten_thousand_splits_fit_into_one_message(book: ReportBook, server: ReportServer) -> None:
+    ranges = [SplitRange(Split("t" * 249, n), 2**50, 2**50 + 1_000_000) for n in range(10_000)]
+    assert send_reports(server.address, [RangeReport(r, Millis(2**41), 1_000_000, 0) for r in ranges])
+    assert all(arrived(book, r) for r in ranges)
+
+
+def test_many_tasks_report_at_once(book: ReportBook, server: ReportServer) -> None:
+    ranges = [SplitRange(Split("log", n), 0, 1) for n in range(32)]
+    threads = [
+        threading.Thread(target=send_reports, args=(server.address, [RangeReport(r, Millis(1), 1, 0)])) for r in ranges
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(arrived(book, r) for r in ranges)
+
+
+def test_a_wrong_key_is_refused(book: ReportBook, server: ReportServer, caplog: pytest.LogCaptureFixture) -> None:
+    assert not send_reports(replace(server.address, key=b"guess" * 7), [REPORT])
+    assert not arrived(book)
+    assert is_logged(caplog, "wrong key")
+
+
+def test_a_message_of_another_connection_is_refused(book: ReportBook, server: ReportServer) -> None:
+    body = reports._encode([REPORT])
+    with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as first:
+        challenge = first.recv(32, socket.MSG_WAITALL)
+        message = reports._sign(server.address.key, challenge, body) + struct.pack(">I", len(body)) + body
+        first.sendall(message)
+        assert first.recv(2, socket.MSG_WAITALL) == b"OK"
+    book.forget(WHOLE.split)
+    with connect(server) as again:
+        again.sendall(message)
+        assert is_hung_up(again)
+    assert not arrived(book)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + b"\0" * 64, b"\xff" * 36, b"\0" * 36, b"\0" * 32 + b"\x7f\xff\xff\xff"],
+    ids=["http", "all ones", "empty body", "two gigabytes"],
+)
+def test_garbage_is_refused_and_the_next_report_arrives(book: ReportBook, server: ReportServer, garbage: bytes) -> None:
+    with connect(server) as connection:
+        # The server may hang up before all of it is sent.
+        with contextlib.suppress(OSError):
+            connection.sendall(garbage)
+            connection.shutdown(socket.SHUT_WR)
+        assert is_hung_up(connection)
+    assert send_reports(server.address, [REPORT])
+    assert arrived(book)
+
+
+def test_a_length_beyond_the_bound_is_refused_before_any_of_it_is_read(server: ReportServer) -> None:
+    with connect(server) as connection:
+        connection.sendall(b"\0" * 32 + struct.pack(">I", reports._MAX_BODY + 1))
+        began = time.monotonic()
+        assert is_hung_up(connection)
+        assert time.monotonic() - began < reports._TIMEOUT / 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"{", b"null", b"7", b'{"a":1}', b'["ab"]', b"[[]]", b"[[1,2,3]]", b'[["log",0,0,10,1,1,1,1]]',
+        b'[["log",0,0,10,"x",1,1]]', b'[["log",null,0,10,1,1,1]]', b'[["log",0,0,10,NaN,1,1]]',
+        b'[["log",0,0,10,Infinity,1,1]]', b'[["log",0,0,10,1e999,1,1]]', b"\xff\xfe", b"[" * 200_000,
+        b'[["log",0,0,10,' + b"9" * 5_000 + b",1,1]]",
+        # Numbers that no task can have seen, and no checkpoint could hold.
+        b'[["log",0,0,10,9223372036854775808,1,1]]', b'[["log",0,0,10,1,9223372036854775808,1]]',
+        b'[["log",0,0,10,1,-1,1]]', b'[["log",0,10,0,1,1,1]]', b'[["log",-1,0,10,1,1,1]]',
+        b'[["log",0,0,10,1.5,1,1]]', b'[["log",0,0,10,1,"1",1]]', b'[["log",0,0,10,1,true,1]]',
+        b'[[null,0,0,10,1,1,1]]', b'[[["log"],0,0,10,1,1,1]]',
+    ],
+    ids=lambda b: repr(b[:30]),
+)  # fmt: skip
+def test_a_signed_message_that_is_no_report_is_refused_and_logged(
+    book: ReportBook,
+    server: ReportServer,
+    body: bytes,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    crashed: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", crashed.append)
+    monkeypatch.setattr(reports, "_encode", lambda _: body)
+    assert not send_reports(server.address, [REPORT])
+    monkeypatch.undo()
+    assert not crashed
+    assert is_logged(caplog, "refused")
+    assert not arrived(book)
+    assert send_reports(server.address, [REPORT])
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists, max_leaves=20))
+def test_any_json_is_a_report_or_a_value_error(value: object) -> None:
+    body = json.dumps(value).encode()
+    with contextlib.suppress(ValueError):
+        assert all(isinstance(r, RangeReport) for r in reports._decode(body))
+
+
+def test_a_silent_connection_is_closed_in_time(server: ReportServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "_TIMEOUT", 0.3)
+    with connect(server) as connection:
+        began = time.monotonic()
+        assert is_hung_up(connection)
+        assert time.monotonic() - began < 3
+
+
+def test_a_connection_that_sends_a_byte_now_and_then_is_closed_in_time(
+    server: ReportServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "_TIMEOUT", 0.5)
+    with connect(server) as connection:
+        began = time.monotonic()
+        with contextlib.suppress(OSError):
+            for _ in range(40):
+                connection.sendall(b"\0")
+                time.sleep(0.1)
+        assert time.monotonic() - began < 3
+
+
+def test_a_flood_is_turned_away_and_reports_arrive_after_it(
+    book: ReportBook, server: ReportServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "_TIMEOUT", 1.0)
+    with contextlib.ExitStack() as held:
+        for _ in range(reports._MAX_CONNECTIONS):
+            held.enter_context(connect(server))
+        with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as one_more:
+            assert is_hung_up(one_more)
+        deadline = time.monotonic() + 20
+        while not send_reports(server.address, [REPORT]):
+            assert time.monotonic() < deadline, "the server did not recover"
+    assert arrived(book)
+
+
+def test_nobody_listening_costs_a_refusal_and_no_error(server: ReportServer, caplog: pytest.LogCaptureFixture) -> None:
+    server.close()
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING):
+        assert not send_reports(server.address, [REPORT])
+    assert time.monotonic() - began < reports._TIMEOUT
+    assert "look at 1 ranges again" in caplog.text
+
+
+def test_a_peer_that_never_answers_costs_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "_TIMEOUT", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = ReportAddress(("127.0.0.1",), silent.getsockname()[1], b"k")
+        began = time.monotonic()
+        assert not send_reports(address, [REPORT])
+        assert time.monotonic() - began < 3
+
+
+def test_an_address_that_let_a_report_time_out_is_avoided_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "_TIMEOUT", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = ReportAddress(("127.0.0.1",), silent.getsockname()[1], b"k")
+        send_reports(address, [REPORT])
+        began = time.monotonic()
+        assert not send_reports(address, [REPORT])
+        assert time.monotonic() - began < 0.1
+        monkeypatch.setattr(reports, "_AVOIDED_SECONDS", 0.0)
+        reports._avoid("127.0.0.1", address.port)
+        send_reports(address, [REPORT])
+        assert time.monotonic() - began > 0.3
+
+
+def test_an_address_that_fails_slowly_is_avoided_too_and_one_that_refuses_at_once_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reports, "_SLOW", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = ReportAddress(("127.0.0.1",), server.getsockname()[1], b"k")
+
+        def hang_up_after(seconds: float) -> None:
+            connection, _ = server.accept()
+            with connection:
+                time.sleep(seconds)
+
+        for seconds, avoided in ((0.0, False), (0.5, True)):
+            hanging_up = threading.Thread(target=hang_up_after, args=(seconds,))
+            hanging_up.start()
+            assert not send_reports(address, [REPORT])
+            hanging_up.join()
+            assert (("127.0.0.1", address.port) in reports._avoided_until) is avoided
+
+
+def test_the_server_goes_on_when_no_more_files_can_be_opened_for_a_moment(
+    book: ReportBook, server: ReportServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as client:
+        client.settimeout(10)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (client.fileno() + 1, hard))
+        try:
+            client.connect(("127.0.0.1", server.address.port))
+            assert is_logged(caplog, "no progress report can be received for a moment")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert len(client.recv(32, socket.MSG_WAITALL)) == 32
+    assert send_reports(server.address, [REPORT])
+    assert arrived(book)
+
+
+def test_the_server_goes_on_when_no_thread_can_be_started_for_a_moment(
+    book: ReportBook, server: ReportServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    # More than the address space has: no thread can be made with such a stack.
+    before = threading.stack_size(1 << 47)
+    try:
+        assert not send_reports(server.address, [REPORT])
+        assert is_logged(caplog, "turned away: can't start new thread")
+    finally:
+        threading.stack_size(before)
+    for _ in range(2 * reports._MAX_CONNECTIONS):
+        assert send_reports(server.address, [REPORT])
+    assert arrived(book)
+
+
+def test_the_next_host_is_tried(book: ReportBook, server: ReportServer) -> None:
+    assert send_reports(replace(server.address, hosts=("127.0.0.9", "no.such.host.invalid", "127.0.0.1")), [REPORT])
+    assert arrived(book)
+
+
+def test_the_first_free_port_of_those_named_is_taken(book: ReportBook) -> None:
+    with socket.create_server(("", 0)) as taken:
+        first = taken.getsockname()[1]
+        server = ReportServer(book, ports=range(first, first + 20))
+        assert first < server.address.port < first + 20
+        assert send_reports(server.address, [REPORT])
+        server.close()
+
+
+def test_a_named_host_is_the_only_one_tasks_are_told(book: ReportBook) -> None:
+    server = ReportServer(book, host="localhost")
+    assert server.address.hosts == ("localhost",)
+    assert send_reports(server.address, [REPORT])
+    server.close()
+
+
+def has_ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("local", ["127.0.0.7", "localhost", *(["::1"] if has_ipv6() else [])])
+def test_it_listens_where_spark_does_and_says_so(local: str, book: ReportBook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", local)
+    server = ReportServer(book)
+    assert server.address.hosts == (socket.gethostbyname(local) if ":" not in local else local,)
+    assert send_reports(server.address, [REPORT])
+    server.close()
+
+
+@pytest.mark.parametrize("local", ["", "0.0.0.0"])
+def test_a_server_that_listens_everywhere_names_addresses_and_not_everywhere(
+    local: str, book: ReportBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", local)
+    server = ReportServer(book)
+    assert "127.0.0.1" in server.address.hosts
+    assert "0.0.0.0" not in server.address.hosts
+    server.close()
+
+
+def test_ports_that_are_all_taken_or_an_address_of_another_machine_fail_no_query(
+    book: ReportBook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Reserved for documentation (RFC 5737): nobody's.
+    monkeypatch.setenv("SPARK_LOCAL_IP", "203.0.113.1")
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = ReportServer(book, ports=range(port, port + 1))
+    assert f"SPARK_LOCAL_IP '203.0.113.1', ports range({port}, {port + 1})" in caplog.text
+    assert send_reports(server.address, [REPORT])
+    server.close()
+
+
+def test_a_closed_server_ends_its_thread() -> None:
+    before = threading.active_count()
+    ReportServer(ReportBook()).close()
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_key_is_not_shown_and_travels_with_the_pickle(server: ReportServer) -> None:
+    assert "key" not in repr(server.address)
+    assert cloudpickle.loads(cloudpickle.dumps(server.address)) == server.address
+
+
+def test_forgotten_reports_are_gone(book: ReportBook) -> None:
+    book.add([REPORT])
+    assert arrived(book)
+    book.forget(WHOLE.split)
+    assert not arrived(book)
+
+
+def test_a_name_that_no_resolver_can_be_asked_for_is_no_error_of_the_task() -> None:
+    assert not send_reports(ReportAddress(("driver..example.org",), 1, b"key"), [REPORT])
+
+
+def test_strangers_at_the_port_fill_no_log(server: ReportServer, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(30):
+        with socket.create_connection((server.address.hosts[0], server.address.port)) as stranger:
+            stranger.sendall(b"x" * 100)
+            with contextlib.suppress(OSError):
+                stranger.shutdown(socket.SHUT_WR)
+                while stranger.recv(100):
+                    pass
+    assert len([r for r in caplog.records if "refused" in r.getMessage()]) == 1

@@ -1,0 +1,148 @@
+"""A source's place in an alignment group: alone as long as nobody else can be there, else kept in a store.
+
+Without ``alignmentStore`` the sources of one driver see each other by files (``group_store.presence``) and meet in a
+private database once there are two. With the URL of a database they meet there from the first plan on.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from watermark_source.alignment.others import NOBODY, Others, unanswered
+from watermark_source.eventtime.watermark import MAX, MIN
+from watermark_source.group_store.place import FILE, place_of_driver
+from watermark_source.group_store.presence import Presence
+from watermark_source.planning.planner import Plan
+from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.spark.options.engine_option_table import DRIVER, NO_STORE
+from watermark_source.spark.options.engine_options import EngineOptions
+
+if TYPE_CHECKING:
+    from watermark_source.group_store.meeting import Meeting
+
+
+class Membership:
+    """What the runner asks about the members of its group elsewhere, and tells them."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._options = options
+        self._presence: Presence | None = None
+        self._meeting: Meeting | None = None
+        self._last: Plan | None = None
+        """Planned alone: it has to be told when somebody comes."""
+        self._complete = False
+        """Whether as many as wanted have been there in this process."""
+        self._began = 0.0
+        """Since when others can come."""
+
+    def come(self) -> None:
+        """Let the other sources of this driver see that this one is there.
+
+        Spark asks every source of a query for its read limit before it asks the first for an offset: those that are
+        there by then know of each other before any of them plans. One whose file somebody has removed, as what cleans
+        temporary folders does with old ones, comes again.
+        """
+        group = self._options.alignment_group
+        if group is None or self._options.alignment_store != DRIVER:
+            return
+        if self._presence is not None and not self._presence.is_seen:
+            self._presence.close()
+            self._presence = None
+        if self._presence is None:
+            self._presence = Presence(place_of_driver(), group)
+
+    def others(self, state: SourceState) -> Others:
+        """Return what is known of the others when a batch is planned that begins in ``state``.
+
+        Raises:
+            UsageError: the group has another drift.
+        """
+        if self._options.alignment_group is None or self._options.alignment_store is None:
+            return NOBODY
+        self.come()
+        if self._meeting is None:
+            if self._is_alone():
+                return NOBODY
+            self._meet(state, self._options.alignment_group)
+        assert self._meeting is not None
+        met_before = state.member is not None
+        # A limit there was, once they had met: that there is none in the offset says that nobody counted.
+        last_limit = MAX if met_before and state.limit is None else state.limit
+        found = self._meeting.others(last_limit)
+        if self._meeting.trouble is not None:
+            # Nobody can come meanwhile.
+            self._began = time.monotonic()
+        elif last_limit == MAX and not self._meeting.has_begun:
+            # That was before this process: it is not known who counts now.
+            last_limit = MIN
+            found = unanswered(found, last_limit, awaited=True)
+        if not self._complete:
+            # Who was there before is given its time to come again; who was not, all the time there is.
+            late = time.monotonic() >= self._began + self._options.alignment_time_to_live / 1_000
+            wanted = 0 if late and met_before else (self._options.alignment_members or 1) - 1
+            # Of those that are here already some may still be on their way to the store.
+            here = 0 if late or self._last is not None or self._presence is None else self._presence.others()
+            self._complete = found.members >= max(wanted, here)
+        return found if self._complete else unanswered(found, last_limit, awaited=True)
+
+    def tell(self, plan: Plan) -> None:
+        """Tell the others what was planned."""
+        if self._meeting is None:
+            self._last = plan
+            return
+        waits = any(t.status is SplitStatus.PAUSED for t in plan.state.splits.values())
+        self._meeting.tell(plan.member, waits=waits)
+
+    def named(self, state: SourceState) -> SourceState:
+        """Return a state that says which member it is of."""
+        if not self._complete or self._meeting is None or state.member == self._meeting.member:
+            return state
+        return replace(state, member=self._meeting.member)
+
+    @property
+    def place(self) -> str | None:
+        """Where the sources of the group meet, without what is secret; ``None`` while that is a secret."""
+        if self._options.alignment_store in (None, DRIVER):
+            return self._options.alignment_store or NO_STORE
+        return None if self._meeting is None else self._meeting.place
+
+    @property
+    def trouble(self) -> str | None:
+        """Return why what is known of the others may be old."""
+        return None if self._meeting is None else self._meeting.trouble
+
+    def close(self) -> None:
+        """Leave the group; takes no lock."""
+        if self._presence is not None:
+            self._presence.close()
+        if self._meeting is not None:
+            self._meeting.close()
+
+    def _is_alone(self) -> bool:
+        waits_for_some = (self._options.alignment_members or 1) > 1
+        return self._presence is not None and not waits_for_some and not self._presence.others()
+
+    def _meet(self, state: SourceState, group: str) -> None:
+        # Loaded where it is needed: it takes a third of a second.
+        from sqlalchemy.engine import URL  # noqa: PLC0415
+
+        from watermark_source.group_store.meeting import Meeting  # noqa: PLC0415
+        from watermark_source.group_store.store import GroupStore, Identity, store_url  # noqa: PLC0415
+
+        store, options = self._options.alignment_store, self._options
+        here = store is None or store == DRIVER
+        url = URL.create("sqlite", database=str(place_of_driver() / FILE)) if here else store_url(str(store))
+        identity = Identity(
+            group,
+            state.member or secrets.token_hex(6),
+            options.source_name,
+            options.alignment_max_drift,
+            options.alignment_time_to_live,
+        )
+        self._meeting = Meeting(GroupStore(url), identity)
+        self._began = time.monotonic()
+        if self._last is not None:
+            self.tell(self._last)

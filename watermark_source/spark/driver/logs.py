@@ -1,0 +1,136 @@
+"""A source's logs, as its connector is asked: which splits exist, where they end, how far their time is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+
+from watermark_source.clock import Clock
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.snapshot import snapshot_split
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import SourceState
+from watermark_source.spark.connector.stream import Connector, Ends
+from watermark_source.spark.driver.backlog import splits_behind
+
+_WAIT_FOR_LOOK = 1.0
+"""Seconds a plan waits to know whether there are new splits; then the watermark stands still until it is known."""
+_WAIT_FOR_PREVIEW = 0.2
+"""The same for what need not be known: the watermark of a batch's rows goes out with the next one then."""
+_PREVIEWED = 256
+"""Splits with rows up to which their newest rows are looked at: with more, that costs more than it brings."""
+_WAIT_FOR_LOOK_OF_RUN = 30.0
+"""The same for ``Trigger.AvailableNow``, which looks once."""
+
+
+class Logs:
+    """Asks a connector. Of an ``Observation`` it fills in what is about logs alone."""
+
+    def __init__(self, connector: Connector, clock: Clock, policy: PlanPolicy) -> None:
+        self._connector = connector
+        self._clock = clock
+        self._policy = policy
+        self._ends_told = 0.0
+        """When the ends were told last, by ``time.monotonic()``."""
+        self._rows_planned: float | None = None
+        """When the ends were told of the rows that were planned last."""
+        self._splits: Set[Split] = frozenset()
+        """Those that were found when the ends were asked for."""
+        self._previewed = False
+
+    def note_rows(self) -> None:
+        """Note that rows were planned just now, and look for new splits: the next plan has to know of them."""
+        self._rows_planned = self._ends_told
+        self._connector.discovery.looked_since(self._rows_planned, wait=0)
+
+    def now(self, state: SourceState) -> Observation:
+        """Return the logs as they are now."""
+        discovery = self._connector.discovery
+        all_found = self._rows_planned is None or discovery.looked_since(self._rows_planned, wait=_WAIT_FOR_LOOK)
+        self._splits, self._previewed = discovery.discover(), False
+        now, asked_at = self._clock.now(), self._clock.elapsed()
+        ends = self._ends(self._splits)
+        # An end of a while ago says nothing about idleness, which is judged as of now. That there are rows, it does.
+        known = {s: end for s, end in ends.unknown.items() if end is not None and s in state.splits}
+        late = {s: known[s] for s in splits_behind(state, known)}
+        return Observation(
+            now=now,
+            asked_at=asked_at,
+            ends={**ends.positions, **late},
+            unknown=ends.unknown.keys() - late.keys(),
+            reached=self._reached(ends, now),
+            all_found=all_found,
+        )
+
+    def of_run(self) -> Observation:
+        """Return the logs as a run finds them whose ends are fixed when it begins."""
+        discovery, bounds = self._connector.discovery, self._connector.bounds
+        splits = discovery.discover()
+        now, asked_at = self._clock.now(), self._clock.elapsed()
+        ends = self._ends(splits)
+        # A run must know them all.
+        late = bounds.end_positions(ends.unknown.keys()) if ends.unknown else {}
+        # A split that is new by now is part of the run: the next one would find it behind this one's watermark.
+        all_found = discovery.looked_since(time.monotonic(), wait=_WAIT_FOR_LOOK_OF_RUN)
+        new = discovery.discover() - splits
+        logs = Observation(
+            now=now,
+            asked_at=asked_at,
+            ends={**ends.positions, **late, **(bounds.end_positions(new) if new else {})},
+            reached=self._reached(ends, now),
+            all_found=all_found,
+            ends_are_final=True,
+        )
+        return self.dated(logs, logs.ends.keys())
+
+    def previewed(self, logs: Observation, behind: Set[Split]) -> Observation:
+        """Look how far event time will be in what there is to read, if it is few splits, and it can be told."""
+        preview = self._connector.preview
+        if preview is None or self._policy.use_processing_time or not 0 < len(behind) <= _PREVIEWED:
+            return logs
+        preview.prepare(behind)
+        self._previewed = True
+        # Asked again: the newest row may have come just now.
+        return replace(logs, ends={**logs.ends, **self._ends(behind).positions})
+
+    def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
+        """Return how far event time will be in planned ranges; nothing if a split may be missing among them."""
+        preview, discovery = self._connector.preview, self._connector.discovery
+        if preview is None or not self._previewed:
+            return {}
+        # Begins beside what is asked next.
+        discovery.looked_since(self._ends_told, wait=0)
+        found = preview.reached(ranges)
+        all_found = bool(found) and discovery.looked_since(self._ends_told, wait=_WAIT_FOR_PREVIEW)
+        return found if all_found and discovery.discover() <= self._splits else {}
+
+    def highest(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
+        """Return the highest event time of ranges that were planned before, where it can be told without reading."""
+        preview = self._connector.preview
+        return preview.highest(ranges) if preview is not None and 0 < len(ranges) <= _PREVIEWED else {}
+
+    def dated(self, logs: Observation, splits: Set[Split]) -> Observation:
+        """Add the newest event times of some splits, as far as there is a time index."""
+        index = self._connector.time_index
+        # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
+        splits = splits - set(map(snapshot_split, logs.chunks.keys() | logs.found))
+        if index is None or not splits:
+            return logs
+        newest = index.newest(splits)
+        # Asked again: a log whose newest row came just now should be read up to it, not up to a moment before.
+        ends = self._connector.bounds.end_positions(splits)
+        self._ends_told = time.monotonic()
+        settled = {s for s, end in ends.items() if end == logs.ends[s]}
+        others = {s: end for s, end in logs.ends.items() if s not in splits}
+        return replace(logs, ends={**others, **ends}, newest=newest, settled=settled)
+
+    def _ends(self, splits: Set[Split]) -> Ends:
+        ends = self._connector.bounds.current_ends(splits)
+        self._ends_told = time.monotonic()
+        return ends
+
+    def _reached(self, ends: Ends, asked_at: Millis) -> Mapping[Split, Millis]:
+        """Return the time that logs have reached at their ends, by the wall clock just before these were asked for."""
+        return ends.reached if self._policy.watermark_lag is None else dict.fromkeys(ends.positions, asked_at)

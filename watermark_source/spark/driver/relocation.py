@@ -1,0 +1,159 @@
+"""Going on with another copy of a system: positions of the copy that is read, in a checkpoint made on several.
+
+Within a process all positions are the copy's own. On their way into an offset they are shifted, so that they grow
+from copy to copy, and the offset names all that lies before them: that alone is found again in another copy.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import NamedTuple
+
+from watermark_source.errors import InternalError, OffsetError
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import Origin, SourceState, SplitState
+from watermark_source.spark.connector.copies import Copies, Relocation
+
+_log = logging.getLogger(__name__)
+
+
+class Here(NamedTuple):
+    """A batch in the positions of the copy that is read."""
+
+    before: SourceState
+    after: SourceState
+    relocation: Relocation | None
+    """How its ranges are read; ``None`` without copies."""
+
+
+class Whereabouts:
+    """Turns states as offsets have them into those of the copy that is read, and back. Without copies they are one."""
+
+    def __init__(self, copies: Copies | None) -> None:
+        self._copies = copies
+        self._shift = 0
+        self._confirmed = False
+        self.has_moved = False
+        """Whether the last state was another copy's, and nothing has been planned on this one since: what is not read
+        yet may lie anywhere in it."""
+
+    def beginning(self) -> Origin | None:
+        """Return what a new query begins with if it is no position."""
+        left_out = None if self._copies is None else self._copies.left_out_at_first
+        return None if left_out is None else Origin(None, 0, left_out)
+
+    def here(self, state: SourceState) -> SourceState:
+        """Return the state to plan from.
+
+        Raises:
+            OffsetError: this copy cannot go on from there.
+            DataLossError: it no longer has what comes next.
+        """
+        if self._copies is None:
+            return state
+        origin = _origin(state, self._copies)
+        self.has_moved = origin.copy != self._copies.system
+        if not self.has_moved:
+            self._shift = origin.shift
+            own = _moved(state, -origin.shift)
+            self._confirm(own, origin, self._copies)
+            return own
+        self._shift = self._copies.shift_after(_log_of(state)[1].position)
+        if origin.copy is not None:
+            _log.warning("%s is read now, and not %s: all that was not read there", self._copies.system, origin.copy)
+        return _at(state, self._copies.begin(origin.done))
+
+    @property
+    def reading(self) -> Relocation | None:
+        """How the copy that is read is read on; ``None`` without copies."""
+        return None if self._copies is None else Relocation(self._copies.system, self._shift)
+
+    def named(self, state: SourceState) -> SourceState:
+        """Return the state as it goes into an offset."""
+        if self._copies is None or state.origin is not None:
+            return state
+        self.has_moved = False
+        done = self._copies.done_before(_log_of(state)[1].position)
+        return replace(_moved(state, self._shift), origin=Origin(self._copies.system, self._shift, done))
+
+    def batch(self, before: SourceState, after: SourceState) -> Here:
+        """Return a batch between two states as offsets have them; raises as ``here``."""
+        copies = self._copies
+        if copies is None:
+            return Here(before, after, None)
+        start, end = _origin(before, copies), _origin(after, copies)
+        # Spark takes what is at its watermark for late.
+        floor = None if before.watermark is None else Millis(before.watermark + 1)
+        if end.copy != copies.system:
+            if not before.run and not before.frontiers and start.copy == copies.system:
+                raise OffsetError(
+                    f"the first batch of the query was planned on {end.copy} and not done, and where it began is known "
+                    f"there only, not on {copies.system}. Connect to the server it was, or start with a new checkpoint "
+                    "location"
+                )
+            return self._batch_of_others(before, after, copies, floor)
+        self._shift = end.shift
+        own = _moved(after, -end.shift)
+        if start.copy == copies.system and start.shift == end.shift:
+            # The end: a beginning may have been asked for anew.
+            self._confirm(own, end, copies)
+            first = _moved(before, -start.shift)
+            return Here(first, own, Relocation(end.copy, end.shift, floor if end.shift else None))
+        return Here(
+            _at(before, copies.begin(start.done)), own, Relocation(end.copy, end.shift, floor, left_out=start.done)
+        )
+
+    def _batch_of_others(self, before: SourceState, after: SourceState, copies: Copies, floor: Millis | None) -> Here:
+        """Return a batch that was planned on another copy: exactly what that one had in it."""
+        start, end = _origin(before, copies), _origin(after, copies)
+        self._shift = copies.shift_after(_log_of(after)[1].position)
+        first, last = copies.begin(start.done), copies.begin(end.done)
+        _log.warning("a batch that was planned on %s is done on %s: just what it had in it", end.copy, copies.system)
+        assert end.done is not None, "a copy begins at nothing that has no words"
+        as_of = last, end.done
+        if start.done == end.done:
+            return Here(
+                _at(before, first), _at(after, first), Relocation(copies.system, self._shift, floor, as_of=as_of)
+            )
+        passage = copies.between(start.done, end.done)
+        return Here(
+            _at(before, first),
+            _at(after, max(passage.position, first), observed=first),
+            Relocation(copies.system, self._shift, floor, passage.left_out, as_of),
+        )
+
+    def _confirm(self, own: SourceState, origin: Origin, copies: Copies) -> None:
+        position = _log_of(own)[1].position
+        if not self._confirmed:
+            copies.confirm(position, origin.done)
+            self._confirmed = True
+        copies.remember(position, origin.done)
+
+
+def _origin(state: SourceState, copies: Copies) -> Origin:
+    # Some offsets do not say: of systems that could not be told apart then.
+    return state.origin or Origin(copies.system)
+
+
+def _log_of(state: SourceState) -> tuple[Split, SplitState]:
+    """Return the one split that is no snapshot."""
+    found = [(split, each) for split, each in state.splits.items() if split.log not in state.frontiers]
+    if len(found) != 1:
+        raise InternalError(f"a system with copies has one log, not {len(found)}")
+    return found[0]
+
+
+def _moved(state: SourceState, by: int) -> SourceState:
+    if not by:
+        return replace(state, origin=None)
+    split, each = _log_of(state)
+    moved = replace(each, position=each.position + by, observed=each.observed + by)
+    return replace(state, splits={**state.splits, split: moved}, origin=None)
+
+
+def _at(state: SourceState, position: int, *, observed: int | None = None) -> SourceState:
+    split, each = _log_of(state)
+    moved = replace(each, position=position, observed=position if observed is None else observed)
+    return replace(state, splits={**state.splits, split: moved}, origin=None)

@@ -1,0 +1,165 @@
+"""The status a source reports with each progress: the last plan, told per split and with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from watermark_source.alignment.group import FIRST
+from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
+from watermark_source.monitor.snapshot import SnapshotProgress
+from watermark_source.monitor.status import GroupStatus, Outline, SourceStatus, SplitView, Status
+from watermark_source.monitor.why import Facts, Held, why
+from watermark_source.planning.ends import Limit
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.planner import Plan
+from watermark_source.planning.snapshot import snapshot_split, unfinished
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.spark.driver.row_counts import RowCounts
+from watermark_source.spark.options.engine_options import EngineOptions
+
+_STATUS = {SplitStatus.ACTIVE: Status.ACTIVE, SplitStatus.IDLE: Status.IDLE, SplitStatus.PAUSED: Status.PAUSED}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a status is made from: the last plan, what it was made of, and the rows counted so far."""
+
+    plan: Plan
+    splits: Mapping[Split, SplitState]
+    """With the watermarks they will have when the planned batch is read, as far as that is known."""
+    observation: Observation
+    counts: RowCounts
+    uncounted: bool = False
+    """Positions do not count rows."""
+    snapshots: tuple[SnapshotProgress, ...] = ()
+    trouble: str | None = None
+    """Why what is known of the alignment group's other sources may be old."""
+    store: str | None = None
+    """Where they meet."""
+
+
+def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Millis) -> SourceStatus:
+    """Return the status after a plan."""
+    state = seen.plan.state
+    group = None
+    if options.alignment_group is not None:
+        others = seen.observation.others
+        elsewhere = others.slowest
+        hold = _lets_nobody_begin(state.limit, options.alignment_max_drift)
+        group = GroupStatus(
+            options.alignment_group,
+            options.alignment_max_drift,
+            limit=None if state.limit == MAX or hold else state.limit,
+            members=len(state.splits),
+            hold=hold,
+            others=others.members,
+            slowest=None if elsewhere is None else elsewhere.name,
+            since=None if elsewhere is None else elsewhere.since,
+            trouble=seen.trouble,
+            store=seen.store,
+        )
+    # What came back from idleness behind the watermark is not waited for with idleReturn pass.
+    left_out = MIN if state.watermark is None or not options.passes_returning else state.watermark
+    waited_for = [t for t in seen.splits.values() if t.status is not SplitStatus.IDLE]
+    counting = [w for t in waited_for if (w := _order(t)) >= left_out or t.watermark is None]
+    # Of the whole group: the slowest split here may itself wait for another source.
+    elsewhere_lowest = MAX if seen.observation.others.minimum is None else seen.observation.others.minimum
+    lowest, highest = min([*counting, elsewhere_lowest]) if counting else MIN, max(counting, default=MIN)
+    # Snapshots with more chunks than are known yet.
+    growing = frozenset(map(snapshot_split, unfinished(state)))
+
+    def outline(split: Split, at: SplitState) -> Outline:
+        end = seen.observation.ends.get(split)
+        holds_back = not options.processing_time and at.status is not SplitStatus.IDLE
+        return Outline(
+            split,
+            _status(at, end, final=seen.observation.ends_are_final and split not in growing),
+            None if end is None else max(0, end - at.position) + (split in growing),
+            holds_back and _order(at) == lowest < highest,
+        )
+
+    return SourceStatus.of(
+        [outline(s, t) for s, t in seen.splits.items()],
+        lambda of: _view(of, seen, options, lowest, now, growing=of.split in growing),
+        format_name=format_name,
+        source_name=options.source_name,
+        at=now,
+        watermark=state.watermark,
+        processing_time=state.use_processing_time,
+        group=group,
+        rows=seen.counts.rows,
+        future_rows=seen.counts.future,
+        undated_rows=seen.counts.undated,
+        late=seen.counts.late,
+        uncounted=seen.uncounted,
+        snapshots=seen.snapshots,
+    )
+
+
+def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis, *, growing: bool) -> SplitView:
+    split, state = of.split, seen.splits[of.split]
+    resting = of.lag == 0
+    return SplitView(
+        split=split,
+        position=state.position,
+        end=None if growing else seen.observation.ends.get(split),
+        watermark=state.watermark,
+        status=of.status,
+        since=None if state.status is SplitStatus.ACTIVE else state.since,
+        why=why(
+            Facts(
+                status=of.status,
+                lag=None if of.lag and seen.uncounted else of.lag,
+                has_more=bool(of.lag),
+                watermark=state.watermark,
+                # All of them, before the first has a watermark.
+                holds_back=of.holds_back or (state.watermark is None and not options.processing_time),
+                quiet=_quiet(state, options, now) if resting else None,
+                idle_timeout=options.idle_timeout,
+                held=_held(split, state, seen.plan.limit, options),
+                reading=state.position > state.observed,
+                waits_for_budget=not resting and state.position == state.observed,
+                waits_for_more=seen.plan.waits_for_more,
+            )
+        ),
+        drift=None if state.watermark is None or lowest <= FIRST else state.watermark - lowest,
+        late_rows=seen.counts.late_by_split.get(split, 0),
+        holds_back=of.holds_back,
+        uncounted=seen.uncounted,
+    )
+
+
+def _quiet(state: SplitState, options: EngineOptions, now: Millis) -> int | None:
+    if state.since is None:
+        return None
+    # An idle split has been idle since then, and quiet for the timeout before.
+    return now - state.since + (options.idle_timeout or 0 if state.status is SplitStatus.IDLE else 0)
+
+
+def _order(state: SplitState) -> int:
+    return MIN if state.watermark is None else state.watermark
+
+
+def _status(state: SplitState, end: int | None, *, final: bool) -> Status:
+    if end is None:
+        return Status.UNKNOWN
+    if final and state.position >= end and state.status is SplitStatus.ACTIVE:
+        return Status.FINISHED
+    return _STATUS[state.status]
+
+
+def _lets_nobody_begin(limit: Millis | None, drift: int | None) -> bool:
+    """Return whether a limit is no time: nothing is read, but what shows when the first rows are from."""
+    return limit is not None and limit <= saturating_add(FIRST, drift or 0)
+
+
+def _held(split: Split, state: SplitState, limit: Limit | None, options: EngineOptions) -> Held | None:
+    drift = options.alignment_max_drift
+    if state.status is not SplitStatus.PAUSED or limit is None or limit.holder == split:
+        return None
+    if drift is None or _lets_nobody_begin(limit.watermark, drift):
+        return Held(by=str(limit.holder), max_drift=None)
+    ahead = None if state.watermark is None else state.watermark - (limit.watermark - drift)
+    return Held(by=str(limit.holder), max_drift=drift, ahead=ahead)

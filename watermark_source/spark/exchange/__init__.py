@@ -1,0 +1,4 @@
+"""What driver and tasks send each other: packs of work out, progress reports back.
+
+Imports ``columns``, ``connector``.
+"""

@@ -1,0 +1,142 @@
+"""Packs: how the ranges of a batch are laid into Spark's input partitions.
+
+A split is the unit of decisions, a pack the unit of work. A Spark task costs about 25 ms however little it reads, so
+small ranges share one; a big range is a pack of its own, or several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
+
+from pyspark.sql.datasource import InputPartition
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.snapshot import SnapshotBatch
+from watermark_source.planning.split import Piece, Split, SplitRange
+from watermark_source.spark.columns.markers import Marker
+from watermark_source.spark.connector.copies import Relocation
+from watermark_source.spark.connector.stream import Connector
+from watermark_source.spark.exchange.reports import ReportAddress
+
+SMALL = 100_000
+"""Ranges are put together up to so many positions."""
+BIG = 2_000_000
+"""A range of more positions than this is cut, so that one long log still uses every core."""
+SHARE = 4
+"""A range of more than this part of a batch is cut too, unless it is small."""
+
+
+@dataclass
+class Pack(InputPartition):
+    """One task's work. Everything in it follows from the batch's two offsets, but for where to report."""
+
+    ranges: tuple[SplitRange, ...]
+    markers: tuple[Marker, ...]
+    future_cap: Millis | None
+    clock: Millis | None
+    """Event time of every row, with processing-time watermarks."""
+    late_at: Millis | None
+    """The watermark that the batch begins with: rows at or before it are late."""
+    report_to: ReportAddress | None
+    snapshot: SnapshotBatch | None = None
+    """What a task must know of snapshots; ``None`` of a source that takes none."""
+    relocation: Relocation | None = None
+    """Of a system with copies."""
+    whole: SplitRange | None = None
+    """Where the log of the only range can be entered and left, if the range is a piece of it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the ranges log by log, as numbers: ten thousand of them as objects take longer than all else here."""
+        logs = [(log, _numbers_of(ranges)) for log, ranges in groupby(self.ranges, key=lambda r: r.split.log)]
+        others = (self.markers, self.future_cap, self.clock, self.late_at, self.report_to)
+        return _unpickled, (logs, *others, self.snapshot, self.relocation, self.whole)
+
+
+def _numbers_of(ranges: Iterable[SplitRange]) -> list[int]:
+    return [number for r in ranges for number in (r.split.number, r.start, r.end)]
+
+
+def _unpickled(logs: Iterable[tuple[str, Sequence[int]]], *others: Any) -> Pack:
+    ranges = (
+        SplitRange(Split(log, number), start, end)
+        for log, numbers in logs
+        for number, start, end in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
+    )
+    return Pack(tuple(ranges), *others)
+
+
+class TaskWork(NamedTuple):
+    """What of a batch one task reads."""
+
+    ranges: tuple[SplitRange, ...]
+    whole: SplitRange | None = None
+    """As in ``Pack``."""
+
+
+def tasks_of(
+    connector: Connector,
+    ranges: Sequence[SplitRange],
+    snapshot: SnapshotBatch | None,
+    relocation: Relocation | None,
+    *,
+    at_least: int | None,
+    at_most: int | None,
+) -> list[TaskWork]:
+    """Lay all that a batch reads into tasks, as its source's positions allow."""
+    if connector.positions_are_rows:
+        return [TaskWork(each) for each in pack(ranges, at_least=at_least, at_most=at_most)]
+    chunks = () if snapshot is None else tuple(snapshot.chunks)
+    together = connector.snapshots is not None and connector.snapshots.one_moment
+    of_chunks = [chunks] if together and chunks else [(each,) for each in chunks]
+    logs = [each for each in ranges if each.split not in {chunk.split for chunk in chunks}]
+    if connector.cutter is None or (relocation is not None and relocation.left_out is not None):
+        pieces = [Piece(each, each) for each in logs]
+    else:
+        pieces = [piece for each in logs for piece in connector.cutter.pieces(each, at_least)]
+    of_logs = [TaskWork((piece.range,), None if piece.range == piece.whole else piece.whole) for piece in pieces]
+    return [*of_logs, *map(TaskWork, of_chunks)]
+
+
+def pack(
+    ranges: Sequence[SplitRange], *, at_least: int | None = None, at_most: int | None = None
+) -> list[tuple[SplitRange, ...]]:
+    """Lay ranges into packs, keeping their order.
+
+    Args:
+        ranges: what the batch reads.
+        at_least: make so many packs if there are enough positions.
+        at_most: put no more positions than this into one.
+    """
+    total = sum(r.size for r in ranges)
+    big, small = max(SMALL, min(BIG, -(-total // SHARE))), SMALL
+    if at_least is not None:
+        # Rounded down: packs no bigger than this are never fewer than asked for.
+        fair = max(1, total // at_least)
+        big, small = min(big, fair), min(small, fair)
+    if at_most is not None:
+        big, small = min(big, at_most), min(small, at_most)
+    packs: list[tuple[SplitRange, ...]] = []
+    open_pack: list[SplitRange] = []
+    filled = 0
+    for piece in (piece for r in ranges for piece in _cut(r, big)):
+        size = piece.end - piece.start
+        if open_pack and filled + size > small:
+            packs.append(tuple(open_pack))
+            open_pack, filled = [], 0
+        open_pack.append(piece)
+        filled += size
+    if open_pack:
+        packs.append(tuple(open_pack))
+    return packs
+
+
+def _cut(whole: SplitRange, big: int) -> list[SplitRange]:
+    # An empty range is one piece: a log without rows may have some when it is read.
+    pieces = max(1, -(-whole.size // big))
+    if pieces == 1:
+        return [whole]
+    edges = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
+    return [SplitRange(whole.split, a, b) for a, b in pairwise(edges)]

@@ -1,0 +1,177 @@
+"""What a user's options mean for the engine, and which of them cannot be together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from watermark_source import durations
+from watermark_source.errors import OptionError
+from watermark_source.spark.options.engine_option_table import BOUNDED, DRIVER, GROUP, INGESTION, NO_STORE, NONE, PASSES
+
+DEFAULT_WATERMARK_LAG = 10_000
+_LAGS = ("maxWatermarkLag", "maxEventTimeLag")
+"""Two names for one bound: of clocks, and of an application."""
+_OF_OTHERS = ("alignmentTimeToLive", "alignmentMembers", "alignmentWaitForFirst", "snapshotHoldsGroup")
+"""Options about the other sources of a group: there must be a place to meet them."""
+_OF_EVENT_TIME = {
+    "alignmentMaxDrift": "the clock is the same everywhere",
+    "idleTimeout": "a clock is never idle",
+    "maxFutureSkew": "a row's event time is the clock's, and never in the future",
+}
+"""Options that need event times, and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """The engine's options after parsing; durations in milliseconds."""
+
+    source_name: str
+    out_of_orderness: int
+    """Of the bounded strategy; meaningless when ``processing_time`` is set."""
+    watermark_lag: int | None
+    """Of the ingestion strategy; ``None`` with the others."""
+    processing_time: bool
+    idle_timeout: int | None
+    idle_follows: bool
+    """Whether it goes on with its alignment group while all its splits are idle."""
+    passes_returning: bool
+    """Whether a split that is behind the combined watermark is left out of it."""
+    alignment_group: str | None
+    alignment_max_drift: int | None
+    alignment_store: str | None = field(repr=False)
+    alignment_time_to_live: int
+    alignment_members: int | None
+    alignment_wait_for_first: bool
+    snapshot_holds_group: bool
+    max_future_skew: int | None
+    watermark_interval: int
+    include_markers: bool
+    include_late: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    report_host: str | None
+    report_ports: range | None
+
+    @classmethod
+    def of(
+        cls, values: Mapping[str, Any], *, format_name: str, given: Mapping[str, str], dated: bool = False
+    ) -> EngineOptions:
+        """Build from parsed values and check what concerns several options at once.
+
+        ``dated``: the source's system dates its rows by itself, and tells what time it is.
+
+        Raises:
+            OptionError: options that cannot be together, or one that another needs.
+        """
+        named = {name.lower() for name in given}
+        group, drift = values["alignmentGroup"], values["alignmentMaxDrift"]
+        if (group is None) != (drift is None) and (group is None or values["watermarkStrategy"] != NONE):
+            here, missing = ("alignmentGroup", "alignmentMaxDrift") if drift is None else (
+                "alignmentMaxDrift", "alignmentGroup")  # fmt: skip
+            example = "2 minutes" if drift is None else "checkout"
+            raise OptionError(missing, None, f"is needed because {here} is set", example=example)
+        strategy = values["watermarkStrategy"]
+        if strategy not in (BOUNDED, INGESTION) and "maxoutoforderness" in named:
+            raise OptionError(
+                "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
+                f"belongs to watermarkStrategy bounded or ingestion, and the strategy is {strategy}",
+                example="leave it out",
+            )  # fmt: skip
+        lag = _watermark_lag(values, given, dated=dated)
+        store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
+        for name in ("alignmentStore", *_OF_OTHERS):
+            if group is None and name.lower() in named:
+                raise OptionError("alignmentGroup", None, f"is needed because {name} is set", example="checkout")
+        for name in _OF_OTHERS:
+            if store is None and name.lower() in named:
+                raise OptionError(
+                    "alignmentStore", NO_STORE, f"must be a place to meet, because {name} is set", example=DRIVER
+                )
+        goes_on = strategy in (NONE, INGESTION) or dated or values["idleFollows"] == GROUP
+        if not goes_on and "watermarkinterval" in named:
+            raise OptionError(
+                "watermarkInterval", given_text(given, "watermarkInterval"),
+                f"belongs to watermarkStrategy none or ingestion, and the strategy is {strategy}: its watermark "
+                "follows rows, not the clock (but with idleFollows group)", example="leave it out",
+            )  # fmt: skip
+        _check_idleness(values)
+        for name, why in _OF_EVENT_TIME.items():
+            if strategy == NONE and values[name] is not None:
+                raise OptionError(
+                    name, given_text(given, name), f"has no meaning with watermarkStrategy none: {why}",
+                    example="leave it out",
+                )  # fmt: skip
+        if strategy == NONE and group is not None and store is None:
+            raise OptionError(
+                "alignmentStore", NO_STORE,
+                "cannot be with watermarkStrategy none: on the clock a source waits for others alone",
+                example=DRIVER,
+            )  # fmt: skip
+        return cls(
+            source_name=values["sourceName"] or format_name,
+            out_of_orderness=values["maxOutOfOrderness"] if strategy in (BOUNDED, INGESTION) else 0,
+            watermark_lag=lag,
+            processing_time=strategy == NONE,
+            idle_timeout=values["idleTimeout"],
+            idle_follows=values["idleFollows"] == GROUP,
+            passes_returning=values["idleReturn"] == PASSES,
+            alignment_group=group,
+            alignment_max_drift=drift,
+            alignment_store=store,
+            alignment_time_to_live=values["alignmentTimeToLive"],
+            alignment_members=values["alignmentMembers"],
+            alignment_wait_for_first=values["alignmentWaitForFirst"],
+            snapshot_holds_group=values.get("snapshotHoldsGroup", True),
+            max_future_skew=values["maxFutureSkew"],
+            watermark_interval=values["watermarkInterval"],
+            include_markers=values["includeMarkers"],
+            include_late=values["includeLate"],
+            min_partitions=values["minPartitions"],
+            max_records_per_partition=values["maxRecordsPerPartition"],
+            report_host=values["reportHost"],
+            report_ports=values["reportPorts"],
+        )
+
+
+def _check_idleness(values: Mapping[str, Any]) -> None:
+    follows = values["idleFollows"] == GROUP
+    said = {"idleReturn is pass": values["idleReturn"] == PASSES, "idleFollows is group": follows}
+    for what in (what for what, is_so in said.items() if is_so and values["idleTimeout"] is None):
+        raise OptionError("idleTimeout", None, f"is needed because {what}", example="30 seconds")
+    if follows and values["alignmentGroup"] is None:
+        raise OptionError("alignmentGroup", None, "is needed because idleFollows is group", example="checkout")
+
+
+def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, dated: bool) -> int | None:
+    strategy = values["watermarkStrategy"]
+    named = [name for name in _LAGS if values[name] is not None]
+    if strategy != INGESTION:
+        if named:
+            raise OptionError(
+                named[0], given_text(given, named[0]),
+                f"belongs to watermarkStrategy ingestion, and the strategy is {strategy}", example="leave it out",
+            )  # fmt: skip
+        return None
+    if dated:
+        raise OptionError(
+            "watermarkStrategy", INGESTION,
+            "is not needed here: the source's own system dates its rows, and with bounded the watermark follows its "
+            "clock while nothing is written", example=BOUNDED,
+        )  # fmt: skip
+    if len(named) > 1:
+        raise OptionError(named[1], given_text(given, named[1]), f"excludes {named[0]}; give one of the two")
+    lag: int = values[named[0]] if named else DEFAULT_WATERMARK_LAG
+    if values["maxOutOfOrderness"] > lag:
+        raise OptionError(
+            "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
+            f"must not exceed {named[0] if named else 'maxWatermarkLag'}, which is {durations.format_duration(lag)}: "
+            "an event so far behind would be late as soon as its split has nothing left to read", example="5 seconds",
+        )  # fmt: skip
+    return lag
+
+
+def given_text(given: Mapping[str, str], name: str) -> str | None:
+    """Return the user's text for an option, whatever case its name was written in."""
+    return next((str(v) for k, v in given.items() if k.lower() == name.lower()), None)

@@ -1,0 +1,162 @@
+"""The stream reader Spark calls, and the schema every stream of this project has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
+
+from watermark_source.errors import InternalError, SchemaError, WatermarkSourceError
+from watermark_source.eventtime.characteristic import WatermarkCharacteristic
+from watermark_source.planning.minimum_rows import MinimumRows
+from watermark_source.spark.columns.column_names import EVENT_TIME, LATE, MARKER
+from watermark_source.spark.columns.markers import MARKER_TYPE
+from watermark_source.spark.columns.source_time import SourceTime
+from watermark_source.spark.connector.stream import SourceDefinition
+from watermark_source.spark.driver.group_membership import Membership
+from watermark_source.spark.driver.runner import SourceRunner
+from watermark_source.spark.exchange.packs import Pack
+from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.spark.tasks.reading import read_pack
+
+_UNLIMITED = 2**63 - 1
+"""Rows of the default read limit. ``Trigger.Once`` overrides it with ``ReadAllAvailable``: so the two differ."""
+
+
+def stream_schema(
+    system_columns: StructType,
+    options: EngineOptions,
+    characteristic: WatermarkCharacteristic = WatermarkCharacteristic.UNDEFINED,
+) -> StructType:
+    """Return the stream's schema: the system's own columns, ``event_time``, and ``late`` and ``marker`` if wanted.
+
+    ``characteristic`` is what the connector declares of its watermarks: operators that go by processing time take no
+    source that leaves it undefined (FLIP-326).
+    """
+    schema = StructType([*system_columns.fields, StructField(EVENT_TIME, TimestampType())])
+    if options.include_late:
+        schema = schema.add(StructField(LATE, BooleanType()))
+    if not options.include_markers:
+        return schema
+    told = SourceTime.of_options(options, characteristic).metadata
+    return schema.add(StructField(MARKER, MARKER_TYPE, metadata=told))
+
+
+def refuse_user_schema(given: StructType, own: StructType, format_name: str) -> None:
+    """Raise ``SchemaError`` if the stream was given another schema than the source's own."""
+    if given != own:
+        raise SchemaError(
+            f'format("{format_name}") has a fixed schema and takes none from the user: seen {given.simpleString()}, '
+            f"the source's is {own.simpleString()}. Leave .schema(...) out and select or cast columns after load()."
+        )
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says why a stream cannot start, in whichever call comes first.
+
+    An error while a reader is made would be buried: Spark 4.3 then stops the reader that it does not have, and what
+    comes of that is shown last.
+    """
+
+    def __init__(self, reason: WatermarkSourceError) -> None:
+        self._reason = reason
+
+    def _refuse(self, *_: object) -> Any:
+        raise self._reason
+
+    initialOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = _refuse
+    latestOffset = read = _refuse  # type: ignore[assignment]
+
+
+def made_or_refused(make: Callable[[], DataSourceStreamReader]) -> DataSourceStreamReader:
+    """Return the reader that is made, or one whose first call says why there is none."""
+    try:
+        return make()
+    except WatermarkSourceError as reason:
+        return RefusedStreamReader(reason)
+
+
+class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream of one source. Picklable: what connects is made on first use, in the process that uses it."""
+
+    def __init__(
+        self,
+        definition: SourceDefinition,
+        options: EngineOptions,
+        schema: StructType,
+        *,
+        max_rows: int | None,
+        minimum_rows: MinimumRows | None = None,
+        fail_on_data_loss: bool,
+    ) -> None:
+        self._definition = definition
+        self._options = options
+        self._schema = schema
+        self._max_rows = max_rows
+        self._minimum_rows = minimum_rows
+        self._fail_on_data_loss = fail_on_data_loss
+        self._membership: Membership | None = None
+        self._runner: SourceRunner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_membership": None, "_runner": None}
+
+    @property
+    def _own_membership(self) -> Membership:
+        if self._membership is None:
+            self._membership = Membership(self._options)
+        return self._membership
+
+    @property
+    def _open_runner(self) -> SourceRunner:
+        if self._runner is None:
+            self._runner = SourceRunner(
+                self._definition,
+                self._options,
+                membership=self._own_membership,
+                minimum_rows=self._minimum_rows,
+                fail_on_data_loss=self._fail_on_data_loss,
+            )
+        return self._runner
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a new query starts."""
+        return self._open_runner.initial_offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return the user's row limit, or one that is never reached. The first call to every source of a query."""
+        self._own_membership.come()
+        return ReadMaxRows(_UNLIMITED if self._max_rows is None else self._max_rows)
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:  # type: ignore[override]
+        """Return the end of the next batch, or ``start`` if there is none."""
+        if not isinstance(limit, ReadMaxRows | ReadAllAvailable):
+            raise InternalError(f"Spark asked with a read limit this source did not offer: {limit!r}")
+        return self._open_runner.latest_offset(start, limit)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the status of the source and its splits, for ``StreamingQueryProgress``."""
+        return None if self._runner is None else self._runner.status()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the ends of this run."""
+        self._open_runner.freeze()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the packs of the batch between two offsets."""
+        return self._open_runner.packs(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one pack, in a task."""
+        if not isinstance(partition, Pack):
+            raise InternalError(f"not a pack of ours: {type(partition).__name__}")
+        return read_pack(self._definition.range_reader, partition, self._schema)
+
+    def stop(self) -> None:
+        """Stop what runs beside the calls."""
+        if self._runner is not None:
+            self._runner.close()

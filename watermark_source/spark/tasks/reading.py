@@ -1,0 +1,157 @@
+"""What a task does with its pack: read, add the engine's columns, watch event time, report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.late_rows import BOUNDS_MS, NONE_LATE, LateRows
+from watermark_source.planning.report import RangeReport
+from watermark_source.planning.split import Piece, Split, SplitRange
+from watermark_source.spark.columns.arrow import bitmap, repeated
+from watermark_source.spark.columns.column_names import LATE, MARKER
+from watermark_source.spark.columns.markers import arrow_schema, in_micros, marker_batch, no_markers
+from watermark_source.spark.connector.copies import RelocatedRangeReader
+from watermark_source.spark.connector.pieces import PieceReader
+from watermark_source.spark.connector.range_reader import RangeReader
+from watermark_source.spark.connector.read_batch import ReadBatch
+from watermark_source.spark.connector.snapshots import SnapshotRangeReader
+from watermark_source.spark.exchange.packs import Pack
+from watermark_source.spark.exchange.reports import send_reports
+from watermark_source.spark.startup.collector import spare_imports
+
+
+class Observer:
+    """Watches the event times of ranges, column by column. Of several ranges of a split the first has all its rows."""
+
+    def __init__(self, ranges: Sequence[SplitRange], future_cap: Millis | None, late_at: Millis | None = None) -> None:
+        self._ranges = ranges
+        self._late_at = None if late_at is None else in_micros(late_at)
+        # Event times are microseconds in the columns; a whole millisecond at the cap still counts.
+        self._cap = None if future_cap is None else future_cap * 1_000 + 999
+        self._highest: dict[Split, int] = {}
+        self._rows: dict[Split, int] = {}
+        self._future: dict[Split, int] = {}
+        self._undated: dict[Split, int] = {}
+        self._late: dict[Split, LateRows] = {}
+
+    def observe(self, batch: ReadBatch) -> None:
+        """Take a batch's event times in."""
+        split = batch.split
+        self._rows[split] = self._rows.get(split, 0) + batch.rows
+        if batch.undated:
+            self._undated[split] = self._undated.get(split, 0) + batch.undated
+        dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
+        micros = _micros(dated)
+        if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):
+            self._highest[split] = max(batch.reached, self._highest.get(split, batch.reached))
+        if not len(micros):
+            return
+        if self._late_at is not None and micros.min() <= self._late_at:
+            self._late[split] = self._late.get(split, NONE_LATE) + late_among(micros, self._late_at)
+        highest = int(micros.max())
+        if self._cap is not None and highest > self._cap:
+            counted = micros[micros <= self._cap]
+            self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
+            if not len(counted):
+                return
+            highest = int(counted.max())
+        self._highest[split] = max(highest, self._highest.get(split, highest))
+
+    def reports(self) -> list[RangeReport]:
+        """Return what was seen, a report a range."""
+        rows, future, late, undated = dict(self._rows), dict(self._future), dict(self._late), dict(self._undated)
+        return [
+            RangeReport(
+                range=r,
+                max_event_time=None if (m := self._highest.get(r.split)) is None else Millis(m // 1_000),
+                rows=rows.pop(r.split, 0),
+                future_rows=future.pop(r.split, 0),
+                late=late.pop(r.split, NONE_LATE),
+                undated_rows=undated.pop(r.split, 0),
+            )
+            for r in self._ranges
+        ]
+
+
+def late_among(micros: npt.NDArray[np.int64], late_at: int) -> LateRows:
+    """Return which of event times are late, all in microseconds."""
+    behind = (late_at - micros[micros <= late_at]) // 1_000
+    buckets = np.searchsorted(BOUNDS_MS, behind)
+    counts = np.bincount(buckets, minlength=len(BOUNDS_MS) + 1)
+    return LateRows(tuple(counts.tolist()), int(behind.max()), int(behind.sum()))
+
+
+def observe(
+    batches: Iterable[ReadBatch],
+    ranges: Sequence[SplitRange],
+    future_cap: Millis | None,
+    late_at: Millis | None = None,
+) -> list[RangeReport]:
+    """Read batches only for what their event times say."""
+    observer = Observer(ranges, future_cap, late_at)
+    for batch in batches:
+        observer.observe(batch)
+    return observer.reports()
+
+
+def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield the pack's markers and rows; when the last row has been taken, report what was seen."""
+    if pack.markers and MARKER in schema.names:
+        yield marker_batch(pack.markers, schema)
+    if not pack.ranges:
+        return
+    observer = Observer(pack.ranges, pack.future_cap, pack.late_at)
+    spare_imports()
+    for batch in batches_of(reader, pack):
+        observer.observe(batch)
+        if not batch.rows:
+            continue
+        event_time = (
+            batch.event_time if pack.clock is None else repeated(pack.clock * 1_000, batch.event_time.type, batch.rows)
+        )
+        yield data_batch(batch, event_time, schema, pack.late_at)
+    if pack.report_to is not None:
+        send_reports(pack.report_to, observer.reports())
+
+
+def batches_of(reader: RangeReader, pack: Pack) -> Iterator[ReadBatch]:
+    """Yield the rows of a pack's ranges, read as its batch says."""
+    if pack.relocation is not None:
+        reader = cast("RelocatedRangeReader", reader).relocated(pack.relocation)
+    if pack.whole is not None:
+        (piece,) = pack.ranges
+        return cast("PieceReader", reader).read_piece(Piece(piece, pack.whole), pack.snapshot)
+    if pack.snapshot is not None:
+        return cast("SnapshotRangeReader", reader).read_during_snapshot(pack.ranges, pack.snapshot)
+    return reader.read(pack.ranges)
+
+
+def data_batch(
+    batch: ReadBatch, event_time: pa.Array, schema: StructType, late_at: Millis | None = None
+) -> pa.RecordBatch:
+    """Return rows with the engine's own columns behind the system's; data rows have no marker."""
+    columns = [*batch.columns, event_time]
+    if LATE in schema.names[len(batch.columns) :]:
+        columns.append(_late_column(event_time, late_at))
+    if MARKER in schema.names[len(batch.columns) :]:
+        columns.append(no_markers(batch.rows, schema))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+
+
+def _late_column(event_time: pa.Array, late_at: Millis | None) -> pa.Array:
+    if late_at is None:
+        return repeated(False, pa.bool_(), len(event_time))
+    return pa.Array.from_buffers(
+        pa.bool_(), len(event_time), [None, bitmap(_micros(event_time) <= in_micros(late_at))], 0
+    )
+
+
+def _micros(event_time: pa.Array) -> npt.NDArray[np.int64]:
+    return np.frombuffer(event_time.buffers()[1], dtype=np.int64, count=len(event_time), offset=8 * event_time.offset)
