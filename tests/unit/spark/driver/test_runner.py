@@ -79,7 +79,7 @@ def test_a_part_of_a_range_nobody_reported_is_looked_at_alone(log: Path, live: A
     assert len(packs) == 5
     for pack in packs[:2] + packs[3:4]:
         list(read_pack(process.source.range_reader, pack, stream_schema(SYSTEM, process.options)))
-    covered = process.runner._book.cover(SplitRange(Split("log", 0), 0, 10))
+    covered = process.runner._reports._book.cover(SplitRange(Split("log", 0), 0, 10))
     assert [(r.start, r.end) for r in covered.missing] == [(4, 6), (8, 10)]
     assert wm(process.plan(data)) == 8_999
 

@@ -1,0 +1,121 @@
+"""Asking: what a plan is made of, as the connector, the tasks and the other sources of the group tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from watermark_source.clock import Clock
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.planner import ranges_of
+from watermark_source.planning.snapshot import snapshot_split, unfinished
+from watermark_source.planning.split import SAMPLE, Split, sample
+from watermark_source.planning.state import SourceState
+from watermark_source.spark.connector.stream import Connector
+from watermark_source.spark.driver.backlog import exceeds, splits_behind, uncommitted
+from watermark_source.spark.driver.fixed_ends import FixedEnds
+from watermark_source.spark.driver.group_membership import Membership
+from watermark_source.spark.driver.last_plan import LastPlan
+from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.relocation import Whereabouts
+from watermark_source.spark.driver.snapshot_chunks import with_chunks
+from watermark_source.spark.driver.task_reports import TaskReports
+
+
+class Asking:
+    """Makes observations; decides nothing."""
+
+    def __init__(
+        self,
+        connector: Connector,
+        policy: PlanPolicy,
+        clock: Clock,
+        *,
+        logs: Logs,
+        ends: FixedEnds,
+        reports: TaskReports,
+        membership: Membership,
+        whereabouts: Whereabouts,
+    ) -> None:
+        self._connector = connector
+        self._policy = policy
+        self._clock = clock
+        self._logs = logs
+        self._ends = ends
+        self._reports = reports
+        self._membership = membership
+        self._whereabouts = whereabouts
+
+    def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
+        """Return the outside world for the plan that begins in ``state``."""
+        tables = frozenset() if state.complete is None else self._ends.tables()
+        logs = self._ends.logs or self._logs_now(state, limit)
+        logs = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
+        observation = replace(
+            logs,
+            now=self._clock.now(),
+            uncommitted=uncommitted(state, logs, self._policy, self._connector.transactions),
+            earliest=self._earliest(state, logs.ends, limit, last),
+            added=self.added(logs.ends.keys() - state.splits.keys(), logs.found),
+            others=self._membership.others(state),
+            highest=self._reports.highest(
+                state, logs.ends.keys() | logs.unknown, self._whereabouts.reading, is_first=last.is_first
+            ),
+            max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            since_rows=None if last.rows_at is None else Millis(logs.asked_at - last.rows_at),
+            rest=last.rest.lasted(logs.asked_at),
+            one_batch=isinstance(limit, ReadAllAvailable) or self._whereabouts.has_moved,
+        )
+        return self.dated(observation, state) if last.newest_mattered else observation
+
+    def dated(self, observation: Observation, state: SourceState) -> Observation:
+        """Add the newest event times of all that is to be read, unless they are there."""
+        if observation.newest:
+            return observation
+        return self._logs.dated(observation, splits_behind(state, observation.ends))
+
+    def reached(self, planned: SourceState) -> Mapping[Split, Millis]:
+        """Return how far event time will be in a planned batch with rows, as far as that can be known."""
+        reached = self._logs.reached(ranges_of(planned))
+        self._logs.note_rows()
+        return reached
+
+    def added(self, splits: Set[Split], snapshots: Set[str]) -> Mapping[Split, int]:
+        """Return where splits begin that are new."""
+        begun = {split for split in map(snapshot_split, snapshots) if split in splits}
+        others = splits - begun
+        positions = self._connector.starts.added_positions(others) if others else {}
+        return {**positions, **dict.fromkeys(begun, 0)}
+
+    def _logs_now(self, state: SourceState, limit: ReadLimit) -> Observation:
+        logs = self._logs.now(state)
+        behind = splits_behind(state, logs.ends)
+        if not self._connector.positions_are_rows or not exceeds(state, logs.ends, limit):
+            return self._logs.previewed(logs, behind)
+        # Without alignment they only tell how far away the end of a long backlog may be.
+        return self._logs.dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
+
+    def _with_snapshots(
+        self, logs: Observation, state: SourceState, tables: Set[str], limit: ReadLimit, *, is_first: bool
+    ) -> Observation:
+        snapshots = self._connector.snapshots
+        if snapshots is None or state.complete is None:
+            return logs
+        to_end, may_wait = isinstance(limit, ReadAllAvailable), not self._whereabouts.has_moved
+        logs = with_chunks(logs, state, snapshots, tables, to_end=to_end, first=is_first, may_wait=may_wait)
+        self._reports.snapshots.forget(logs.dropped)
+        self._reports.snapshots.meet((unfinished(state).keys() | logs.found) - logs.dropped, state, snapshots)
+        return logs
+
+    def _earliest(
+        self, state: SourceState, ends: Mapping[Split, int], limit: ReadLimit, last: LastPlan
+    ) -> Mapping[Split, int]:
+        """Ask where the logs begin when retention may have passed us: after a time away, and with a long backlog."""
+        has_backlog = exceeds(state, ends, limit) if self._connector.positions_are_rows else last.is_behind
+        if not last.is_first and not has_backlog:
+            return {}
+        behind = splits_behind(state, ends) & state.splits.keys()
+        return self._connector.bounds.earliest_positions(behind) if behind else {}

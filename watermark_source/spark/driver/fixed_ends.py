@@ -1,0 +1,43 @@
+"""The ends of a run with an end (``Trigger.AvailableNow``): what comes while it reads is not part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.split import Split
+from watermark_source.spark.connector.stream import Connector
+from watermark_source.spark.driver.logs import Logs
+
+
+class FixedEnds:
+    """Of one run; of a run without an end there are none."""
+
+    def __init__(self, connector: Connector, logs: Logs) -> None:
+        self._connector = connector
+        self._logs = logs
+        self._tables: Set[str] | None = None
+        """What there was to take snapshots of, before the ends were asked for."""
+        self.logs: Observation | None = None
+        """The logs as the run found them."""
+
+    def fix(self) -> None:
+        """Ask for the ends."""
+        if self._connector.snapshots is not None:
+            self._tables = self._connector.snapshots.logs()
+        self.logs = self._logs.of_run()
+
+    def tables(self) -> Set[str]:
+        """Return what there was to take snapshots of before the ends were asked for that are planned with.
+
+        Not later: what came in whole after those ends, by another name before, is not in the log behind them.
+        """
+        if self._connector.snapshots is None:
+            return frozenset()
+        return self._connector.snapshots.logs() if self._tables is None else self._tables
+
+    def reach(self, starts: Mapping[Split, int]) -> None:
+        """Take in where a new query starts: rows and splits may have come since; the run reads none of them."""
+        if self.logs is not None:
+            self.logs = replace(self.logs, ends={s: max(at, self.logs.ends.get(s, at)) for s, at in starts.items()})

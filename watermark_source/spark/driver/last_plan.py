@@ -1,0 +1,69 @@
+"""What a process keeps of its last plan for the next one, beyond what the offset holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.planner import Plan
+from watermark_source.planning.rest import Rest
+from watermark_source.planning.state import SourceState
+from watermark_source.spark.driver.backlog import splits_behind
+from watermark_source.spark.driver.polling import Pace
+
+
+@dataclass(frozen=True, slots=True)
+class LastPlan:
+    """Before the first plan of a process: nothing."""
+
+    offset: Mapping[str, Any] | None = None
+    """What Spark was answered."""
+    state: SourceState = field(default_factory=SourceState)
+    """What goes on if Spark asks from that offset."""
+    is_behind: bool = False
+    """Whether it left rows for the next."""
+    newest_mattered: bool = False
+    """Then they probably do again, and planning twice would cost more."""
+    rows_at: Millis | None = None
+    """When the ends were asked for of the last plan with rows."""
+    rest: Rest = field(default_factory=Rest)
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether there was none yet in this process."""
+        return self.offset is None
+
+    def after(
+        self,
+        planned: Plan,
+        observation: Observation,
+        before: SourceState,
+        *,
+        state: SourceState,
+        offset: Mapping[str, Any],
+        cpu: float,
+    ) -> LastPlan:
+        """Return what the plan after this one leaves.
+
+        Args:
+            planned: the plan.
+            observation: what it was made of.
+            before: the state it began with.
+            state: the state that goes on.
+            offset: what Spark is answered.
+            cpu: seconds of a core that it took.
+        """
+        held = planned.state.held > before.held
+        return LastPlan(
+            offset=offset,
+            state=state,
+            is_behind=bool(splits_behind(planned.state, observation.ends)),
+            newest_mattered=planned.newest_matters,
+            rows_at=observation.asked_at if planned.has_rows else self.rows_at,
+            rest=self.rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at),
+            pace=self.pace.after(is_batch=planned.is_batch, held=held, cpu=cpu),
+        )

@@ -1,0 +1,64 @@
+"""The offsets of a query: states as a checkpoint has them, those of the batch under way kept decoded."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from watermark_source.errors import OffsetError
+from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.spark.connector.copies import Copies
+from watermark_source.spark.connector.stream import SourceDefinition
+from watermark_source.spark.driver.relocation import Here, Whereabouts
+
+_log = logging.getLogger(__name__)
+
+_OFFSETS_OF_A_BATCH = 2
+
+
+class Offsets:
+    """Encodes states of the copy that is read, and decodes offsets, also those of the system's usual Spark source."""
+
+    def __init__(self, definition: SourceDefinition, source_name: str, copies: Copies | None) -> None:
+        self._definition = definition
+        self._codec = OffsetCodec(source=definition.name, name=source_name)
+        self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
+        self.whereabouts = Whereabouts(copies)
+
+    def encode(self, state: SourceState) -> dict[str, Any]:
+        """Return the offset of a state."""
+        state = self.whereabouts.named(state)
+        offset = self._codec.encode(state)
+        self._decoded.append((offset, state))
+        return offset
+
+    def decode(self, offset: Mapping[str, Any]) -> SourceState:
+        """Return the state to plan from; raises as ``Whereabouts.here``."""
+        return self.whereabouts.here(self._decode(offset))
+
+    def batch(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Here:
+        """Return the batch between two offsets; raises as ``Whereabouts.batch``."""
+        before, after = self._decode(start), self._decode(end)
+        foreign = self._definition.foreign_positions
+        if foreign(start) is None and foreign(end) is not None:
+            raise OffsetError(
+                "the checkpoint goes from this source's offsets back to another source's: its log of offsets was put "
+                "together from two. Restore the checkpoint, or start with a new checkpoint location."
+            )
+        return self.whereabouts.batch(before, after)
+
+    def _decode(self, offset: Mapping[str, Any]) -> SourceState:
+        for known, state in self._decoded:
+            if known == offset:
+                return state
+        foreign = self._definition.foreign_positions(offset)
+        if foreign is not None:
+            _log.warning(
+                "The checkpoint is of Spark's own source. If its query had a watermark, that goes on to hold, and rows "
+                "behind it are late, until this source's has passed it"
+            )
+            return SourceState(splits={s: SplitState(position=p, observed=p) for s, p in foreign.items()})
+        return self._codec.decode(offset)

@@ -1,0 +1,82 @@
+"""What the tasks of the last batch saw: their reports, and a second look where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.planner import ranges_of
+from watermark_source.planning.report import Coverage
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState
+from watermark_source.spark.connector.copies import Relocation
+from watermark_source.spark.connector.stream import SourceDefinition
+from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.row_counts import RowCounts
+from watermark_source.spark.driver.second_look import SecondLook, again_of
+from watermark_source.spark.driver.snapshot_count import SnapshotCount
+from watermark_source.spark.exchange.reports import ReportAddress, ReportBook, ReportServer
+from watermark_source.spark.options.engine_options import EngineOptions
+
+
+class TaskReports:
+    """Receives reports until closed, and counts the rows they name."""
+
+    def __init__(self, definition: SourceDefinition, options: EngineOptions, logs: Logs, *, anywhere: bool) -> None:
+        self._book = ReportBook()
+        self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
+        self._second_look = SecondLook(definition, self._book, self._server)
+        self._logs = logs
+        self._on_clock = options.processing_time
+        self._anywhere = anywhere
+        """Whether logs can be read from any position on."""
+        self.late_at: Millis | None = None
+        """The watermark that the last batch of this process began with."""
+        self.rows = RowCounts()
+        self.snapshots = SnapshotCount()
+
+    @property
+    def address(self) -> ReportAddress:
+        """Where tasks report."""
+        return self._server.address
+
+    def close(self) -> None:
+        """Receive no more."""
+        self._server.close()
+
+    def forget(self, splits: Iterable[Split]) -> None:
+        """Drop what is known of splits: it is part of their watermarks now."""
+        self._book.forget(*splits)
+
+    def highest(
+        self, state: SourceState, known: Set[Split], relocation: Relocation | None, *, is_first: bool
+    ) -> dict[Split, Millis | None]:
+        """Return the highest event time of each split's last range, looking again at what no task reported.
+
+        Args:
+            state: as of the last batch.
+            known: splits that exist.
+            relocation: how the copy that is read is read on.
+            is_first: the first plan of a process: reports to an earlier one went with it.
+        """
+        seen: dict[Split, Millis | None] = {}
+        last = ranges_of(state)
+        covered = self._book.cover_each(last)
+        told: Mapping[Split, Millis] = {}
+        if is_first and not self._on_clock:
+            told = self._logs.highest([w for w, c in zip(last, covered, strict=True) if c.missing])
+        for wanted, reported in zip(last, covered, strict=True):
+            coverage = reported
+            at = told.get(wanted.split)
+            if at is not None and (state.future_cap is None or at <= state.future_cap):
+                coverage = Coverage(at, rows=0, future_rows=0, missing=())
+            if wanted.split.log in state.frontiers:
+                # Rows of a snapshot are not of any time.
+                coverage = coverage._replace(max_event_time=None)
+                self.snapshots.add(wanted.split.log, coverage.rows)
+            elif coverage.missing and wanted.split in known and not self._on_clock:
+                again = again_of(wanted, state, relocation, late_at=self.late_at, enters_anywhere=self._anywhere)
+                coverage = self._second_look.at(again, coverage, reports_due=not is_first)
+            seen[wanted.split] = coverage.max_event_time
+            self.rows.add(wanted.split, coverage)
+        return seen
