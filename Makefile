@@ -1,5 +1,5 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
-#   make demo | demo-mysql | demo-join | check | test | test-long | lint | bench | docs | broker | soak | fuzz | clean |
+#   make demo | demo-json | demo-mysql | demo-join | check | test | test-long | lint | bench | docs | broker | soak | fuzz | clean |
 #   distclean     (make help explains them)
 
 PYTHON ?= python3
@@ -29,13 +29,16 @@ export PYSPARK_PYTHON := $(CURDIR)/$(RUN)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(RUN)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-mysql demo-join check test test-long lint bench docs broker soak fuzz clean distclean python java
+.PHONY: help demo demo-json demo-mysql demo-join check test test-long lint bench docs broker soak fuzz clean distclean python java
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
 demo: java $(INSTALLED) ## a skewed topic, aggregated with and without this source, side by side
 	$(RUN) examples/skewed_topic.py
+
+demo-json: java $(INSTALLED) ## orders whose event time is in their JSON, with withWatermark and with eventTimeColumn
+	$(RUN) examples/json_event_time.py
 
 demo-mysql: java $(INSTALLED) ## MySQL tables copied by their stream while they are written to
 	$(RUN) examples/mysql_changes.py

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from watermark_source import durations
@@ -55,6 +55,8 @@ class OptionTable:
     prefixes: tuple[str, ...] = ()
     family_names: tuple[str, ...] = ()
     """Whole names in those families, for whoever forgot the prefix."""
+    not_needed: Mapping[str, str] = field(default_factory=dict)
+    """Options of other systems that users may bring along, and why there is nothing to set here."""
 
     def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Return every option's value by its table name, defaults included.
@@ -62,12 +64,15 @@ class OptionTable:
         Names ignore case. Raises ``UnknownOptionError`` naming an option that is near, or ``OptionError``.
         """
         by_key = {option.name.lower(): option for option in self.options}
+        elsewhere = {name.lower(): name for name in self.not_needed}
         values = {option.name: option.default for option in self.options}
         for name, text in given.items():
             key = name.lower()
             if key in by_key:
                 option = by_key[key]
                 values[option.name] = option.read(str(text))
+            elif (known := elsewhere.get(key)) is not None:
+                raise OptionError(known, str(text), f"is not needed: {self.not_needed[known]}", example="leave it out")
             elif key not in _SPARK_OWN and not key.startswith(self.prefixes):
                 raise unknown_option(name, (*values, *self.family_names))
         return values

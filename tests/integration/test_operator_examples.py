@@ -1,4 +1,4 @@
-"""The examples of ordering and of joining two topics, run short on the run's own broker."""
+"""The examples of JSON, of ordering and of joining two topics, run short on the run's own broker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from examples import sensor_ordering, two_topics_join
+from examples import json_event_time, sensor_ordering, two_topics_join
 from services.kafka import Kafka
 from services.topics import create_topic
 
@@ -61,3 +61,22 @@ def test_a_join_of_aligned_topics_keeps_fewer_rows_with_an_equal_result(spark: S
 def test_a_chart_has_the_height_of_its_numbers() -> None:
     assert two_topics_join.chart([0, 4, 8], 8, height=2) == ["  █", " ██"]
     assert two_topics_join.chart([1, 8, 2, 3], 8, width=2, height=1) == ["█▃"]
+
+
+def test_a_watermark_per_partition_counts_the_orders_that_one_on_the_parsed_column_loses(
+    spark: SparkSession, kafka: Kafka
+) -> None:
+    rows = 1_500
+    create_topic(kafka.bootstrap, json_event_time.TOPIC, partitions=len(json_event_time.AHEAD_MS))
+    produced = json_event_time.produce(kafka.bootstrap, rows)
+    plain = json_event_time.count(json_event_time.on_the_parsed_column(spark, kafka.bootstrap, rows), produced)
+    ours = json_event_time.count(json_event_time.by_partition(spark, kafka.bootstrap, rows), produced)
+    assert plain.lost > rows / 2
+    assert ours.lost == 0
+    assert ours.windows == {start: produced[start] for start in ours.windows}
+    # Up to a minute behind the slowest partition, which is half an hour behind the first.
+    slowest = json_event_time.START_MS - 1_800_000 + 500 * rows
+    assert max(ours.windows) >= slowest - 3 * 60_000
+    console = Console(file=io.StringIO(), width=100)
+    json_event_time.side_by_side({"withWatermark": plain, "eventTimeColumn": ours}, console)
+    assert str(plain.lost) in console.file.getvalue()  # type: ignore[attr-defined]

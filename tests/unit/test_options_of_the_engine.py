@@ -6,10 +6,10 @@ import pytest
 
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
+from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, NOT_NEEDED
 from watermark_source.spark.options.engine_options import EngineOptions
 
-TABLE = OptionTable(ENGINE_OPTIONS)
+TABLE = OptionTable(ENGINE_OPTIONS, not_needed=NOT_NEEDED)
 
 
 def parsed(**given: str) -> EngineOptions:
@@ -145,3 +145,11 @@ def test_sources_of_a_group_meet_in_their_driver_unless_told_otherwise() -> None
 def test_a_store_is_looked_at_at_once_and_never_shown() -> None:
     assert "hidden" not in repr(parsed(alignmentStore="sqlite:////tmp/x?password=hidden", **GROUP))
     assert "hidden" not in str(refusal(alignmentStore="postgresql+nothing://user:hidden@host/db", **GROUP))
+
+
+@pytest.mark.parametrize("name", NOT_NEEDED)
+def test_an_option_of_flink_that_has_no_place_here_is_refused_with_the_reason(name: str) -> None:
+    error = refusal(**{name.upper(): "1 second"})
+    assert error.option == name
+    assert NOT_NEEDED[name] in str(error)
+    assert "leave it out" in str(error)

@@ -34,7 +34,7 @@ from watermark_source.option_table import (
 )
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.spark.columns.column_names import EVENT_TIME
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
+from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, NOT_NEEDED
 from watermark_source.spark.options.engine_options import EngineOptions, given_text
 
 FORMAT = "aligned-kafka"
@@ -276,7 +276,10 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
 )
 
 OPTION_TABLE = OptionTable(
-    (*KAFKA_OPTIONS, *ENGINE_OPTIONS), prefixes=(settings.PREFIX,), family_names=settings.setting_names()
+    (*KAFKA_OPTIONS, *ENGINE_OPTIONS),
+    prefixes=(settings.PREFIX,),
+    family_names=settings.setting_names(),
+    not_needed=NOT_NEEDED,
 )
 
 

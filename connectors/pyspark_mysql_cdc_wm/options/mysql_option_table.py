@@ -21,7 +21,7 @@ from watermark_source.option_table import (
     positive_integer,
     word,
 )
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
+from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, NOT_NEEDED
 
 FORMAT: Final = "mysql-cdc-wm"
 ON_CLOCK: Final = "useProcessingTimeDuringBinlog"
@@ -337,14 +337,14 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "and a warning says so.",
     ),
 )
-OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS))
-NOT_NEEDED: Mapping[str, str] = {
+NOT_NEEDED_HERE: Mapping[str, str] = {
     "serverId": "a dump of the binlog asks with the id 0: it ends with its batch, and disturbs no replica or other "
     "reader",
     "heartbeatInterval": "a dump of the binlog ends with its batch, and positions move with all that the server "
     "writes, be it of other tables",
 }
 """Options of other readers of MySQL that this one does without, and why."""
+OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS), not_needed={**NOT_NEEDED, **NOT_NEEDED_HERE})
 NO_MEANING: Mapping[str, str] = {
     "maxRecordsPerPartition": "see minPartitions for the binlog and snapshotChunkRows for a snapshot",
 }

@@ -12,7 +12,6 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
     FORMAT,
     MYSQL_OPTIONS,
     NO_MEANING,
-    NOT_NEEDED,
     ON_CLOCK,
     OPTION_TABLE,
 )
@@ -60,10 +59,6 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
     Raises:
         OptionError: a value, a combination or a name that is not accepted.
     """
-    others = {name.lower(): name for name in NOT_NEEDED}
-    for name, text in given.items():
-        if (known := others.get(name.lower())) is not None:
-            raise OptionError(known, text, f"is not needed: {NOT_NEEDED[known]}", example="leave it out")
     values = OPTION_TABLE.parse(given)
     for name in _NEEDED:
         if values[name] is None:

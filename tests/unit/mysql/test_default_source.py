@@ -12,7 +12,7 @@ import pytest
 import pyspark_mysql_cdc_wm
 from pyspark_mysql_cdc_wm import DefaultSource
 from pyspark_mysql_cdc_wm.options import mysql_options
-from pyspark_mysql_cdc_wm.options.mysql_option_table import NOT_NEEDED
+from pyspark_mysql_cdc_wm.options.mysql_option_table import NOT_NEEDED_HERE
 from pyspark_mysql_cdc_wm.options.start import StartAt, StartAtTime, StartMode
 from watermark_source.errors import OptionError, UnknownOptionError, UsageError
 
@@ -82,7 +82,7 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("maxRowsPerTrigger", "0", "at least 1"),
         ("serverTimeZone", "Berlin", "no such time zone is known here"),
         ("serverTimeZone", "Europe/Berlin", "eventTimeColumn is, and that is not given"),
-        *((name, "1", "is not needed") for name in NOT_NEEDED),
+        *((name, "1", "is not needed") for name in NOT_NEEDED_HERE),
     ],
 )
 def test_what_cannot_work_is_refused_without_connecting(option: str, text: str, says: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from watermark_source import durations
 from watermark_source.alignment.group import LONGEST_NAME
 from watermark_source.option_table import Option, boolean, duration, host_name, non_empty, ports, positive_integer, word
@@ -258,3 +260,10 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
 
 IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
 """The engine's options that mean something in a batch read too; it ignores the others."""
+NOT_NEEDED: Mapping[str, str] = {
+    "alignmentUpdateInterval": "an alignment group is looked at for each batch that is planned",
+    "allowUnalignedSourceSplits": "every split of every source can be paused",
+    "autoWatermarkInterval": "a watermark goes out with each batch; watermarkInterval says how often in silence",
+    "bufferSize": "a split that is paused is not read, so nothing is buffered for it",
+}
+"""Options of Flink and Pravega about watermarks that these sources do without, and why."""

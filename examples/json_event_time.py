@@ -1,0 +1,150 @@
+"""Orders in JSON, counted per minute of ``created_at``: as withWatermark has it, and by a watermark per partition.
+
+``make demo-json`` runs this. The three partitions of the topic are written together, but their producers are not alike:
+one is on time, one delivers what happened half an hour ago, one has a clock that is an hour fast. A watermark on the
+parsed column follows the fastest, and the rows of the others are late. With ``eventTimeColumn`` the source itself knows
+the event time of each record, so each partition has a watermark of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from kafka import KafkaProducer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from rich.console import Console
+from rich.table import Table
+
+from services.kafka import kafka_service
+from services.topics import create_topic
+from watermark_source import data_rows, follow_watermark
+
+TOPIC = "json-orders"
+START_MS = 1_767_225_600_000  # 2026-01-01
+DISORDER_MS = 30_000
+AHEAD_MS = (0, -1_800_000, 3_600_000)
+"""How far the event times of each partition are from when its orders are written."""
+SCHEMA = "order STRUCT<id: STRING, created_at: TIMESTAMP>, amount DOUBLE"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a query counted: orders by the start of their minute, and how many orders it lost."""
+
+    windows: dict[int, int]
+    lost: int
+
+
+def produce(bootstrap: str, rows: int) -> Counter[int]:
+    """Write ``rows`` orders to each partition, and return how many there are in each minute."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=20)
+    minutes: Counter[int] = Counter()
+    for n in range(rows):
+        for partition, ahead in enumerate(AHEAD_MS):
+            event_time = START_MS + ahead + 500 * n - n * 7_919 % DISORDER_MS
+            minutes[event_time // 60_000 * 60_000] += 1
+            created_at = datetime.fromtimestamp(event_time / 1_000, timezone.utc).isoformat(timespec="milliseconds")
+            order = {"order": {"id": f"{partition}-{n}", "created_at": created_at}, "amount": n % 100}
+            producer.send(TOPIC, json.dumps(order).encode(), partition=partition, timestamp_ms=START_MS + 500 * n)
+    producer.flush()
+    producer.close()
+    return minutes
+
+
+def orders(spark: SparkSession, bootstrap: str, rows: int, **options: str) -> DataFrame:
+    """Return the topic as a stream that takes several batches for it, as a query does that runs for long."""
+    return (
+        spark.readStream.format("aligned-kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", TOPIC)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", max(1, rows * len(AHEAD_MS) // 6))
+        .options(**options)
+        .load()
+    )
+
+
+def parsed(rows: DataFrame) -> DataFrame:
+    """Add the members of each document as columns."""
+    return rows.withColumn("json", F.from_json(F.col("value").cast("string"), SCHEMA)).select("event_time", "json.*")
+
+
+def on_the_parsed_column(spark: SparkSession, bootstrap: str, rows: int) -> DataFrame:
+    """Return the orders as users write it with Spark's own source."""
+    stream = parsed(data_rows(orders(spark, bootstrap, rows))).drop("event_time")
+    return stream.withColumn("event_time", F.col("order.created_at")).withWatermark("event_time", "30 seconds")
+
+
+def by_partition(spark: SparkSession, bootstrap: str, rows: int) -> DataFrame:
+    """Return the orders with a watermark that the source makes from the documents."""
+    options = {"eventTimeColumn": "value:$.order.created_at", "maxOutOfOrderness": "30 seconds"}
+    return parsed(follow_watermark(orders(spark, bootstrap, rows, **options)))
+
+
+def count(rows: DataFrame, produced: Counter[int]) -> Result:
+    """Count the orders of each minute until all are read; what is still open at the end is no loss."""
+    windows: dict[int, int] = {}
+
+    def keep(batch: DataFrame, _: int) -> None:
+        windows.update({row.start: row.orders for row in batch.collect()})
+
+    counts = rows.groupBy(F.window("event_time", "1 minute")).count()
+    with tempfile.TemporaryDirectory(prefix="json-event-time-") as checkpoint:
+        query = (
+            counts.select(F.unix_millis("window.start").alias("start"), F.col("count").alias("orders"))
+            .writeStream.outputMode("append")
+            .foreachBatch(keep)
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+    closed = [start for start in produced if start <= max(windows, default=0)]
+    return Result(windows, sum(produced[start] - windows.get(start, 0) for start in closed))
+
+
+def side_by_side(results: dict[str, Result], console: Console) -> None:
+    """Print the results as a table."""
+    table = Table("", *results, title="orders per minute of order.created_at")
+    table.add_row("windows closed", *(str(len(each.windows)) for each in results.values()))
+    table.add_row("orders missing from them", *(str(each.lost) for each in results.values()))
+    console.print(table)
+
+
+def main() -> int:
+    """Run the example; exit status 1 if ours lost an order."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=4_000, help="orders in each partition (default 4000)")
+    rows: int = parser.parse_args().rows
+    console = Console()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with kafka_service() as kafka:
+        create_topic(kafka.bootstrap, TOPIC, partitions=len(AHEAD_MS))
+        produced = produce(kafka.bootstrap, rows)
+        console.print(f"{produced.total()} orders in {len(AHEAD_MS)} partitions; starting Spark …")
+        builder = SparkSession.builder.master("local[2]").appName("json-event-time")
+        for quiet in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+            builder = builder.config(quiet, "false")
+        spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            results = {
+                "withWatermark": count(on_the_parsed_column(spark, kafka.bootstrap, rows), produced),
+                "eventTimeColumn": count(by_partition(spark, kafka.bootstrap, rows), produced),
+            }
+        finally:
+            spark.stop()
+    side_by_side(results, console)
+    return 1 if results["eventTimeColumn"].lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
