@@ -33,6 +33,7 @@ from pyspark_mysql_cdc_wm.options.start import StartAfter, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize
+from pyspark_mysql_cdc_wm.snapshot.described_tables import DescribedTables
 from watermark_source.checks import Verdict, examine, require
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split
@@ -139,13 +140,12 @@ class MySqlSource:
         )
 
     def _snapshots(self, connection: MySqlConnection, *, by_gtids: bool) -> ChunkBounds:
+        checked = self.checked if self.options.reads_tables else {}
         return ChunkBounds(
             connection,
             TableList(connection, self.tables),
-            self.layout,
-            self.options.choice,
+            DescribedTables(connection, self.layout, self.options.choice, checked),
             size=ChunkSize(self.options.chunk_rows, self.options.chunks).within(self.options.max_rows),
-            checked=self.checked if self.options.reads_tables else {},
             come_first=self.options.reads_tables,
             nothing_follows=self.options.start is StartMode.SNAPSHOT,
             one_moment=self.options.one_moment,

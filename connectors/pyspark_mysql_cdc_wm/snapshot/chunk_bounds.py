@@ -10,16 +10,12 @@ from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.errors.server import LOCKED, code_of
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
-from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
-from pyspark_mysql_cdc_wm.lookup.table_checks import check_key, check_seen, check_tables, without_key
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.transactions import has_gtids
 from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
-from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
-from pyspark_mysql_cdc_wm.records.layout import Layout
+from pyspark_mysql_cdc_wm.snapshot.described_tables import DescribedTables
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
 from watermark_source.errors import (
     ResponseTimeoutError,
@@ -63,32 +59,24 @@ class ChunkBounds:
         self,
         connection: MySqlConnection,
         tables: TableList,
-        layout: Layout,
-        choice: ColumnChoice,
+        described: DescribedTables,
         *,
         size: ChunkSize,
-        checked: Mapping[TableName, TableColumns],
         come_first: bool,
         nothing_follows: bool,
         one_moment: bool,
         by_gtids: bool,
     ) -> None:
-        """Cut ``tables`` by their primary keys or chosen columns; those with neither are one chunk each.
-
-        Some are ``checked`` already.
-        """
+        """Cut ``tables`` by their primary keys or chosen columns; those with neither are one chunk each."""
         self._connection = connection
         self._tables = tables
-        self._layout = layout
-        self._choice = choice
         self._cut = size
         self._come_first = come_first
         self._nothing_follows = nothing_follows
         self._one_moment = one_moment
-        self._described = dict(checked)
-        self._tell_again_at: dict[TableName, float] = {}
         self._by_gtids = by_gtids
-        self._told: set[TableName] = set()
+        self._described = described
+        self._tell_again_at: dict[TableName, float] = {}
 
     @property
     def come_first(self) -> bool:
@@ -144,8 +132,7 @@ class ChunkBounds:
                 "snapshot was read. Start the query again, it goes on where it was"
             )
         tables = {log: TableName.of(log) for log in lower}
-        self._describe({name for name in tables.values() if name not in self._described})
-        self._tell(set(tables.values()) & self._described.keys() - self._told)
+        self._described.look_at(frozenset(tables.values()))
         found: dict[str, tuple[Bound, ...]] = {}
         left = self._cut.chunks
         for log, name in tables.items():
@@ -155,7 +142,7 @@ class ChunkBounds:
                 ends = self._ends(name, lower[log], left, to_end=to_end)
             except UnknownSplitError:
                 # It was dropped since it was listed.
-                self._described.pop(name, None)
+                self._described.forget(name)
                 self._tables.forget()
                 continue
             if not ends:
@@ -195,28 +182,11 @@ class ChunkBounds:
         table = self._described.get(name)
         return SnapshotSize(rows, rows if table is not None and not table.chunk_columns else self._cut.rows)
 
-    def _describe(self, new: Set[TableName]) -> None:
-        """Look at tables that are new here."""
-        found = described(self._connection, new, self._choice) if new else {}
-        for name, table in found.items():
-            check_fits(self._layout, self._choice, name, table)
-            check_key(name, table)
-        check_tables(self._connection, found)
-        check_seen(self._connection, found)
-        self._described.update(found)
-
-    def _tell(self, new: Set[TableName]) -> None:
-        if unkeyed := sorted(name for name in new if not self._described[name].key):
-            _log.warning("%s", without_key(unkeyed))
-        self._told |= new
-
     def _ends(self, name: TableName, start: Bound, most: int, *, to_end: bool) -> tuple[Bound, ...]:
-        if name not in self._described:
-            raise UnknownSplitError(f"there is no table {name}")
-        if to_end:
+        known = self._described.get(name)
+        if known is not None and to_end:
             return (None,)
-        # As it is now: it may have more labels since it was looked at, or be another one of its name.
-        now = described(self._connection, {name}, self._choice).get(name)
+        now = None if known is None else self._described.as_it_is_now(name)
         if now is None:
             raise UnknownSplitError(f"there is no table {name}")
         if not now.chunk_columns:

@@ -11,7 +11,7 @@ import pytest
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import UnreachableError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.group_store import meeting as module
+from watermark_source.group_store import belief
 from watermark_source.group_store.meeting import Meeting
 from watermark_source.group_store.store import Answer, GroupStore, Identity, store_url
 
@@ -24,7 +24,7 @@ def at(watermark: int) -> GroupMember:
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    monkeypatch.setattr(module, "_SILENT", 0.5)
+    monkeypatch.setattr(belief, "_SILENT", 0.5)
     made: list[Meeting] = []
 
     def one(name: str, *, drift: int | None = 1_000, folder: str = ".", time_to_live: int = 30_000) -> Meeting:

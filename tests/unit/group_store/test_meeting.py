@@ -19,8 +19,10 @@ from watermark_source.alignment.group import GroupMember
 from watermark_source.alignment.others import Others
 from watermark_source.errors import UnreachableError, UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.group_store import belief
 from watermark_source.group_store import meeting as module
 from watermark_source.group_store import store as store_module
+from watermark_source.group_store.belief import Belief
 from watermark_source.group_store.meeting import Meeting
 from watermark_source.group_store.store import Answer, GroupStore, Identity, store_url
 
@@ -89,7 +91,7 @@ def test_without_an_answer_the_last_limit_holds_until_there_is_one(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.2)
-    monkeypatch.setattr(module, "_LATE_SETTLING", 0.4)
+    monkeypatch.setattr(Belief, "late_settling", 0.4)
     lost = make("a", folder="not there")
     assert lost.others(Millis(77)) == Others(ceiling=Millis(77))
     assert lost.others(None) == Others(ceiling=MIN)
@@ -128,7 +130,7 @@ def test_those_that_start_while_the_store_comes_and_goes_wait_for_each_other_ane
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.1)
-    monkeypatch.setattr(module, "_LATE_SETTLING", 2.0)
+    monkeypatch.setattr(Belief, "late_settling", 2.0)
     away = stay_away(monkeypatch, "a-id", "b-id")
     a, b = make("a"), make("b")
     told(a, at(10))
@@ -145,7 +147,7 @@ def test_those_that_start_while_the_store_comes_and_goes_wait_for_each_other_ane
 def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SILENT", 0.3)
+    monkeypatch.setattr(belief, "_SILENT", 0.3)
     a, b = make("a", time_to_live=1_000), make("b", time_to_live=1_000)
     told(a, at(10))
     told(b, at(50))
@@ -164,7 +166,7 @@ def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
 def test_a_store_that_answers_once_between_two_times_away_has_nobody_go_beyond_the_last_limit(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SILENT", 0.3)
+    monkeypatch.setattr(belief, "_SILENT", 0.3)
     a, b = make("a", time_to_live=1_000), make("b", time_to_live=1_000)
     told(a, at(10))
     told(b, at(50))
@@ -181,7 +183,7 @@ def test_a_store_that_answers_once_between_two_times_away_has_nobody_go_beyond_t
 
 def test_whatever_a_driver_raises_the_thread_goes_on(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.2)
-    monkeypatch.setattr(module, "_LATE_SETTLING", 0.4)
+    monkeypatch.setattr(Belief, "late_settling", 0.4)
     exchange = GroupStore.exchange
     monkeypatch.setattr(GroupStore, "exchange", lambda *_, **__: {}["nothing"])
     member = make("a")
@@ -240,7 +242,7 @@ def test_a_member_that_starts_again_holds_the_others_where_it_was_until_it_has_p
     told(b, at(50))
     until(lambda: b.others(None).minimum == 10)
     # It was killed: nobody took its row away, and the new process has to find out first where it is.
-    a._store.leave = lambda _: None  # type: ignore[method-assign]
+    a._row._store.leave = lambda _: None  # type: ignore[method-assign]
     a.close()
     again = make("a")
     again.others(Millis(20))
@@ -300,7 +302,7 @@ def test_nobody_is_gone_because_the_store_was_emptied(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when another server takes over, without what was told to the first."""
-    monkeypatch.setattr(module, "_SILENT", 30)
+    monkeypatch.setattr(belief, "_SILENT", 30)
     away = stay_away(monkeypatch)
     a, b = make("a"), make("b")
     told(a, at(10))
@@ -348,8 +350,8 @@ def test_nobody_is_missed_that_has_left_because_the_store_takes_now_less_now_mor
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its clock was read at some moment between question and answer: that is no clock that was set."""
-    monkeypatch.setattr(module, "_SILENT", 30)
-    monkeypatch.setattr(module, "_JUMP", 0.3)
+    monkeypatch.setattr(belief, "_SILENT", 30)
+    monkeypatch.setattr(belief, "_JUMP", 0.3)
     exchange, slow = GroupStore.exchange, itertools.cycle([0.0, 0.6])
 
     def sometimes_slow(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:

@@ -17,6 +17,7 @@ from tests.unit.spark.runner_process import TWO
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store import meeting, place
+from watermark_source.group_store.belief import Belief
 from watermark_source.group_store.store import GroupStore, Identity, store_url
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.planner import Plan, plan
@@ -78,7 +79,7 @@ def test_the_time_in_which_others_are_to_come_again_does_not_pass_while_the_stor
     make: Make, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(meeting, "_FIRST", 0.1)
-    monkeypatch.setattr(meeting, "_LATE_SETTLING", 0.1)
+    monkeypatch.setattr(Belief, "late_settling", 0.1)
     source = make(1_500, alignmentStore=url, alignmentMembers="2")
     state = SourceState(member="known", limit=Millis(70))
     source.others(state)

@@ -1,0 +1,122 @@
+"""What the store's answers let one believe of the others: whether all that are there have had the time to say so."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar, NamedTuple
+
+from watermark_source.alignment.others import Elsewhere, Others, unanswered
+from watermark_source.clock import Clock
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.group_store.doubt import Doubt, after_answer, is_believed
+from watermark_source.group_store.store import Answer
+
+_SILENT = 3.0
+"""Seconds without an answer from which on the store counts as one that does not answer."""
+_SETTLING = 0.4
+"""Seconds from the first word until what is known is sure: those that start together hear of each other by then."""
+_COMING = 10.0
+"""Seconds those that start together wait for one that has come, and has not planned yet."""
+_JUMP = 1.0
+"""Seconds by which the store's clock has to have passed more, or less, than ours for it to have been set."""
+
+
+class Heard(NamedTuple):
+    """The store's last answer: one object, for it is replaced while others look at it."""
+
+    others: Others
+    coming: int
+    store_time: Millis
+    asked_at: float
+    answered_at: float
+
+    @property
+    def is_old(self) -> bool:
+        """Return whether the store has not answered since for so long that it counts as silent."""
+        return time.monotonic() - self.answered_at >= _SILENT
+
+    def is_odd_after(self, before: Heard) -> bool:
+        """Return whether the store's clock was set between two answers; each was read between question and answer."""
+        passed = (self.store_time - before.store_time) / 1_000
+        at_least, at_most = self.asked_at - before.answered_at, self.answered_at - before.asked_at
+        return not at_least - _JUMP <= passed <= at_most + _JUMP
+
+
+class Belief:
+    """Filled by the thread that talks to the store, asked by the one that plans."""
+
+    late_settling: ClassVar[float] = 7.0
+    """Seconds until what is known is sure when the store was away meanwhile: who cannot reach it either tries again
+    within a second, and a try takes six at most."""
+
+    def __init__(self, time_to_live: int) -> None:
+        self._clock = Clock()
+        self._time_to_live = time_to_live / 1_000
+        self._told_at: float | None = None
+        self._settled_at: float | None = None
+        """From when on those that start together have spoken; ``None`` until the store answers."""
+        self._doubts: tuple[Doubt, ...] = ()
+        self.heard: Heard | None = None
+        self.has_begun = False
+        """Whether what is known was sure once."""
+
+    def note_told(self) -> None:
+        """Take in that this source has said something."""
+        if self._told_at is None:
+            self._told_at = time.monotonic()
+
+    def known(self, last_limit: Millis | None) -> Others:
+        """Return what is known of the others; ``last_limit`` holds while it is not sure."""
+        heard = self.heard
+        known = Others() if heard is None else heard.others
+        if heard is None or heard.is_old:
+            return unanswered(known, last_limit)
+        return known if self._is_sure(heard) else unanswered(known, last_limit, awaited=True)
+
+    def take(self, answer: Answer, asked_at: float, *, failed: bool) -> None:
+        """Take in an answer; ``failed``: there was an error since the one before it."""
+        before, slowest = self.heard, None
+        if answer.slowest is not None:
+            was = None if before is None else before.others.slowest
+            since = was.since if was is not None and was.name == answer.slowest else self._clock.now()
+            slowest = Elsewhere(answer.slowest, since)
+        others = Others(answer.minimum, slowest, answer.members, idle=answer.idle)
+        heard = Heard(others, answer.coming, answer.now, asked_at, time.monotonic())
+        if before is None:
+            # Those that came while it was away have told nobody.
+            self._settled_at = heard.answered_at + (self.late_settling if failed else 0)
+        else:
+            self._doubt(before, heard, failed=failed)
+        self.heard = heard
+
+    def _is_sure(self, heard: Heard) -> bool:
+        """Return whether who is there had the time to say so: at first, and after the store was away."""
+        if self._told_at is None or self._settled_at is None:
+            return False
+        if heard.asked_at < max(self._told_at + _SETTLING, self._settled_at):
+            return False
+        come_by = max(self._told_at, self._settled_at) + _COMING
+        if heard.coming and not self.has_begun and time.monotonic() < come_by:
+            return False
+        self.has_begun = True
+        return is_believed(self._doubts, heard.others.members, time.monotonic())
+
+    def _doubt(self, before: Heard, heard: Heard, *, failed: bool) -> None:
+        """See whether others may seem to be gone that are not: they are given their time to speak again.
+
+        After a time without answers nobody could speak; after a jump of the store's clock everybody seems silent; and
+        what answers after an error may be another server, or have been emptied.
+        """
+        was_silent = heard.answered_at - before.answered_at > _SILENT
+        self._doubts = after_answer(
+            self._doubts,
+            failed=failed,
+            is_odd=was_silent or heard.is_odd_after(before),
+            members=before.others.members,
+            before=before.answered_at,
+            now=heard.answered_at,
+            time_to_live=self._time_to_live,
+        )
+        if failed and was_silent and not self.has_begun:
+            # Those that start together may not have been able to speak either.
+            self._settled_at = heard.answered_at + self.late_settling
