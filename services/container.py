@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from services.broker import KAFKA_VERSION, START_SECONDS, STOP_SECONDS, broker_properties
 from services.container_server import ContainerServer
 from services.errors import ServiceError
-from services.ports import free_ports
 from services.wire import BrokerConnection
 
 if TYPE_CHECKING:
@@ -25,46 +24,46 @@ class ContainerKafka(ContainerServer):
 
     def __init__(self, *, config: Mapping[str, str] | None = None) -> None:
         """Pull the image if need be and create the container; raises as ``ContainerServer``."""
-        (port,) = free_ports(1)
-        properties = _properties(port) | {
-            name: value.replace("{node}", "1").replace("{port}", str(port)) for name, value in (config or {}).items()
-        }
 
         def arranged(container: DockerContainer) -> DockerContainer:
-            container = container.with_bind_ports(port, port)
-            for name, value in properties.items():
-                container.with_env(_variable(name), value)
+            given = {
+                name: value.replace("{node}", "1").replace("{port}", str(self.port))
+                for name, value in (config or {}).items()
+            }
+            for name, value in {**broker_settings(self.host, self.port), **given}.items():
+                container.with_env(variable(name), value)
             return container
 
-        super().__init__(IMAGE, port, arranged)
+        super().__init__(IMAGE, arranged)
 
     @property
     def bootstrap(self) -> str:
         """``bootstrap.servers``; the same after every restart."""
-        return f"{self.host}:{self._port}"
+        return f"{self.host}:{self.port}"
 
     def _answers(self) -> bool:
         try:
-            with BrokerConnection("127.0.0.1", self._port, timeout_seconds=2.0) as connection:
+            with BrokerConnection(self.host, self.port, timeout_seconds=2.0) as connection:
                 return bool(connection.cluster().brokers)
         except ServiceError:
             return False
 
 
-def _properties(port: int) -> dict[str, str]:
+def broker_settings(host: str, port: int) -> dict[str, str]:
+    """``server.properties`` of a broker that is alone and announces itself at this address."""
     # Inside and outside the container the broker has the same port: the address it announces is then right for both.
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.voters": "1@localhost:9093",
         "listeners": f"PLAINTEXT://:{port},CONTROLLER://:9093",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "advertised.listeners": f"PLAINTEXT://{host}:{port}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         **broker_properties(1),
     }
 
 
-def _variable(name: str) -> str:
+def variable(name: str) -> str:
     """The image's environment variable for a setting of ``server.properties``."""
     return "KAFKA_" + name.replace("_", "__").replace("-", "___").replace(".", "_").upper()

@@ -23,7 +23,7 @@ class Kafka(Protocol):
 
     @property
     def bootstrap(self) -> str:
-        """``bootstrap.servers``, on loopback; the same after every restart."""
+        """``bootstrap.servers``; the same after every restart."""
 
     def start(self) -> None:
         """Start what does not run and return when it answers."""

@@ -28,7 +28,7 @@ class MySql(Protocol):
 
     @property
     def host(self) -> str:
-        """Loopback."""
+        """Loopback, or where the container engine is."""
 
     @property
     def port(self) -> int:

@@ -9,7 +9,6 @@ from services.container_server import ContainerServer
 from services.mysql_client import answers
 from services.mysql_program import Flavour
 from services.mysqld import START_SECONDS, STOP_SECONDS, normalised, server_settings
-from services.ports import free_ports
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
@@ -25,19 +24,17 @@ class ContainerMySql(ContainerServer):
 
     def __init__(self, *, config: Mapping[str, str] | None = None, flavour: Flavour | None = None) -> None:
         """Pull the image if need be and create the container; raises as ``ContainerServer``."""
-        (port,) = free_ports(1)
         self._flavour = flavour or Flavour.MYSQL
         settings = server_settings(self._flavour) | normalised(config)
 
         def arranged(container: DockerContainer) -> DockerContainer:
             return (
-                container.with_bind_ports(_PORT, port)
-                .with_env("MYSQL_ALLOW_EMPTY_PASSWORD", "yes")
+                container.with_env("MYSQL_ALLOW_EMPTY_PASSWORD", "yes")
                 .with_env("MARIADB_ALLOW_EMPTY_ROOT_PASSWORD", "yes")
                 .with_command([f"--{name}={value}" for name, value in settings.items()])
             )
 
-        super().__init__(_IMAGES[self._flavour], port, arranged)
+        super().__init__(_IMAGES[self._flavour], arranged, inside=_PORT)
 
     @property
     def flavour(self) -> Flavour:
@@ -50,4 +47,4 @@ class ContainerMySql(ContainerServer):
 
     def _answers(self) -> bool:
         # Over TCP: the server that only makes the data folder listens on its socket alone.
-        return answers(self.host, self._port)
+        return answers(self.host, self.port)

@@ -17,7 +17,7 @@ class Postgres(Protocol):
 
     @property
     def host(self) -> str:
-        """Loopback."""
+        """Loopback, or where the container engine is."""
 
     @property
     def port(self) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from services.container_server import ContainerServer
-from services.ports import free_ports
 from services.postgres_client import answers
 from services.postgres_local import START_SECONDS, STOP_SECONDS, server_settings
 
@@ -25,17 +24,14 @@ class ContainerPostgres(ContainerServer):
 
     def __init__(self, *, config: Mapping[str, str] | None = None) -> None:
         """Pull the image if need be and create the container; raises as ``ContainerServer``."""
-        (port,) = free_ports(1)
         settings = server_settings(config)
 
         def arranged(container: DockerContainer) -> DockerContainer:
-            return (
-                container.with_bind_ports(_PORT, port)
-                .with_env("POSTGRES_HOST_AUTH_METHOD", "trust")
-                .with_command([part for name, value in settings.items() for part in ("-c", f"{name}={value}")])
+            return container.with_env("POSTGRES_HOST_AUTH_METHOD", "trust").with_command(
+                [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
             )
 
-        super().__init__(_IMAGE, port, arranged)
+        super().__init__(_IMAGE, arranged, inside=_PORT)
 
     def pause(self) -> None:
         """Freeze it: its sockets stay open and nothing answers."""
@@ -47,4 +43,4 @@ class ContainerPostgres(ContainerServer):
 
     def _answers(self) -> bool:
         # Over TCP: the server that only makes the data folder listens on its socket alone.
-        return answers(self.host, self._port)
+        return answers(self.host, self.port)

@@ -1,4 +1,4 @@
-"""A server on a loopback port, wherever it runs."""
+"""A server, wherever it runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Server(ABC):
 
     @property
     def host(self) -> str:
-        """Always loopback."""
+        """Loopback, unless its kind runs elsewhere."""
         return "127.0.0.1"
 
     @property

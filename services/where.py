@@ -1,4 +1,4 @@
-"""Where a service runs: in a container when an engine answers, otherwise as a local process."""
+"""Where a service runs: in a container when this machine has an engine, otherwise as a local process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+from services.engine import engine_is_here
 from services.errors import ServiceError
 
 WHERE_VARIABLE = "WATERMARK_SOURCE_SERVICES"
-_ENGINE_SECONDS = 2
 _Service = TypeVar("_Service")
 
 
@@ -45,25 +45,9 @@ def created(where: Where, in_container: Callable[[], _Service], locally: Callabl
     """
     if where is Where.CONTAINER:
         return in_container()
-    if where is Where.AUTO and engine_answers():
+    if where is Where.AUTO and engine_is_here():
         try:
             return in_container()
         except ServiceError as refused:
             sys.stderr.write(f"{refused}\nusing a local process instead\n")
     return locally()
-
-
-def engine_answers() -> bool:
-    """Whether a container engine answers within two seconds."""
-    try:
-        import docker
-        from docker.errors import DockerException
-        from requests.exceptions import RequestException
-    except ImportError:
-        return False
-    try:
-        # The constructor asks the engine for its version: that is the answer.
-        docker.from_env(timeout=_ENGINE_SECONDS).close()
-    except (DockerException, RequestException, OSError, ValueError):
-        return False
-    return True

@@ -25,6 +25,7 @@ from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
 from services.spark_jars import spark_kafka_jars
 from services.topics import create_topic
+from services.where import WHERE_VARIABLE, Where
 from tests.longest_first import in_order
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
@@ -91,6 +92,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reasons["service"] = "need a real server were left out (--without-services)"
     if flavour_from_environment() is Flavour.MARIADB:
         reasons["needs_mysql"] = "are about MySQL alone were left out (docs/mysql-conformance.md)"
+    if os.environ.get(WHERE_VARIABLE) != Where.CONTAINER.value:
+        reasons["container"] = "are about containers were left out (make test-containers)"
     if not config.getoption("--long"):
         reasons["long"] = "are longer by nature were left out (--long)"
     config.stash[_left_out] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from pathlib import Path
 
 import psutil
@@ -16,7 +15,6 @@ from services.errors import ServiceError
 from services.java import java_command, javac_command
 from services.ports import free_ports
 from services.process import ChildProcess, run_to_end
-from services.where import engine_answers
 
 
 def _child(folder: Path, script: str) -> ChildProcess:
@@ -130,19 +128,3 @@ def _fake_java(home: Path, banner: str) -> None:
     command.parent.mkdir()
     command.write_text(f"#!/bin/sh\necho '{banner}' >&2\n", encoding="utf-8")
     command.chmod(0o755)
-
-
-def test_an_engine_that_never_answers_is_given_up_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = str(tmp_path / "engine")
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(path)
-        silent.listen()
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-        started = time.monotonic()
-        assert not engine_answers()
-        assert time.monotonic() - started < 5
-
-
-def test_no_engine_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/absent")
-    assert not engine_answers()
