@@ -1,6 +1,6 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
-#   make demo | demo-json | demo-mysql | demo-join | check | test | test-long | lint | bench | docs | broker | soak | fuzz | clean |
-#   distclean     (make help explains them)
+#   make demo | demo-json | demo-mysql | demo-join | check | test | test-long | test-containers | lint | bench | docs |
+#   broker | soak | fuzz | clean | distclean     (make help explains them)
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +13,14 @@ PYTEST_ARGS ?=
 # Three processes suit two cores; each has its own broker and Spark. 0: all in one process.
 TEST_PROCESSES ?= 3
 BENCH_ARGS ?=
+# Servers that are there: make demo-join DEMO_ARGS="--kafka 127.0.0.1:9092 --mysql mysql://root:root@127.0.0.1:3306"
+DEMO_ARGS ?=
 PURE_TESTS := tests/unit tests/property tests/reference tests/transcripts tests/compat
+# What differs with where servers run: how they start, and whether sources on executors reach them as they say.
+CONTAINER_TESTS := tests/services tests/integration/test_kafka_group_commits.py \
+    tests/integration/test_aligned_kafka_alignment.py tests/integration/test_mysql_stream.py \
+    tests/integration/test_mysql_doctor.py tests/integration/test_group_faults.py \
+    tests/integration/test_clickstream_example.py
 # Long files first, each in one process: its servers and sessions are shared.
 BY_FILE := -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 SOAK_MINUTES ?= 30
@@ -29,22 +36,23 @@ export PYSPARK_PYTHON := $(CURDIR)/$(RUN)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(RUN)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-json demo-mysql demo-join check test test-long lint bench docs broker soak fuzz clean distclean python java
+.PHONY: help demo demo-json demo-mysql demo-join check test test-long test-containers lint bench docs broker soak fuzz clean \
+    distclean python java
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
 demo: java $(INSTALLED) ## a skewed topic, aggregated with and without this source, side by side
-	$(RUN) examples/skewed_topic.py
+	$(RUN) examples/skewed_topic.py $(DEMO_ARGS)
 
 demo-json: java $(INSTALLED) ## orders whose event time is in their JSON, with withWatermark and with eventTimeColumn
 	$(RUN) examples/json_event_time.py
 
 demo-mysql: java $(INSTALLED) ## MySQL tables copied by their stream while they are written to
-	$(RUN) examples/mysql_changes.py
+	$(RUN) examples/mysql_changes.py $(DEMO_ARGS)
 
 demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user from MySQL
-	$(RUN) examples/clickstream_enrichment.py
+	$(RUN) examples/clickstream_enrichment.py $(DEMO_ARGS)
 
 check: lint ## lint, and what needs neither a server nor long: under two minutes
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
@@ -58,6 +66,9 @@ test-long: java $(INSTALLED) ## the same and what is longer by nature: more kill
 	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
 	    --silences=20 --resumes=100 --wakes=50 --broker-frozen=60 --partitions-added=50 --json-documents=1000000 \
 	    --timeout=7200 --log-cli-level=INFO $(PYTEST_ARGS)
+
+test-containers: java $(INSTALLED) ## the servers, docker-compose.yml and some queries, all in containers; needs an engine
+	WATERMARK_SOURCE_SERVICES=container $(RUN) -m pytest $(CONTAINER_TESTS) --durations=10 $(PYTEST_ARGS)
 
 lint: $(INSTALLED) ## ruff and mypy
 	$(RUN) -m ruff check .

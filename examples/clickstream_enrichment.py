@@ -28,11 +28,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
+from examples.servers import Login, MySqlServer, add_addresses, database_of, topic_of
 from services.bulk import PartitionRecords, bulk_produce_partitions
-from services.kafka import kafka_service
-from services.mysql import MySql, mysql_service
-from services.mysql_client import run
-from services.topics import create_topic
 from watermark_source import follow_watermark, temporal_join
 from watermark_source.monitor.numbers import count_text
 
@@ -43,7 +40,7 @@ TOGETHER: dict[str, Any] = {
     "alignmentGroup": "enrichment", "alignmentMembers": 2, "watermarkStrategy": "none",
 }  # fmt: skip
 """Options of both sources: the group holds the clicks while the snapshot of the users is read."""
-USER, PASSWORD = "enrichment", "an example"
+READER = Login("enrichment", "an example")
 PATIENCE_SECONDS = 300
 """Without any progress; far more than a busy laptop needs to compile the decoders for the first batch."""
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -51,10 +48,9 @@ _INSERT_ROWS = 10_000
 _DIGITS = 8
 
 
-def fill_users(server: MySql, rows: int, database: str = DATABASE) -> None:
-    """Make the table of users, and who may read it."""
-    run(
-        server.host, server.port, f"CREATE DATABASE IF NOT EXISTS {database}",
+def fill_users(server: MySqlServer, rows: int, database: str = DATABASE) -> None:
+    """Make the table of users."""
+    server.run(
         f"CREATE TABLE {database}.user_info (user_id INT PRIMARY KEY, gender VARCHAR(10) NOT NULL)",
         *(
             f"INSERT INTO {database}.user_info VALUES "
@@ -62,10 +58,7 @@ def fill_users(server: MySql, rows: int, database: str = DATABASE) -> None:
             for first in range(0, rows, _INSERT_ROWS)
         ),
         f"ANALYZE TABLE {database}.user_info",
-        f"CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}'",
-        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{USER}'@'%'",
-        f"GRANT SELECT ON {database}.* TO '{USER}'@'%'",
-    )  # fmt: skip
+    )
 
 
 def produce_clicks(bootstrap: str, clicks: int, users: int, topic: str = TOPIC) -> None:
@@ -93,12 +86,15 @@ def click_event(spark: SparkSession, bootstrap: str, topic: str = TOPIC) -> Data
     )
 
 
-def user_info(spark: SparkSession, address: str, database: str = DATABASE, **options: Any) -> DataFrame:
+def user_info(
+    spark: SparkSession, address: str, database: str = DATABASE, reader: Login = READER, **options: Any
+) -> DataFrame:
     """Return the users: a snapshot, then the binlog, on the clock from there on."""
     host, _, port = address.rpartition(":")
     rows = (
         spark.readStream.format("mysql-cdc-wm")
-        .options(hostname=host, port=port, username=USER, password=PASSWORD, tables=f"{database}.user_info")
+        .options(hostname=host, port=port, username=reader.user, password=reader.password)
+        .options(tables=f"{database}.user_info")
         .options(excludeColumns="_snapshot,_commit_timestamp,_database,_table", useProcessingTimeDuringBinlog="true")
         .options(**TOGETHER, sourceName="users", **options)
         .load()
@@ -168,19 +164,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clicks", type=int, default=200_000, help="how many clicks (default 200 000)")
     parser.add_argument("--users", type=int, default=100_000, help="how many users (default 100 000)")
+    add_addresses(parser, kafka=True, mysql=True)
     given = parser.parse_args()
     console = Console()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with kafka_service() as broker, mysql_service() as server:
+    with (
+        topic_of(given.kafka, TOPIC, PARTITIONS) as (bootstrap, topic),
+        database_of(given.mysql, DATABASE, READER) as (server, database, reader),
+    ):
         console.print(f"{count_text(given.users)} users in MySQL, {count_text(given.clicks)} clicks in Kafka …")
-        fill_users(server, given.users)
-        create_topic(broker.bootstrap, TOPIC, PARTITIONS)
-        produce_clicks(broker.bootstrap, given.clicks, given.users)
+        fill_users(server, given.users, database)
+        produce_clicks(bootstrap, given.clicks, given.users, topic)
         console.print("starting Spark …")
         sink = PrintSink(console)
         with session() as spark, tempfile.TemporaryDirectory(prefix="clickstream-") as folder:
-            users = user_info(spark, f"{server.host}:{server.port}", snapshotChunkRows=max(1, given.users // 8))
-            rows = enriched(click_event(spark, broker.bootstrap), users)
+            chunk = max(1, given.users // 8)
+            users = user_info(spark, server.address, database, reader, snapshotChunkRows=chunk)
+            rows = enriched(click_event(spark, bootstrap, topic), users)
             query = rows.writeStream.foreachBatch(sink.add).option("checkpointLocation", folder).start()
             try:
                 wait_for(query, sink, given.clicks)

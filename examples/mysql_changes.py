@@ -26,8 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from services.mysql import MySql, mysql_service
-from services.mysql_client import connect, run
+from examples.servers import Login, MySqlServer, add_addresses, database_of
 from watermark_source import data_rows
 from watermark_source.monitor.numbers import count_text
 from watermark_source.monitor.progress_event import parse_progress
@@ -35,51 +34,44 @@ from watermark_source.monitor.terminal import LiveStatus
 
 TABLES = ("orders_eu", "orders_us")
 COLUMNS = "id, customer, amount"
-USER, PASSWORD = "cdc", "an example"
+DATABASE = "shop"
+READER = Login("cdc", "an example")
 WRITERS = 4
 PATIENCE_SECONDS = 300
 """Without any progress; far more than a busy laptop needs to compile the decoders for the first batch."""
 _INSERT_ROWS = 10_000
 
 
-def fill(server: MySql, rows: int) -> None:
-    """Make the tables, and a user with no more rights than are needed."""
-    run(server.host, server.port, "CREATE DATABASE shop")
+def fill(server: MySqlServer, database: str, rows: int) -> None:
+    """Make the tables."""
     for number, table in enumerate(TABLES):
         # The second has twice as many.
         last = rows * (number + 1) // 3
         statements = [
-            f"INSERT INTO shop.{table} VALUES "
+            f"INSERT INTO {database}.{table} VALUES "
             + ", ".join(
                 f"({i}, 'customer {i % 997}', {i % 100})" for i in range(first, min(first + _INSERT_ROWS, last))
             )
             for first in range(0, last, _INSERT_ROWS)
         ]
-        run(
-            server.host, server.port,
-            f"CREATE TABLE shop.{table} (id INT PRIMARY KEY, customer VARCHAR(40) NOT NULL, amount DECIMAL(10, 2))",
-            *statements, f"ANALYZE TABLE shop.{table}",
-        )  # fmt: skip
-    run(
-        server.host, server.port, f"CREATE USER '{USER}'@'%' IDENTIFIED BY '{PASSWORD}'",
-        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{USER}'@'%'",
-        f"GRANT SELECT ON shop.* TO '{USER}'@'%'",
-    )  # fmt: skip
+        columns = "id INT PRIMARY KEY, customer VARCHAR(40) NOT NULL, amount DECIMAL(10, 2)"
+        server.run(f"CREATE TABLE {database}.{table} ({columns})", *statements, f"ANALYZE TABLE {database}.{table}")
 
 
 class Writer(threading.Thread):
     """Changes the tables, up to two hundred times a second, until told to stop."""
 
-    def __init__(self, server: MySql, seed: int, keys: int) -> None:
+    def __init__(self, server: MySqlServer, database: str, seed: int, keys: int) -> None:
         super().__init__(daemon=True)
         self.stopped = threading.Event()
         self.transactions = 0
         self._server = server
+        self._database = database
         self._chance = random.Random(seed)
         self._keys = keys
 
     def run(self) -> None:
-        with closing(connect(self._server.host, self._server.port)) as connection, connection.cursor() as cursor:
+        with closing(self._server.connect()) as connection, connection.cursor() as cursor:
             while not self.stopped.wait(0.005):
                 try:
                     cursor.execute(self._statement())
@@ -89,7 +81,10 @@ class Writer(threading.Thread):
                 self.transactions += 1
 
     def _statement(self) -> str:
-        table, one, other = f"shop.{self._chance.choice(TABLES)}", *self._chance.choices(range(self._keys), k=2)
+        table, one, other = (
+            f"{self._database}.{self._chance.choice(TABLES)}",
+            *self._chance.choices(range(self._keys), k=2),
+        )
         amount = self._chance.randrange(10_000) / 100
         return self._chance.choice(
             [
@@ -142,11 +137,11 @@ class Copy:
             yield connection
 
 
-def differences(server: MySql, copy: Copy) -> tuple[int, int]:
+def differences(server: MySqlServer, database: str, copy: Copy) -> tuple[int, int]:
     """Return how many rows the server's tables have, and how many of them and of the copy's have no equal."""
     rows = different = 0
     for table in TABLES:
-        found = run(server.host, server.port, f"SELECT id, customer, CAST(amount AS CHAR) FROM shop.{table}")
+        found = server.run(f"SELECT id, customer, CAST(amount AS CHAR) FROM {database}.{table}")
         original, copied = {row[0]: row for row in found}, copy.rows(table)
         rows += len(original)
         different += sum(original.get(key) != copied.get(key) for key in original.keys() | copied.keys())
@@ -169,14 +164,23 @@ def wait_for_the_binlog(query: StreamingQuery) -> None:
         time.sleep(0.2)
 
 
-def stream(spark: SparkSession, server: MySql, rows: int, seconds: int, console: Console) -> bool:
+def stream(
+    spark: SparkSession,
+    server: MySqlServer,
+    database: str,
+    reader: Login,
+    *,
+    rows: int,
+    seconds: int,
+    console: Console,
+) -> bool:
     """Copy the tables while they are written to, and return whether the copy is equal in the end."""
     options: dict[str, Any] = {
-        "hostname": server.host, "port": server.port, "username": USER, "password": PASSWORD,
-        "tables": ",".join(f"shop.{table}" for table in TABLES), "snapshotChunkRows": max(1, rows // 16),
+        "hostname": server.host, "port": server.port, "username": reader.user, "password": reader.password,
+        "tables": ",".join(f"{database}.{table}" for table in TABLES), "snapshotChunkRows": max(1, rows // 16),
         "snapshotParallelism": 2, "sourceName": "shop",
     }  # fmt: skip
-    writers = [Writer(server, seed, rows) for seed in range(WRITERS)]
+    writers = [Writer(server, database, seed, rows) for seed in range(WRITERS)]
     with tempfile.TemporaryDirectory(prefix="mysql-changes-") as folder:
         copy = Copy(Path(folder, "copy.db"))
         changes = spark.readStream.format("mysql-cdc-wm").options(**options).load()
@@ -194,7 +198,7 @@ def stream(spark: SparkSession, server: MySql, rows: int, seconds: int, console:
         finally:
             # Before its checkpoint is removed.
             query.stop()
-        found, different = differences(server, copy)
+        found, different = differences(server, database, copy)
     console.print(
         f"{count_text(sum(writer.transactions for writer in writers))} transactions meanwhile; "
         f"{count_text(copy.changes)} rows and changes came through the stream."
@@ -209,12 +213,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=300_000, help="how many rows to begin with (default 300 000)")
     parser.add_argument("--seconds", type=int, default=15, help="how long to read the binlog (default 15)")
+    add_addresses(parser, mysql=True)
     given = parser.parse_args()
     console = Console()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with mysql_service() as server:
-        console.print(f"filling two tables of {server.flavour.value} with {count_text(given.rows)} rows …")
-        fill(server, given.rows)
+    with database_of(given.mysql, DATABASE, READER) as (server, database, reader):
+        console.print(f"filling two tables with {count_text(given.rows)} rows …")
+        fill(server, database, given.rows)
         console.print("starting Spark …")
         spark = (
             SparkSession.builder.master("local[2]")
@@ -226,7 +231,7 @@ def main() -> int:
         )
         spark.sparkContext.setLogLevel("ERROR")
         try:
-            equal = stream(spark, server, given.rows, given.seconds, console)
+            equal = stream(spark, server, database, reader, rows=given.rows, seconds=given.seconds, console=console)
         finally:
             spark.stop()
     return 0 if equal else 1

@@ -23,8 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
-from services.kafka import kafka_service
-from services.topics import create_topic
+from examples.servers import add_addresses, topic_of
 from watermark_source import data_rows, follow_watermark
 from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.status import SourceStatus, Status
@@ -63,10 +62,11 @@ class Orders(threading.Thread):
     After the first moments it waits for ``go_on``: what is produced once a query has a watermark can be late for it.
     """
 
-    def __init__(self, bootstrap: str, seconds: float) -> None:
+    def __init__(self, bootstrap: str, topic: str, seconds: float) -> None:
         super().__init__(daemon=True)
         self.windows: Counter[int] = Counter()
         self.go_on = threading.Event()
+        self._topic = topic
         self._seconds = seconds
         self._producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
         self._first = int(time.time() * 1_000) - 7_200_000
@@ -85,7 +85,7 @@ class Orders(threading.Thread):
                 for n in range(self._sent[number], int(elapsed * partition.per_second)):
                     moment = int(n / partition.per_second * 1_000 * SPEED * partition.pace)
                     event_time = self._first + partition.ahead_ms + moment - n * 7_919 % DISORDER_MS
-                    self._producer.send(TOPIC, b"order", partition=number, timestamp_ms=event_time)
+                    self._producer.send(self._topic, b"order", partition=number, timestamp_ms=event_time)
                     self.windows[event_time // WINDOW_MS * WINDOW_MS] += 1
                     self._sent[number] = n + 1
             time.sleep(0.01)
@@ -152,12 +152,12 @@ class Result:
         )
 
 
-def orders(spark: SparkSession, bootstrap: str, **options: str) -> DataFrame:
+def orders(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> DataFrame:
     """Return the topic as a stream, from its beginning."""
     return (
         spark.readStream.format("aligned-kafka")
         .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", TOPIC)
+        .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOutOfOrderness", "5 seconds")
         .option("idleTimeout", "5 seconds")
@@ -166,14 +166,16 @@ def orders(spark: SparkSession, bootstrap: str, **options: str) -> DataFrame:
     )
 
 
-def run(spark: SparkSession, bootstrap: str, seconds: float, console: Console) -> tuple[Result, Result, int]:
+def run(
+    spark: SparkSession, bootstrap: str, topic: str, seconds: float, console: Console
+) -> tuple[Result, Result, int]:
     """Produce, count twice at the same time, and wait until both have seen everything."""
-    aligned = orders(spark, bootstrap, alignmentGroup="demo", alignmentMaxDrift="10 minutes")
-    source = Orders(bootstrap, seconds)
+    aligned = orders(spark, bootstrap, topic, alignmentGroup="demo", alignmentMaxDrift="10 minutes")
+    source = Orders(bootstrap, topic, seconds)
     with tempfile.TemporaryDirectory(prefix="skewed-topic-") as checkpoints:
         plain = Count(
             "plain withWatermark",
-            data_rows(orders(spark, bootstrap)).withWatermark("event_time", "5 seconds"),
+            data_rows(orders(spark, bootstrap, topic)).withWatermark("event_time", "5 seconds"),
             f"{checkpoints}/plain",
         )
         ours = Count("follow_watermark", follow_watermark(aligned, "event_time"), f"{checkpoints}/ours")
@@ -233,11 +235,11 @@ def main() -> int:
     """Run the demo; exit status 1 if ours lost a row, or if it read less than everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=40, help="how long to produce (default 40)")
+    add_addresses(parser, kafka=True)
     given = parser.parse_args()
     console = Console()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with kafka_service() as kafka:
-        create_topic(kafka.bootstrap, TOPIC, partitions=len(PARTITIONS))
+    with topic_of(given.kafka, TOPIC, len(PARTITIONS)) as (bootstrap, topic):
         console.print("starting Spark …")
         spark = (
             SparkSession.builder.master("local[2]")
@@ -250,7 +252,7 @@ def main() -> int:
         )
         spark.sparkContext.setLogLevel("ERROR")
         try:
-            plain, ours, produced = run(spark, kafka.bootstrap, given.seconds, console)
+            plain, ours, produced = run(spark, bootstrap, topic, given.seconds, console)
         finally:
             spark.stop()
     console.print(side_by_side(plain, ours, produced))

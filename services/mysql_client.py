@@ -12,7 +12,7 @@ _ANSWER_SECONDS = 5
 
 
 def connect(host: str, port: int, **settings: Any) -> pymysql.Connection[Any]:
-    """Connect as ``root`` without a password, times in UTC, each statement its own transaction.
+    """Connect with times in UTC, each statement its own transaction; as ``root`` without a password by default.
 
     Raises:
         pymysql.MySQLError: the server cannot be reached or refuses.
@@ -38,15 +38,15 @@ def answers(host: str, port: int, *, seconds: int = _ANSWER_SECONDS) -> bool:
     return True
 
 
-def run(host: str, port: int, *statements: str) -> tuple[tuple[Any, ...], ...]:
-    """Run statements and return the rows of the last.
+def run(host: str, port: int, *statements: str, **settings: Any) -> tuple[tuple[Any, ...], ...]:
+    """Run statements and return the rows of the last; ``settings`` as ``connect`` takes them.
 
     Raises:
         ServiceError: the server cannot be reached or refuses; the message names the statement.
     """
     statement = "the connection"
     try:
-        with connect(host, port) as connection, connection.cursor() as cursor:
+        with connect(host, port, **settings) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
             return tuple(cursor.fetchall())

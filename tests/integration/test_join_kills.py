@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from examples.clickstream_enrichment import GENDERS, fill_users, produce_clicks
+from examples.clickstream_enrichment import GENDERS, READER, fill_users, produce_clicks
+from examples.servers import MySqlServer
 from services.kafka import Kafka
 from services.mysql import MySql
 from services.mysql_client import run
@@ -46,10 +47,13 @@ def test_no_click_misses_its_user_whenever_the_driver_is_killed(
     kills, users = request.config.getoption("--join-kills"), request.config.getoption("--join-users")
     chance = random.Random(request.config.getoption("--kills-seed"))
     clicks, database, topic = users // 2, "join_kills", new_topic(2)
-    fill_users(mysql, users, database)
+    server = MySqlServer(mysql.host, mysql.port)
+    server.run(f"CREATE DATABASE {database}")
+    server.let_read(READER, database)
+    fill_users(server, users, database)
     produce_clicks(kafka.bootstrap, clicks, users, topic)
     chunk = str(max(1, users // (2 * _BATCHES)))
-    job = JoinJob("local[2]", tmp_path, kafka.bootstrap, topic, f"{mysql.host}:{mysql.port}", database, chunk)
+    job = JoinJob("local[2]", tmp_path, kafka.bootstrap, topic, server.address, database, chunk)
     streams = Streams(spark, tmp_path)
     in_snapshot: list[bool] = []
     try:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 import docker
 import pytest
@@ -41,6 +42,7 @@ from tests.services.what_is_left import accepts
 pytestmark = [pytest.mark.service, pytest.mark.container]
 
 MARIADB = Flavour.MARIADB
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -223,6 +225,25 @@ def test_nothing_is_left_when_the_owner_dies(how: signal.Signals, engine: docker
     assert not accepts(int(port))
     assert volumes
     assert not volumes & {volume.id for volume in engine.volumes.list()}
+
+
+_TESTS = """
+import sys
+import pytest
+from testcontainers.core.labels import SESSION_ID
+print(SESSION_ID, flush=True)
+sys.exit(pytest.main(["tests/services/test_topics.py", "-q", "-p", "no:cacheprovider"]))
+"""
+
+
+def test_a_run_of_tests_leaves_no_container(engine: docker.DockerClient) -> None:
+    with subprocess.Popen([sys.executable, "-c", _TESTS], cwd=ROOT, stdout=subprocess.PIPE, text=True) as tests:
+        assert tests.stdout is not None
+        session = tests.stdout.readline().strip()
+        wait_until(lambda: bool(_containers(engine, session)), 120, "the tests' broker")
+        told = tests.stdout.read()
+    assert tests.returncode == 0, told
+    assert not _containers(engine, session)
 
 
 def test_an_engine_elsewhere_is_asked_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
