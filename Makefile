@@ -46,7 +46,7 @@ demo: java $(INSTALLED) ## a skewed topic, aggregated with and without this sour
 	$(RUN) examples/skewed_topic.py $(DEMO_ARGS)
 
 demo-json: java $(INSTALLED) ## orders whose event time is in their JSON, with withWatermark and with eventTimeColumn
-	$(RUN) examples/json_event_time.py
+	$(RUN) examples/json_event_time.py $(DEMO_ARGS)
 
 demo-mysql: java $(INSTALLED) ## MySQL tables copied by their stream while they are written to
 	$(RUN) examples/mysql_changes.py $(DEMO_ARGS)

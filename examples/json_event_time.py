@@ -23,8 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
-from services.kafka import kafka_service
-from services.topics import create_topic
+from examples.servers import add_addresses, topic_of
 from watermark_source import data_rows, follow_watermark
 
 TOPIC = "json-orders"
@@ -43,7 +42,7 @@ class Result:
     lost: int
 
 
-def produce(bootstrap: str, rows: int) -> Counter[int]:
+def produce(bootstrap: str, topic: str, rows: int) -> Counter[int]:
     """Write ``rows`` orders to each partition, and return how many there are in each minute."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=20)
     minutes: Counter[int] = Counter()
@@ -53,18 +52,18 @@ def produce(bootstrap: str, rows: int) -> Counter[int]:
             minutes[event_time // 60_000 * 60_000] += 1
             created_at = datetime.fromtimestamp(event_time / 1_000, timezone.utc).isoformat(timespec="milliseconds")
             order = {"order": {"id": f"{partition}-{n}", "created_at": created_at}, "amount": n % 100}
-            producer.send(TOPIC, json.dumps(order).encode(), partition=partition, timestamp_ms=START_MS + 500 * n)
+            producer.send(topic, json.dumps(order).encode(), partition=partition, timestamp_ms=START_MS + 500 * n)
     producer.flush()
     producer.close()
     return minutes
 
 
-def orders(spark: SparkSession, bootstrap: str, rows: int, **options: str) -> DataFrame:
+def orders(spark: SparkSession, bootstrap: str, topic: str, rows: int, **options: str) -> DataFrame:
     """Return the topic as a stream that takes several batches for it, as a query does that runs for long."""
     return (
         spark.readStream.format("aligned-kafka")
         .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", TOPIC)
+        .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", max(1, rows * len(AHEAD_MS) // 6))
         .options(**options)
@@ -77,16 +76,16 @@ def parsed(rows: DataFrame) -> DataFrame:
     return rows.withColumn("json", F.from_json(F.col("value").cast("string"), SCHEMA)).select("event_time", "json.*")
 
 
-def on_the_parsed_column(spark: SparkSession, bootstrap: str, rows: int) -> DataFrame:
+def on_the_parsed_column(spark: SparkSession, bootstrap: str, topic: str, rows: int) -> DataFrame:
     """Return the orders as users write it with Spark's own source."""
-    stream = parsed(data_rows(orders(spark, bootstrap, rows))).drop("event_time")
+    stream = parsed(data_rows(orders(spark, bootstrap, topic, rows))).drop("event_time")
     return stream.withColumn("event_time", F.col("order.created_at")).withWatermark("event_time", "30 seconds")
 
 
-def by_partition(spark: SparkSession, bootstrap: str, rows: int) -> DataFrame:
+def by_partition(spark: SparkSession, bootstrap: str, topic: str, rows: int) -> DataFrame:
     """Return the orders with a watermark that the source makes from the documents."""
     options = {"eventTimeColumn": "value:$.order.created_at", "maxOutOfOrderness": "30 seconds"}
-    return parsed(follow_watermark(orders(spark, bootstrap, rows, **options)))
+    return parsed(follow_watermark(orders(spark, bootstrap, topic, rows, **options)))
 
 
 def count(rows: DataFrame, produced: Counter[int]) -> Result:
@@ -123,12 +122,13 @@ def main() -> int:
     """Run the example; exit status 1 if ours lost an order."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=4_000, help="orders in each partition (default 4000)")
-    rows: int = parser.parse_args().rows
+    add_addresses(parser, kafka=True)
+    given = parser.parse_args()
+    rows: int = given.rows
     console = Console()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with kafka_service() as kafka:
-        create_topic(kafka.bootstrap, TOPIC, partitions=len(AHEAD_MS))
-        produced = produce(kafka.bootstrap, rows)
+    with topic_of(given.kafka, TOPIC, partitions=len(AHEAD_MS)) as (bootstrap, topic):
+        produced = produce(bootstrap, topic, rows)
         console.print(f"{produced.total()} orders in {len(AHEAD_MS)} partitions; starting Spark …")
         builder = SparkSession.builder.master("local[2]").appName("json-event-time")
         for quiet in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
@@ -137,8 +137,8 @@ def main() -> int:
         spark.sparkContext.setLogLevel("ERROR")
         try:
             results = {
-                "withWatermark": count(on_the_parsed_column(spark, kafka.bootstrap, rows), produced),
-                "eventTimeColumn": count(by_partition(spark, kafka.bootstrap, rows), produced),
+                "withWatermark": count(on_the_parsed_column(spark, bootstrap, topic, rows), produced),
+                "eventTimeColumn": count(by_partition(spark, bootstrap, topic, rows), produced),
             }
         finally:
             spark.stop()

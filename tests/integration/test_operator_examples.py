@@ -67,10 +67,11 @@ def test_a_watermark_per_partition_counts_the_orders_that_one_on_the_parsed_colu
     spark: SparkSession, kafka: Kafka
 ) -> None:
     rows = 1_500
-    create_topic(kafka.bootstrap, json_event_time.TOPIC, partitions=len(json_event_time.AHEAD_MS))
-    produced = json_event_time.produce(kafka.bootstrap, rows)
-    plain = json_event_time.count(json_event_time.on_the_parsed_column(spark, kafka.bootstrap, rows), produced)
-    ours = json_event_time.count(json_event_time.by_partition(spark, kafka.bootstrap, rows), produced)
+    topic = json_event_time.TOPIC
+    create_topic(kafka.bootstrap, topic, partitions=len(json_event_time.AHEAD_MS))
+    produced = json_event_time.produce(kafka.bootstrap, topic, rows)
+    plain = json_event_time.count(json_event_time.on_the_parsed_column(spark, kafka.bootstrap, topic, rows), produced)
+    ours = json_event_time.count(json_event_time.by_partition(spark, kafka.bootstrap, topic, rows), produced)
     assert plain.lost > rows / 2
     assert ours.lost == 0
     assert ours.windows == {start: produced[start] for start in ours.windows}
