@@ -13,15 +13,15 @@ from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector.range_reader import RangeReader
-from watermark_source.spark.connector.stream import Connector
+from watermark_source.spark.connector.stream import Connector, SourceDefinition
 
 if TYPE_CHECKING:
     from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaSource:
-    """``SourceDefinition`` of connector.py."""
+class KafkaSource(SourceDefinition):
+    """The source with its options."""
 
     options: KafkaOptions
 
@@ -39,10 +39,6 @@ class KafkaSource:
     def loss_conditions(self) -> Mapping[LossKind, str]:
         """Those of Spark's own Kafka source."""
         return conditions.LOSSES
-
-    def position_text(self, split: Split, position: int) -> str:
-        """Return the offset."""
-        return str(position)
 
     @property
     def range_reader(self) -> RangeReader:

@@ -35,17 +35,16 @@ from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize
 from pyspark_mysql_cdc_wm.snapshot.described_tables import DescribedTables
 from watermark_source.checks import Verdict, examine, require
-from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector.range_reader import RangeReader
-from watermark_source.spark.connector.stream import Connector
+from watermark_source.spark.connector.stream import Connector, SourceDefinition
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class MySqlSource:
-    """``SourceDefinition`` of connector.py."""
+class MySqlSource(SourceDefinition):
+    """The source with its options."""
 
     options: MySqlOptions
     tables: Selection
@@ -80,11 +79,6 @@ class MySqlSource:
     def name(self) -> str:
         """The format's name."""
         return FORMAT
-
-    @property
-    def loss_conditions(self) -> Mapping[LossKind, str]:
-        """None: Spark has no such source."""
-        return {}
 
     def position_text(self, split: Split, position: int) -> str:
         """Return the file's number and the position in it; of a snapshot how many chunks are before."""
@@ -151,10 +145,6 @@ class MySqlSource:
             one_moment=self.options.one_moment,
             by_gtids=by_gtids,
         )
-
-    def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
-        """Return ``None``: Spark has no source of its own for this."""
-        return None
 
     def _reader(self, layout: Layout, *, knows: bool) -> RangeReader:
         # Brings the compiler with it: half a second of a core, which only the processes of tasks need.

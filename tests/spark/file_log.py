@@ -1,6 +1,6 @@
-"""A log kept in plain files, read through the engine: its own small connector, to test the engine without a broker.
+"""The file log of examples/file_log with what tests need beside: a time index, and tasks that die.
 
-Each split is a file of 16-byte rows (event time in ms, value), appended to by the test.
+Each split is a file of lines such as ``{"time": 1699999980000, "split": 0, "value": 1}``, appended to by the test.
 """
 
 from __future__ import annotations
@@ -13,167 +13,111 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import LongType, StructField, StructType
+import numpy.typing as npt
+from pyspark.sql.types import StructType
 
+from examples.file_log import pyspark_file_log as example
 from watermark_source.eventtime.characteristic import WatermarkCharacteristic
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.option_table import Option, OptionTable, boolean, non_empty, positive_integer
+from watermark_source.option_table import Option, OptionTable, boolean, non_empty
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.time_index import IndexEntry
+from watermark_source.spark.connector.event_times import EventTimeIndex
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.connector.stream import Connector, Ends
+from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
 from watermark_source.spark.options.engine_options import EngineOptions
-from watermark_source.spark.stream_reader import AlignedStreamReader, refuse_user_schema, stream_schema
+from watermark_source.spark.options.stream_option_table import EARLIEST, STREAM_OPTIONS
+from watermark_source.spark.stream_reader import stream_schema
 
-ROW = np.dtype([("time", "<i8"), ("value", "<i8")])
-
-TABLE = OptionTable(
-    (
-        Option(name="directory", parse=non_empty, accepted="a path", example="/data", doc="Where the files are."),
-        Option(name="maxRowsPerTrigger", parse=positive_integer, accepted="a number", example="10", doc="Rows."),
-        Option(name="failOnDataLoss", parse=boolean, default=True, accepted="a boolean", example="true", doc="Loss."),
-        Option(name="dieAt", parse=non_empty, accepted="a path", example="/x", doc="Which file makes a task die."),
-        Option(name="startAtEnd", parse=boolean, default=False, accepted="a boolean", example="true", doc="Start."),
-        Option(name="undeclared", parse=boolean, default=False, accepted="a boolean", example="true", doc="Declares."),
-        *ENGINE_OPTIONS,
-    )
+COLUMNS = {"split": "long", "value": "long"}
+OWN_OPTIONS = (
+    Option(name="directory", parse=non_empty, accepted="a path", example="/data", doc="Where the files are."),
+    Option(name="dieAt", parse=non_empty, accepted="a path", example="/x", doc="Which file makes a task die."),
+    Option(name="undeclared", parse=boolean, default=False, accepted="a boolean", example="true", doc="Declares."),
 )
+TABLE = OptionTable((*OWN_OPTIONS, *STREAM_OPTIONS, *ENGINE_OPTIONS))
 
 
 def append(directory: Path, split: int, rows: Sequence[tuple[int, int]], *, log: str = "log") -> None:
     """Append ``(event time ms, value)`` rows to a split."""
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / f"{log}-{split}").open("ab") as file:
-        file.write(np.array(rows, dtype=ROW).tobytes())
-
-
-def _rows(directory: str, split: Split) -> np.ndarray:
-    return np.fromfile(Path(directory) / str(split), dtype=ROW)
+    lines = [f'{{"time": {time}, "split": {split}, "value": {value}}}\n' for time, value in rows]
+    with (directory / f"{log}-{split}.jsonl").open("a") as file:
+        file.write("".join(lines))
 
 
 @dataclass(frozen=True)
-class FileLogReader:
-    directory: str
-    with_values: bool = True
+class FileLogReader(example.FileLogReader):
     die_at: str | None = None
     """While this file exists, the next task that has yielded rows removes it and kills its own process."""
 
+    @classmethod
+    def of(cls, directory: str, *, fail_on_data_loss: bool = True, die_at: str | None = None) -> FileLogReader:
+        return cls(directory, COLUMNS, "time", fail_on_data_loss, die_at)
+
     def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
-        for r in ranges:
-            rows = _rows(self.directory, r.split)[r.start : r.end]
-            for at in range(0, len(rows), 1_000):
-                part = rows[at : at + 1_000]
-                time = pa.array(part["time"] * 1_000).view(pa.timestamp("us", tz="UTC"))
-                columns = (pa.array(np.full(len(part), r.split.number)), pa.array(part["value"].copy()))
-                yield ReadBatch(r.split, len(part), columns if self.with_values else (), time)
-                if self.with_values and self.die_at is not None and Path(self.die_at).exists():
-                    Path(self.die_at).unlink()
-                    os.kill(os.getpid(), signal.SIGKILL)
+        for batch in super().read(ranges):
+            yield batch
+            if self.columns and self.die_at is not None and Path(self.die_at).exists():
+                Path(self.die_at).unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass(frozen=True)
-class FileLog:
-    """All of the driver side's protocols over one directory."""
-
-    directory: str
-    start_at_end: bool
-
-    def discover(self) -> Set[Split]:
-        names = (path.name.rsplit("-", 1) for path in Path(self.directory).iterdir())
-        return {Split(log, int(number)) for log, number in names}
-
-    def looked_since(self, moment: float, *, wait: float) -> bool:
-        return True
-
-    def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
-        return {s: (Path(self.directory) / str(s)).stat().st_size // ROW.itemsize for s in splits & self.discover()}
-
-    def current_ends(self, splits: Set[Split]) -> Ends:
-        return Ends(self.end_positions(splits))
-
-    def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
-        return dict.fromkeys(splits, 0)
-
-    def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
-        return self.end_positions(splits) if self.start_at_end else dict.fromkeys(splits, 0)
-
-    def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
-        return dict.fromkeys(splits, 0)
-
+class FileLog(example.FileLog, EventTimeIndex):
     def first_after(self, limits: Mapping[Split, Millis]) -> Mapping[Split, IndexEntry | None]:
         found: dict[Split, IndexEntry | None] = {}
         for split, limit in limits.items():
-            times = _rows(self.directory, split)["time"]
+            times = self._times(split)
             later = np.flatnonzero(times > limit)
             found[split] = IndexEntry(int(later[0]), Millis(int(times[later[0]]))) if len(later) else None
         return found
 
     def newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
-        times = {s: _rows(self.directory, s)["time"] for s in splits}
+        times = {s: self._times(s) for s in splits}
         return {s: Millis(int(t.max())) if len(t) else None for s, t in times.items()}
+
+    def _times(self, split: Split) -> npt.NDArray[np.int64]:
+        whole = SplitRange(split, 0, self.end_positions({split})[split])
+        batches = example.FileLogReader(self.folder, {}, "time", fail_on_data_loss=True).read([whole])
+        return (
+            np.concatenate([np.empty(0, np.int64), *(np.asarray(b.event_time.view("int64")) for b in batches)]) // 1_000
+        )
 
 
 @dataclass(frozen=True)
-class FileLogSource:
-    reader: FileLogReader
-    start_at_end: bool
-
-    @property
-    def name(self) -> str:
-        return "file-log"
-
+class FileLogSource(example.FileLogSource):
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:
         return {LossKind.LOG_SHORTER: "FILE_LOG_SHORTER"}
 
-    def position_text(self, split: Split, position: int) -> str:
-        return str(position)
-
-    @property
-    def range_reader(self) -> RangeReader:
-        return self.reader
-
     @property
     def observing_reader(self) -> RangeReader:
-        return replace(self.reader, with_values=False)
+        return replace(self.reader, columns={})
 
     def open(self) -> Connector:
-        log = FileLog(self.reader.directory, self.start_at_end)
-        return Connector(discovery=log, starts=log, bounds=log, time_index=log)
-
-    def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
-        return None
+        log = FileLog(self.reader.folder)
+        return replace(super().open(), discovery=log, bounds=log, time_index=log)
 
 
-class FileLogDataSource(DataSource):
-    """``format("file-log")``."""
+def source_of(values: Mapping[str, Any]) -> FileLogSource:
+    """Return the source of options as ``TABLE`` parses them."""
+    reader = FileLogReader.of(values["directory"], fail_on_data_loss=values["failOnDataLoss"], die_at=values["dieAt"])
+    return FileLogSource(reader, values["startingOffsets"] == EARLIEST)
 
-    @classmethod
-    def name(cls) -> str:
-        return "file-log"
 
-    def _engine(self) -> tuple[dict[str, Any], EngineOptions]:
-        values = TABLE.parse(self.options)
-        return values, EngineOptions.of(values, format_name=self.name(), given=self.options)
+class FileLogDataSource(example.DefaultSource):
+    own_options = OWN_OPTIONS
 
-    def schema(self) -> StructType:
-        values, engine = self._engine()
-        columns = StructType([StructField("split", LongType()), StructField("value", LongType())])
-        declared = WatermarkCharacteristic.UNDEFINED if values["undeclared"] else WatermarkCharacteristic.ANY_WATERMARK
-        return stream_schema(columns, engine, declared)
+    def columns(self, values: Mapping[str, Any]) -> StructType:
+        return super().columns({"columns": COLUMNS})
 
-    def streamReader(self, schema: StructType) -> AlignedStreamReader:  # noqa: N802 - Spark's name
-        values, engine = self._engine()
-        refuse_user_schema(schema, self.schema(), self.name())
-        return AlignedStreamReader(
-            FileLogSource(FileLogReader(values["directory"], die_at=values["dieAt"]), values["startAtEnd"]),
-            engine,
-            schema,
-            max_rows=values["maxRowsPerTrigger"],
-            fail_on_data_loss=values["failOnDataLoss"],
-        )
+    def source(self, values: Mapping[str, Any]) -> FileLogSource:
+        return source_of(values)
+
+    def _schema(self, values: Mapping[str, Any], engine: EngineOptions) -> StructType:
+        declared = WatermarkCharacteristic.UNDEFINED if values["undeclared"] else self.characteristic
+        return stream_schema(self.columns(values), engine, declared)

@@ -76,7 +76,7 @@ class Streams:
 
     def load(self, *, name: str = "data", **options: Any) -> DataFrame:
         reader = self.spark.readStream.format("file-log").option("directory", str(self.directory(name)))
-        for option, value in options.items():
+        for option, value in {"startingOffsets": "earliest", **options}.items():
             reader = reader.option(option, str(value))
         return reader.load()
 

@@ -56,7 +56,7 @@ def test_an_uncommitted_batch_is_the_same_again(streams: Streams) -> None:
 
 def test_an_uncommitted_batch_0_from_the_end_of_the_log_is_the_same_again(streams: Streams) -> None:
     streams.write({0: [(0, 1)], 1: [(0, 2)]})
-    df = streams.load(startAtEnd=True)
+    df = streams.load(startingOffsets="latest")
     told = Told()
     run(streams, df, told)
     assert told.attempts == {0: [[]]}

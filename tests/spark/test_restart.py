@@ -107,7 +107,7 @@ def test_trigger_once_reads_all_and_available_now_in_batches_of_the_limit(stream
 
 def test_splits_that_appear_are_read_from_their_first_row_while_running_and_after_a_restart(streams: Streams) -> None:
     streams.write({0: [(0, 1)]})
-    df = streams.load(startAtEnd=True)
+    df = streams.load(startingOffsets="latest")
     query = streams.start_file(df, "new")
     query.processAllAvailable()
     streams.write({1: [(0, 2), (1, 3)]})

@@ -106,6 +106,11 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_membership": None, "_runner": None}
 
     @property
+    def definition(self) -> SourceDefinition:
+        """The source as the user configured it."""
+        return self._definition
+
+    @property
     def _own_membership(self) -> Membership:
         if self._membership is None:
             self._membership = Membership(self._options)

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from tests.spark.file_log import TABLE, FileLogReader, FileLogSource
+from tests.spark.file_log import TABLE, source_of
 from tests.spark.queries import START, Rows
 from watermark_source.spark.driver.runner import SourceRunner
 from watermark_source.spark.options.engine_options import EngineOptions
@@ -26,9 +26,9 @@ class Process:
     """One life of a source's runner process, driven as Spark drives it."""
 
     def __init__(self, directory: Path, **given: str) -> None:
-        values = TABLE.parse(given)
+        values = TABLE.parse({"startingOffsets": "earliest", "directory": str(directory), **given})
         self.options = EngineOptions.of(values, format_name="file-log", given=given)
-        self.source = FileLogSource(FileLogReader(str(directory)), values["startAtEnd"])
+        self.source = source_of(values)
         self.runner = SourceRunner(self.source, self.options, fail_on_data_loss=values["failOnDataLoss"])
 
     def plan(self, start: Mapping[str, Any], limit: ReadLimit = ALL) -> Mapping[str, Any]:

@@ -2,8 +2,9 @@
 
 The engine calls the *driver side* of a stream only in the source's runner process, from one thread, and the *executor
 side* (the range readers) only inside a task. Every call either answers within the connector's own time limits or raises
-an error of ``watermark_source.errors``; none waits without limit. What only some systems have, a time index, snapshots,
-copies, transactions, lies beside this file, one a file.
+an error of ``watermark_source.errors``; none waits without limit. A class that names a protocol as its base gets the
+defaults of what it does not say. What only some systems have, a time index, snapshots, copies, transactions, lies
+beside this file, one a file. docs/writing-a-source.md builds a connector from these step by step.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ class SplitDiscovery(Protocol):
         """Return whether ``discover`` answers with a look that began after a moment of ``time.monotonic()``.
 
         Begins such a look if there is none, and waits for it at most ``wait`` seconds. A split that is found later did
-        not exist at that moment. Must not raise: a look that fails is no look.
+        not exist at that moment. Must not raise: a look that fails is no look. By default true, which is right where
+        each call of ``discover`` looks.
         """
-        ...
+        return True
 
 
 class StartPositions(Protocol):
@@ -83,13 +85,30 @@ class LogBounds(Protocol):
     def current_ends(self, splits: Set[Split]) -> Ends:
         """Return the ends without letting a part of the system that is slow or dead keep the others waiting.
 
-        It is asked on; the error comes when it has been silent for the connector's own time limit.
+        It is asked on; the error comes when it has been silent for the connector's own time limit. By default what
+        ``end_positions`` returns, which is right where all splits are one system's that answers or does not.
         """
-        ...
+        return Ends(self.end_positions(splits))
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's first retained position; splits that are gone are left out."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class EarliestOrLatest(StartPositions):
+    """``StartPositions`` of a source whose new queries begin at the first row there is, or after the last one."""
+
+    bounds: LogBounds
+    earliest: bool
+
+    def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return one end of each log or the other."""
+        return self.bounds.earliest_positions(splits) if self.earliest else self.bounds.end_positions(splits)
+
+    def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return the first retained positions."""
+        return self.bounds.earliest_positions(splits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +118,7 @@ class Connector:
     discovery: SplitDiscovery
     starts: StartPositions
     bounds: LogBounds
-    time_index: EventTimeIndex | None
+    time_index: EventTimeIndex | None = None
     progress: ProgressSink | None = None
     row_index: RowIndex | None = None
     """``None`` where each position is about one row, so that a range can be cut at any of them."""
@@ -128,12 +147,12 @@ class SourceDefinition(Protocol):
 
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:
-        """What the system's usual Spark source calls each kind of loss; empty if there is none."""
-        ...
+        """What the system's usual Spark source calls each kind of loss; by default it has none."""
+        return {}
 
     def position_text(self, split: Split, position: int) -> str:
-        """Return a position as users of the system know it, for errors and logs."""
-        ...
+        """Return a position as users of the system know it, for errors and logs; by default the number."""
+        return str(position)
 
     @property
     def range_reader(self) -> RangeReader:
@@ -142,13 +161,13 @@ class SourceDefinition(Protocol):
 
     @property
     def observing_reader(self) -> RangeReader:
-        """The executor side with no columns but event time, to look at a range again."""
-        ...
+        """The executor side with no columns but event time, to look at a range again; by default with all columns."""
+        return self.range_reader
 
     def open(self) -> Connector:
         """Connect the driver side."""
         ...
 
     def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
-        """Read an offset written by the system's usual Spark source, or ``None`` if it is not one."""
-        ...
+        """Read an offset written by the system's usual Spark source, or ``None`` if it is not one, the default."""
+        return None

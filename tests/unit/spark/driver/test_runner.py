@@ -132,21 +132,21 @@ def test_a_batch_gives_the_same_rows_and_markers_in_any_process(log: Path, live:
 
 def test_batch_0_from_the_end_is_the_same_after_the_log_has_grown(log: Path, live: Any) -> None:
     write(log, {0: [(0, 1)]})
-    process = live(startAtEnd="true")
+    process = live(startingOffsets="latest")
     start = process.runner.initial_offset()
     write(log, {0: [(1, 2)]})
     end = process.plan(start)
     assert process.read(start, end) == ([2], [])
     # Batch 0 was logged, not committed: another process is asked for the start again, and answers later in the log.
     write(log, {0: [(2, 3)], 1: [(0, 4)]})
-    later = live(startAtEnd="true")
+    later = live(startingOffsets="latest")
     assert later.runner.initial_offset() != start
     assert later.read(later.runner.initial_offset(), end) == ([2], [])
 
 
 def test_a_start_at_the_end_is_asked_once_a_process(log: Path, live: Any) -> None:
     write(log, {0: [(0, 1)]})
-    process = live(startAtEnd="true")
+    process = live(startingOffsets="latest")
     start = process.runner.initial_offset()
     write(log, {0: [(1, 2)]})
     assert process.runner.initial_offset() == start
@@ -208,7 +208,7 @@ def test_rows_that_come_while_other_logs_are_still_asked_keep_a_split_active(
 
 def test_rows_that_come_between_the_freeze_and_the_first_question_are_no_data_loss(log: Path, live: Any) -> None:
     write(log, {0: [(0, 1)]})
-    process = live(startAtEnd="true")
+    process = live(startingOffsets="latest")
     process.runner.freeze()
     write(log, {0: [(1, 2)], 1: [(1, 3)]})
     start = process.runner.initial_offset()
@@ -290,7 +290,7 @@ def test_an_unknown_end_is_neither_lost_nor_idle_and_keeps_nobody_waiting(
 
 def test_a_new_split_is_read_from_its_first_row(log: Path, live: Any) -> None:
     write(log, {0: [(0, 1)]})
-    process = live(startAtEnd="true")
+    process = live(startingOffsets="latest")
     start = process.run(process.runner.initial_offset())
     write(log, {7: [(5, 2), (6, 3)]})
     end = process.plan(start)
@@ -327,7 +327,7 @@ def test_a_log_that_got_shorter_is_data_loss(log: Path, live: Any) -> None:
     write(log, TWO)
     process = live()
     end = process.run(process.runner.initial_offset())
-    (log / "log-0").write_bytes(b"")
+    (log / "log-0.jsonl").write_bytes(b"")
     with pytest.raises(DataLossError, match="log-0"):
         live().plan(end)
     assert live(failOnDataLoss="false").plan(end) != end
@@ -337,7 +337,7 @@ def test_a_split_that_is_gone_is_data_loss(log: Path, live: Any) -> None:
     write(log, TWO)
     process = live()
     end = process.run(process.runner.initial_offset())
-    (log / "log-0").unlink()
+    (log / "log-0.jsonl").unlink()
     with pytest.raises(DataLossError, match="log-0 is gone"):
         live().plan(end)
     process = live(failOnDataLoss="false")

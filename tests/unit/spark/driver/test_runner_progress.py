@@ -81,7 +81,7 @@ def test_a_split_that_is_gone_is_not_shown(log: Path, live: Any, shown: Shown) -
     write(log, TWO)
     process = live()
     end = process.run(process.runner.initial_offset())
-    (log / "log-0").unlink()
+    (log / "log-0.jsonl").unlink()
     process = live(failOnDataLoss="false")
     process.run(end)
     assert shown.positions[-1] == {1: 1}

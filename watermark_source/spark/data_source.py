@@ -1,0 +1,93 @@
+"""``AlignedDataSource``: what makes a format of a connector, from its options and its source definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark.sql.datasource import DataSource
+
+from watermark_source.eventtime.characteristic import WatermarkCharacteristic
+from watermark_source.option_table import Option, OptionTable
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+    from watermark_source.spark.connector.stream import SourceDefinition
+    from watermark_source.spark.options.engine_options import EngineOptions
+    from watermark_source.spark.stream_reader import AlignedStreamReader
+
+
+class AlignedDataSource(DataSource):
+    """A format for ``spark.readStream``, which Spark finds as ``DefaultSource`` of a module named ``pyspark_…``.
+
+    A subclass says what is its system's own. It has the options of ``STREAM_OPTIONS`` and ``ENGINE_OPTIONS`` beside
+    ``own_options``, each checked at ``load()``, and takes no schema from the user. Importing this is cheap and loads no
+    part of the engine: Spark imports the modules of all formats to find one.
+    """
+
+    format_name: ClassVar[str]
+    own_options: ClassVar[tuple[Option, ...]] = ()
+    characteristic: ClassVar[WatermarkCharacteristic] = WatermarkCharacteristic.ANY_WATERMARK
+    """What is declared of its watermarks (FLIP-326): as the planner makes them, a watermark says so when time is the
+    clock's."""
+
+    def columns(self, values: Mapping[str, Any]) -> StructType:
+        """Return the system's own columns; ``event_time`` and ``marker`` come after them.
+
+        Args:
+            values: every option's value by its name in the tables.
+
+        Raises:
+            WatermarkSourceError: options, or a system, with which it cannot work.
+        """
+        raise NotImplementedError
+
+    def source(self, values: Mapping[str, Any]) -> SourceDefinition:
+        """Return the source as the user configured it; arguments and errors as of ``columns``."""
+        raise NotImplementedError
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return cls.format_name
+
+    def schema(self) -> StructType:
+        """Check the options and return the stream's schema."""
+        values, engine = self._parsed()
+        return self._schema(values, engine)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return the reader; its first call raises what ``schema`` does, or ``SchemaError`` for one of the user's."""
+        from watermark_source.spark.stream_reader import made_or_refused  # noqa: PLC0415 - see the class's docstring
+
+        return made_or_refused(partial(self._reader, schema))
+
+    def _parsed(self) -> tuple[dict[str, Any], EngineOptions]:
+        from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS  # noqa: PLC0415
+        from watermark_source.spark.options.engine_options import EngineOptions  # noqa: PLC0415
+        from watermark_source.spark.options.stream_option_table import STREAM_OPTIONS  # noqa: PLC0415
+
+        table = OptionTable((*self.own_options, *STREAM_OPTIONS, *ENGINE_OPTIONS))
+        values = table.parse(self.options)
+        return values, EngineOptions.of(values, format_name=self.name(), given=self.options)
+
+    def _schema(self, values: Mapping[str, Any], engine: EngineOptions) -> StructType:
+        from watermark_source.spark.stream_reader import stream_schema  # noqa: PLC0415
+
+        return stream_schema(self.columns(values), engine, self.characteristic)
+
+    def _reader(self, schema: StructType) -> AlignedStreamReader:
+        from watermark_source.spark.stream_reader import AlignedStreamReader, refuse_user_schema  # noqa: PLC0415
+
+        values, engine = self._parsed()
+        refuse_user_schema(schema, self._schema(values, engine), self.name())
+        return AlignedStreamReader(
+            self.source(values),
+            engine,
+            schema,
+            max_rows=values["maxRowsPerTrigger"],
+            fail_on_data_loss=values["failOnDataLoss"],
+        )
