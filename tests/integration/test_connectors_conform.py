@@ -1,0 +1,25 @@
+"""Both connectors pass the kit that others' connectors are held to, on real servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.kafka import Kafka
+from services.mysql import MySql
+from tests.integration.kafka_conformance import KafkaHarness
+from tests.integration.mysql_conformance import MySqlHarness
+from watermark_source.testing import Check, checks_for
+
+pytestmark = pytest.mark.service
+
+
+@pytest.mark.parametrize("check", checks_for(KafkaHarness), ids=str)
+def test_aligned_kafka_conforms(check: Check, kafka: Kafka) -> None:
+    with KafkaHarness(kafka) as harness:
+        check(harness)
+
+
+@pytest.mark.parametrize("check", checks_for(MySqlHarness), ids=str)
+def test_mysql_cdc_wm_conforms(check: Check, mysql: MySql) -> None:
+    with MySqlHarness(mysql) as harness:
+        check(harness)

@@ -1,0 +1,324 @@
+"""Connectors that are broken on purpose: a fault, what it does to the file log, and the check that it must fail."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from examples.file_log import pyspark_file_log as example
+from tests.unit.testing import full_file_log
+from tests.unit.testing.full_file_log import FullDataSource, FullLog, FullReader, FullSource
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.connector.read_batch import ReadBatch
+from watermark_source.spark.connector.stream import EarliestOrLatest, Ends
+from watermark_source.spark.driver import runner
+from watermark_source.spark.stream_reader import stream_schema
+
+Patch = tuple[Any, str, Any]
+read, ends = FullReader.read, FullLog.end_positions
+open_source, discover = FullSource.open, FullLog.discover
+
+
+class Fault(NamedTuple):
+    check: str
+    says: str
+    """What the failure says."""
+    patches: Sequence[Patch]
+
+    def break_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for target, name, broken in self.patches:
+            monkeypatch.setattr(target, name, broken, raising=False)
+
+
+def reading(check: str, says: str, broken: Callable[[FullReader, Sequence[SplitRange]], Iterator[ReadBatch]]) -> Fault:
+    return Fault(check, says, [(FullReader, "read", broken)])
+
+
+def at(number: int) -> Callable[[FullReader, Sequence[SplitRange]], Iterator[ReadBatch]]:
+    """A reader that leaves a row of each batch out."""
+
+    def broken(self: FullReader, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+        for batch in read(self, ranges):
+            yield taken(batch, np.delete(np.arange(batch.rows), number))
+
+    return broken
+
+
+def taken(batch: ReadBatch, rows: Any) -> ReadBatch:
+    columns = tuple(column.take(pa.array(rows)) for column in batch.columns)
+    return ReadBatch(batch.split, len(rows), columns, batch.event_time.take(pa.array(rows)))
+
+
+def over(change: Callable[[ReadBatch], ReadBatch]) -> Callable[[FullReader, Sequence[SplitRange]], Iterator[ReadBatch]]:
+    def broken(self: FullReader, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+        return map(change, read(self, ranges))
+
+    return broken
+
+
+def wider(change: Callable[[SplitRange], SplitRange]) -> Callable[..., Iterator[ReadBatch]]:
+    return lambda self, ranges: read(self, [change(each) for each in ranges])
+
+
+def twice(self: FullReader, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+    for batch in read(self, ranges):
+        yield from (batch, batch)
+
+
+def without_first_of_later(self: FullReader, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+    return read(self, [each._replace(start=each.start + (0 < each.start < each.end)) for each in ranges])
+
+
+def without_last_of_long(self: FullReader, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+    return read(self, [each._replace(end=each.end - (each.size > 4)) for each in ranges])
+
+
+def to_the_end_of_the_file(self: FullReader, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+    whole = ends(FullLog(self.folder), {each.split for each in ranges})
+    return read(self, [each._replace(end=whole.get(each.split, each.end)) for each in ranges])
+
+
+def of_the_first_split(self: FullReader, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+    return (replace(batch, split=ranges[0].split) for batch in read(self, ranges))
+
+
+_busy = threading.Lock()
+
+
+def one_at_a_time(self: FullReader, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+    if not _busy.acquire(blocking=False):
+        return
+    yield from read(self, ranges)
+    _busy.release()
+
+
+def later(batch: ReadBatch, micros: int = 1_000_000) -> ReadBatch:
+    times = pa.array(np.asarray(batch.event_time.view("int64")) + micros).view(pa.timestamp("us", tz="UTC"))
+    return replace(batch, event_time=times)
+
+
+def added(batch: ReadBatch, number: int = 500) -> ReadBatch:
+    return replace(batch, columns=tuple(pa.array(np.asarray(column) + number) for column in batch.columns))
+
+
+_opened: list[None] = []
+
+
+def counting_open(self: FullSource) -> Any:
+    _opened.append(None)
+    return open_source(self)
+
+
+def keeping_open(self: FullSource) -> Any:
+    object.__setattr__(self, "kept", threading.Lock())
+    return open_source(self)
+
+
+def from_the_start(self: FullSource) -> Any:
+    return replace(open_source(self), starts=EarliestOrLatest(FullLog(self.reader.folder), earliest=True))
+
+
+_first_found: dict[str, Any] = {}
+
+
+def remembered(ask: Callable[..., Any]) -> Callable[..., Any]:
+    """What was answered first in a folder, for ever."""
+    return lambda self, *given: _first_found.setdefault(f"{ask.__name__} {self.folder}", ask(self, *given))
+
+
+_tick = itertools.count(1)
+
+
+def growing(self: FullLog, splits: set[Split]) -> dict[Split, int]:
+    return {split: end + next(_tick) for split, end in ends(self, splits).items()}
+
+
+_most: dict[tuple[str, Split], int] = {}
+
+
+def never_smaller(self: FullLog, splits: set[Split]) -> dict[Split, int]:
+    for split, end in ends(self, splits).items():
+        _most[self.folder, split] = max(end, _most.get((self.folder, split), 0))
+    return {split: most for (folder, split), most in _most.items() if folder == self.folder and split in splits}
+
+
+def silent(self: FullLog, splits: set[Split]) -> Ends:
+    return Ends({}, dict.fromkeys(splits, None))
+
+
+_told: dict[tuple[str, Split], int] = {}
+
+
+def silent_when_quiet(self: FullLog, splits: set[Split]) -> Ends:
+    now = ends(self, splits)
+    same = {split for split, end in now.items() if _told.get((self.folder, split)) == end}
+    _told.update({(self.folder, split): end for split, end in now.items()})
+    return Ends({s: e for s, e in now.items() if s not in same}, dict.fromkeys(same, None))
+
+
+def no_pickle(self: object) -> Any:
+    raise TypeError("cannot pickle this")
+
+
+def connecting_columns(self: FullDataSource, values: Any) -> StructType:
+    with socket.socket() as client:
+        client.connect_ex(("127.0.0.1", 9))
+    return columns(self, values)
+
+
+columns, schema, parsed = FullDataSource.columns, FullDataSource.schema, FullDataSource._parsed
+stream_reader, reader_status, markers = FullDataSource.streamReader, runner.SourceRunner.status, runner.markers_between
+initial, first_after, looked = runner.SourceRunner.initial_offset, FullLog.first_after, FullLog.looked_since
+
+
+def another_column(self: FullDataSource, values: Any) -> StructType:
+    return columns(self, values).add(StructField(f"c{next(_tick)}", LongType()))
+
+
+def without(name: str) -> Callable[[FullDataSource], Any]:
+    def broken(self: FullDataSource) -> Any:
+        self.options = {key: text for key, text in self.options.items() if key != name}
+        return parsed(self)
+
+    return broken
+
+
+def own_case(self: FullDataSource) -> StructType:
+    return schema(self) if "startingOffsets" in self.options else StructType()
+
+
+def sleepy(self: FullLog, moment: float, *, wait: float) -> bool:
+    time.sleep(1.2)
+    return True
+
+
+def negative(before: Any, after: Any) -> Any:
+    return tuple(replace(m, watermark=None if m.watermark is None else -m.watermark) for m in markers(before, after))
+
+
+def asking_again(self: runner.SourceRunner) -> Any:
+    self._initial = None
+    return initial(self)
+
+
+def swallowed(self: FullReader, wanted: SplitRange, lines: int) -> None: ...
+
+
+def last_times(self: FullLog, splits: set[Split]) -> Any:
+    return {split: int(self._times(split)[-1]) for split in splits}
+
+
+def refused(server: str) -> None:
+    raise ConnectionRefusedError(server)
+
+
+FAULTS = (
+    Fault("the_definition_has_the_name_of_the_format", "expected 'file-log'", [(FullSource, "name", "other")]),
+    Fault("the_schema_ends_in_event_time_and_marker", "the last columns", [
+        (FullDataSource, "_schema", lambda self, values, engine: StructType(
+            stream_schema(columns(self, values), engine).fields[:-1]))]),
+    Fault("the_schema_is_the_same_each_time", "second time", [(FullDataSource, "columns", another_column)]),
+    Fault("names_of_options_ignore_case", "lower case", [(FullDataSource, "schema", own_case)]),
+    Fault("an_unknown_option_is_refused", "nothing was raised", [(FullDataSource, "_parsed", without("noSuchOption"))]),
+    Fault("a_wrong_value_is_an_error_of_the_option", "nothing was raised", [
+        (FullDataSource, "_parsed", without("idleTimeout"))]),
+    Fault("late_rows_are_told_where_that_is_wanted", "the column late", [
+        (FullDataSource, "_parsed", without("includeLate"))]),
+    Fault("a_schema_of_the_users_is_refused", "nothing was raised", [
+        (FullDataSource, "streamReader", lambda self, _: stream_reader(self, self.schema()))]),
+    Fault("building_connects_to_nothing", "a connection was made", [(FullDataSource, "columns", connecting_columns)]),
+    Fault("a_definition_survives_the_pickle_and_connects_to_nothing", "cannot pickle", [
+        (FullSource, "__reduce__", no_pickle)]),
+    Fault("readers_of_ranges_survive_the_pickle", "cannot pickle", [(FullReader, "__reduce__", no_pickle)]),
+    Fault("a_reader_in_use_survives_the_pickle", "cannot pickle", [(FullSource, "open", keeping_open)]),
+    Fault("an_unreachable_system_is_an_error_within_a_time_limit", "seen ConnectionRefusedError", [
+        (full_file_log, "connect", refused)]),
+    Fault("secrets_are_shown_nowhere", "a secret is shown", [(FullReader, "__repr__", lambda self: self.token)]),
+    Fault("the_harness_says_what_the_connector_offers", "TIME_INDEX", [
+        (FullSource, "open", lambda self: replace(open_source(self), time_index=None))]),
+    Fault("positions_are_whole_numbers_from_0_on", "is no position", [
+        (FullLog, "end_positions", lambda self, splits: {s: float(e) for s, e in ends(self, splits).items()})]),
+    Fault("a_log_begins_before_it_ends", "of a log that begins at", [
+        (FullLog, "earliest_positions", lambda self, splits: {s: e + 1 for s, e in ends(self, splits).items()})]),
+    Fault("the_end_moves_by_what_is_written", "three rows later", [(FullLog, "end_positions", remembered(ends))]),
+    Fault("the_end_stays_while_nothing_is_written", "nobody writes", [(FullLog, "end_positions", growing)]),
+    Fault("ends_are_told_when_it_is_quiet", "does not know", [(FullLog, "current_ends", silent)]),
+    Fault("splits_that_are_not_there_are_left_out", "the splits that are told", [
+        (FullLog, "earliest_positions", lambda self, splits: dict.fromkeys(splits, 0))]),
+    Fault("positions_have_texts_that_differ", "is shown as", [(FullSource, "position_text", lambda *_: "somewhere")]),
+    Fault("a_new_query_asks_once_where_it_begins", "second time", [
+        (runner.SourceRunner, "initial_offset", asking_again)]),
+    Fault("a_query_from_the_end_reads_only_what_comes", "from before the start", [
+        (FullSource, "open", from_the_start)]),
+    reading("every_row_of_a_range_is_delivered_once", "of all ranges", twice),
+    reading("rows_of_a_split_come_in_order", "split by split",
+            over(lambda batch: taken(batch, np.arange(batch.rows)[::-1]))),
+    reading("a_range_may_be_cut_anywhere", "read in parts", wider(lambda each: each._replace(start=0))),
+    reading("an_empty_range_has_no_rows", " at 0", wider(lambda each: each._replace(end=max(each.end, 1)))),
+    reading("rows_say_of_which_split_they_are", "split by split", of_the_first_split),
+    reading("a_range_is_read_again_as_before", "after more was written", to_the_end_of_the_file),
+    reading("a_reader_may_be_left_half_way", "left half-way", one_at_a_time),
+    reading("columns_are_those_of_the_schema", "types of columns", over(
+        lambda batch: replace(batch, columns=tuple(column.cast(pa.float64()) for column in batch.columns)))),
+    reading("event_times_are_microseconds_in_utc", "type of event_time", over(
+        lambda batch: replace(batch, event_time=batch.event_time.cast(pa.timestamp("ms", tz="UTC"))))),
+    reading("event_times_are_those_written", "event times", over(later)),
+    Fault("the_observing_reader_sees_the_same_times", "observing reader", [
+        (FullSource, "observing_reader", property(lambda self: replace(self.reader, event_time="value")))]),
+    Fault("batches_are_of_bearable_size", "up to 70000 rows", [(example, "BATCH_LINES", 10**9)]),
+    Fault("a_limit_of_rows_is_kept_where_positions_are_not_rows", "at most 3", [
+        (FullLog, "end_within", lambda _, wanted, rows: min(wanted.end, wanted.start + 2 * rows))]),
+    Fault("the_pieces_of_a_range_are_all_of_it", "where the last piece ends", [
+        (FullLog, "pieces", lambda self, wanted, at_least: pieces(self, wanted, at_least)[:-1])]),
+    reading("all_rows_come_once", "of all batches", at(-1)),
+    reading("a_limit_of_rows_cuts_batches_and_loses_none", "a batch", without_first_of_later),
+    Fault("offsets_survive_json", "no JSON", [
+        (FullLog, "end_positions", lambda self, splits: {s: np.int64(e) for s, e in ends(self, splits).items()})]),
+    reading("a_batch_is_read_again_as_before", "the batch again", to_the_end_of_the_file),
+    Fault("a_batch_is_read_again_after_a_restart", "after a restart", [
+        (FullSource, "open", counting_open), (FullReader, "read", over(lambda batch: added(batch, len(_opened))))]),
+    reading("a_batch_is_read_again_in_another_process", "in another process", over(added)),
+    reading("batches_done_again_as_one_have_the_same_rows", "of batches in one", without_last_of_long),
+    reading("a_restart_goes_on_where_the_query_was", "of all processes", without_first_of_later),
+    reading("more_tasks_deliver_the_same_rows", "of five tasks", without_first_of_later),
+    reading("a_run_of_what_is_there_ends", "of the run", to_the_end_of_the_file),
+    Fault("nothing_new_gives_no_rows", "while nothing happens", [
+        (FullLog, "end_positions", growing), (example.FileLogReader, "_tell_loss", swallowed)]),
+    Fault("all_splits_are_discovered", "discovered are", [
+        (FullLog, "discover", lambda self: frozenset(sorted(discover(self))[:1]))]),
+    Fault("a_look_is_not_waited_for_longer_than_asked", "took 1", [(FullLog, "looked_since", sleepy)]),
+    Fault("a_look_comes_when_it_is_waited_for", "no look came", [(FullLog, "looked_since", lambda *_, wait: False)]),
+    Fault("a_look_finds_the_splits_there_were", "a split was added", [(FullLog, "discover", remembered(discover))]),
+    Fault("a_split_that_is_added_is_read_from_its_beginning", "its first rows are gone", [
+        (EarliestOrLatest, "added_positions", lambda self, splits: self.bounds.end_positions(splits))]),
+    Fault("rows_that_are_gone_end_the_query_when_it_is_planned", "nothing was raised", [
+        (FullLog, "end_positions", never_smaller), (example.FileLogReader, "_tell_loss", swallowed)]),
+    reading("rows_that_are_gone_are_skipped_if_the_user_wants", "after the loss",
+            wider(lambda each: each._replace(start=each.start + (each.start < each.end)))),
+    Fault("rows_that_go_before_they_are_read_end_the_task", "nothing was raised", [
+        (FullReader, "_tell_loss", swallowed)]),
+    Fault("a_task_skips_what_is_gone_if_the_user_wants", "no warning", [(FullReader, "_tell_loss", swallowed)]),
+    Fault("the_watermark_never_goes_back", "watermarks", [(runner, "markers_between", negative)]),
+    Fault("the_watermark_is_that_of_the_slowest_split", "after the first minute", [
+        (FullLog, "discover", lambda self: frozenset(sorted(discover(self))[:1]))]),
+    Fault("a_silent_split_becomes_idle_and_holds_nobody", "idleTimeout is 300 ms", [
+        (FullLog, "current_ends", silent_when_quiet)]),
+    Fault("a_log_that_is_read_to_its_end_has_no_lag", "lag", [
+        (runner.SourceRunner, "status", lambda self: {**(reader_status(self) or {}), "lag": 7})]),
+    Fault("the_time_index_is_exact", "the first time after", [
+        (FullLog, "first_after", lambda self, limits: first_after(self, {s: m - 1 for s, m in limits.items()}))]),
+    Fault("the_newest_event_time_is_the_highest", "newest", [(FullLog, "newest", last_times)]),
+    Fault("a_preview_tells_times_of_rows_that_come", "the time of none", [
+        (FullLog, "reached", lambda self, ranges: {each.split: 1 for each in ranges})]),
+)  # fmt: skip
+pieces = FullLog.pieces

@@ -1,0 +1,19 @@
+"""A conformance kit for connectors: checks that a connector's own tests run, with pytest or without.
+
+::
+
+    @pytest.mark.parametrize("check", checks_for(MyHarness), ids=str)
+    def test_the_connector_conforms(check, tmp_path):
+        with MyHarness(tmp_path) as harness:
+            check(harness)
+
+A ``Harness`` says how a check writes to the system, and what the connector offers; docs/writing-a-source.md has one.
+"""
+
+from __future__ import annotations
+
+from watermark_source.testing.check import Check, NonConformanceError
+from watermark_source.testing.conformance import ALL_CHECKS, checks_for
+from watermark_source.testing.harness import Ability, Harness, Row
+
+__all__ = ["ALL_CHECKS", "Ability", "Check", "Harness", "NonConformanceError", "Row", "checks_for"]

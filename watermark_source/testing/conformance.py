@@ -1,0 +1,28 @@
+"""All checks of the kit, and those that mean something for a connector."""
+
+from __future__ import annotations
+
+from watermark_source.testing import (
+    building_checks,
+    discovery_checks,
+    loss_checks,
+    position_checks,
+    reading_checks,
+    replay_checks,
+    time_checks,
+)
+from watermark_source.testing.check import Check
+from watermark_source.testing.harness import Harness
+
+_MODULES = (
+    building_checks, position_checks, reading_checks, replay_checks, discovery_checks, loss_checks, time_checks,
+)  # fmt: skip
+ALL_CHECKS: tuple[Check, ...] = tuple(
+    each for module in _MODULES for each in vars(module).values() if isinstance(each, Check)
+)
+"""In the order in which a new connector comes to pass them."""
+
+
+def checks_for(harness: type[Harness]) -> tuple[Check, ...]:
+    """Return the checks of what a harness says its connector can do: ``Harness.abilities``."""
+    return tuple(each for each in ALL_CHECKS if each.needs <= harness.abilities)

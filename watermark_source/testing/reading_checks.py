@@ -1,0 +1,189 @@
+"""Checks of readers: each row of a range once, in order, in batches of bearable size, with its columns and its time."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from watermark_source.planning.split import Piece, SplitRange
+from watermark_source.spark.connector.pieces import PieceReader
+from watermark_source.testing.check import check, expect, expect_equal
+from watermark_source.testing.harness import Ability, Harness, Row
+from watermark_source.testing.logs import OpenLogs, by_split, micros
+from watermark_source.testing.written import START, values, write
+
+MOST_ROWS = 65_536
+"""Of one batch of a reader: some MB of rows of usual width."""
+_MANY = 70_000
+
+
+@check()
+def every_row_of_a_range_is_delivered_once(harness: Harness) -> None:
+    """All rows between the start of a range and its end, and none twice."""
+    written = write(harness)
+    logs = OpenLogs.of(harness)
+    expect_equal(sorted(row.value for row in logs.read(logs.ranges())), values(written), "the rows of all ranges")
+
+
+@check()
+def rows_of_a_split_come_in_order(harness: Harness) -> None:
+    """Each split's rows in the order of their positions, which is that in which they were written."""
+    written = write(harness)
+    logs = OpenLogs.of(harness)
+    seen = sorted(by_split(logs.read(logs.ranges())).values())
+    expect_equal(seen, sorted([row.value for row in rows] for rows in written.values()), "rows, split by split")
+
+
+@check()
+def a_range_may_be_cut_anywhere(harness: Harness) -> None:
+    """Parts of a range that are read apart, in another order, are together what the whole is."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    for whole in logs.ranges():
+        parts = [logs.read([part]) for part in reversed(logs.cuts(whole))]
+        in_parts = [row for part in reversed(parts) for row in part]
+        expect_equal(in_parts, logs.read([whole]), f"{whole} read in parts")
+
+
+@check()
+def an_empty_range_has_no_rows(harness: Harness) -> None:
+    """A range that ends where it starts is read without an error."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    for split, start, end in logs.ranges():
+        for position in (start, end):
+            expect_equal(logs.read([SplitRange(split, position, position)]), [], f"the rows of {split} at {position}")
+
+
+@check(Ability.SEVERAL_SPLITS)
+def rows_say_of_which_split_they_are(harness: Harness) -> None:
+    """A task reads ranges of several splits in one call; of each range it yields that split's rows."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    ranges = logs.ranges()
+    alone = {each.split: [row.value for row in logs.read([each])] for each in ranges}
+    expect_equal(dict(by_split(logs.read(ranges))), {s: rows for s, rows in alone.items() if rows}, "split by split")
+
+
+@check()
+def a_range_is_read_again_as_before(harness: Harness) -> None:
+    """A retried task gets the same rows, whatever has been written since."""
+    write(harness, 10)
+    logs = OpenLogs.of(harness)
+    ranges = logs.ranges()
+    once = logs.read(ranges)
+    write(harness, 10, first=10)
+    expect_equal(logs.read(ranges), once, "the rows of the same ranges after more was written")
+
+
+@check()
+def a_reader_may_be_left_half_way(harness: Harness) -> None:
+    """A task that is killed, or whose rows nobody wants any more, leaves nothing behind that a later one meets."""
+    written = write(harness)
+    logs = OpenLogs.of(harness)
+    ranges = logs.ranges()
+    reader = logs.definition.range_reader
+    left = iter(reader.read(ranges))
+    next(left)
+    close = getattr(left, "close", None)
+    if close is not None:
+        close()
+    rows = sorted(row.value for row in logs.read(ranges, reader))
+    expect_equal(rows, values(written), "rows after a read that was left half-way")
+
+
+@check()
+def columns_are_those_of_the_schema(harness: Harness) -> None:
+    """Each column has the type that the schema says, and a value for each row."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    own = list(to_arrow_schema(logs.schema, timezone="UTC"))[:-2]
+    for batch in logs.definition.range_reader.read(logs.ranges()):
+        expect_equal([column.type for column in batch.columns], [field.type for field in own], "types of columns")
+        lengths = {len(column) for column in (*batch.columns, batch.event_time)}
+        expect_equal(lengths, {batch.rows}, "lengths of columns")
+
+
+@check()
+def event_times_are_microseconds_in_utc(harness: Harness) -> None:
+    """``event_time`` is a timestamp column of whole microseconds; a null holds the highest number there is."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    for batch in logs.definition.range_reader.read(logs.ranges()):
+        expect_equal(batch.event_time.type, pa.timestamp("us", tz="UTC"), "the type of event_time")
+        nulls = [int(at) for at, held in zip(micros(batch), batch.event_time.is_valid().to_pylist(), strict=True)
+                 if not held]  # fmt: skip
+        expect(set(nulls) <= {2**63 - 1}, f"nulls of event_time hold {nulls[:3]}")
+
+
+@check(Ability.CHOSEN_TIMES)
+def event_times_are_those_written(harness: Harness) -> None:
+    """A row has the event time that its writer gave it."""
+    written = write(harness)
+    logs = OpenLogs.of(harness)
+    times = {row.value: row.event_time for row in logs.read(logs.ranges())}
+    expected = {row.value: row.event_time * 1_000 for rows in written.values() for row in rows}
+    expect_equal(times, expected, "event times")
+
+
+@check()
+def the_observing_reader_sees_the_same_times(harness: Harness) -> None:
+    """A second look at a range, without columns, tells the watermark what the first one told."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    ranges = logs.ranges()
+    first, again = (
+        sorted((batch.split, at) for batch in reader.read(ranges) for at in micros(batch).tolist())
+        for reader in (logs.definition.range_reader, logs.definition.observing_reader)
+    )
+    expect_equal(again, first, "event times of the observing reader")
+
+
+@check()
+def batches_are_of_bearable_size(harness: Harness) -> None:
+    """A reader holds some thousand rows at a time, not a range."""
+    harness.write(0, [Row(START, number) for number in range(_MANY)])
+    logs = OpenLogs.of(harness)
+    for whole in logs.ranges():
+        sizes = [batch.rows for batch in logs.definition.range_reader.read([whole])]
+        largest = max(sizes, default=0)
+        expect(largest <= MOST_ROWS, f"{whole} came in batches of up to {largest} rows; {MOST_ROWS} are expected")
+
+
+@check(Ability.ROW_INDEX)
+def a_limit_of_rows_is_kept_where_positions_are_not_rows(harness: Harness) -> None:
+    """``end_within`` returns an end with at most so many rows before it, or the first there is: ranges get on."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    index = logs.connector.row_index
+    expect(index is not None, "there is no row_index")
+    for whole in logs.ranges():
+        at = whole.start
+        while index is not None and at < whole.end:
+            end = index.end_within(SplitRange(whole.split, at, whole.end), 3)
+            expect(at < end <= whole.end, f"end_within of {whole} from {at} on: {end}")
+            count = len(logs.read([SplitRange(whole.split, at, end)]))
+            expect(count <= 3, f"{count} rows in {whole.split}[{at},{end}), at most 3 are expected")
+            at = end
+
+
+@check(Ability.CUTTER)
+def the_pieces_of_a_range_are_all_of_it(harness: Harness) -> None:
+    """Pieces follow one another without a gap, and their rows are those of the range."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    for whole in logs.ranges():
+        pieces = list(logs.connector.cutter.pieces(whole, 3)) if logs.connector.cutter is not None else []
+        ends = [whole.start, *(piece.range.end for piece in pieces)]
+        expect_equal([piece.range.start for piece in pieces], ends[:-1], "where pieces start")
+        expect_equal(ends[-1], whole.end, "where the last piece ends")
+        rows = [row for piece in pieces for row in _read_piece(logs, piece)]
+        expect_equal(rows, logs.read([whole]), f"the rows of the pieces of {whole}")
+
+
+def _read_piece(logs: OpenLogs, piece: Piece) -> list[object]:
+    reader = logs.definition.range_reader
+    if piece.range == piece.whole:
+        return list(logs.read([piece.range]))
+    piece_reader: PieceReader = reader  # type: ignore[assignment]
+    return [row for batch in piece_reader.read_piece(piece, None) for row in logs.rows(batch)]

@@ -1,0 +1,147 @@
+"""Checks of time: watermarks, idleness, and what tells of event time without reading rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.testing.check import NonConformanceError, check, expect, expect_equal
+from watermark_source.testing.harness import Ability, Harness, Row
+from watermark_source.testing.logs import OpenLogs
+from watermark_source.testing.stream import Batch, end_of, streaming
+from watermark_source.testing.written import START, write
+
+_IDLE = {"idleTimeout": "300 ms"}
+_SECOND = 1_000
+
+
+def watermarks(batches: Sequence[Batch]) -> list[int]:
+    """Return what markers of the whole source say, in milliseconds."""
+    told = [m["watermark"] for each in batches for m in each.markers if m["type"] == "watermark"]
+    return [_millis(moment) for moment in told if moment is not None]
+
+
+def _millis(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000)
+
+
+@check()
+def the_watermark_never_goes_back(harness: Harness) -> None:
+    """Whatever the order of event times, and across a restart."""
+    write(harness)
+    with streaming(harness, maxOutOfOrderness="20 seconds") as stream:
+        start = stream.initial()
+        batches = stream.batches(start, rows=6)
+    write(harness, first=20)
+    with streaming(harness, maxOutOfOrderness="20 seconds") as stream:
+        batches += stream.batches(end_of(batches, start), rows=6)
+    told = watermarks(batches)
+    expect(bool(told), "no watermark came")
+    expect_equal(told, sorted(told), "watermarks")
+
+
+@check(Ability.SEVERAL_SPLITS, Ability.CHOSEN_TIMES)
+def the_watermark_is_that_of_the_slowest_split(harness: Harness) -> None:
+    """The rows of each split count, and none is forgotten."""
+    harness.write(0, [Row(START + 100 * _SECOND, 1), Row(START + 90 * _SECOND, 2)])
+    harness.write(1, [Row(START + 7 * _SECOND, 3)])
+    with streaming(harness) as stream:
+        told = watermarks(stream.batches(stream.initial()))
+        expect(bool(told), "no watermark came")
+        expect_equal(told[-1] - START, 7 * _SECOND - 1, "the watermark after the first minute, in milliseconds")
+
+
+@check(Ability.SEVERAL_SPLITS, Ability.CHOSEN_TIMES)
+def a_silent_split_becomes_idle_and_holds_nobody(harness: Harness) -> None:
+    """Ends are answered while a log is quiet: else no split would ever be known to have nothing to read."""
+    harness.write(0, [Row(START + 100 * _SECOND, 1)])
+    harness.write(1, [Row(START + 7 * _SECOND, 2)])
+    with streaming(harness, **_IDLE) as stream:
+        start = stream.initial()
+        batches = stream.batches(start)
+        until = time.monotonic() + harness.patience
+        while not (told := watermarks(batches)) or told[-1] < START + 100 * _SECOND - 1:
+            if time.monotonic() > until:
+                raise NonConformanceError(f"idleTimeout is 300 ms, and {harness.patience} s later there is {told}")
+            time.sleep(0.1)
+            batches += stream.batches(end_of(batches, start))
+        marked = [m["status"] for each in batches for m in each.markers if m["type"] == "status"]
+        expect("idle" in marked, f"no marker says idle: {marked}")
+
+
+@check()
+def a_log_that_is_read_to_its_end_has_no_lag(harness: Harness) -> None:
+    """``StreamingQueryProgress`` tells for each split how far it is behind its log."""
+    write(harness)
+    with streaming(harness) as stream:
+        stream.batches(stream.initial())
+        status = stream.reader.reportLatestOffset()
+        expect(status is not None, "there is no status after a batch")
+        expect_equal((status or {}).get("lag", 0), 0, "the lag of a source that has read all")
+
+
+@check(Ability.TIME_INDEX)
+def the_time_index_is_exact(harness: Harness) -> None:
+    """``first_after`` finds the first row of a log that is later than a limit, where times are in any order."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    index = logs.connector.time_index
+    if index is None:
+        raise NonConformanceError("there is no time index")
+    for whole in logs.ranges():
+        times = _times(logs, whole)
+        for limit in sorted({moment + off for moment in times for off in (-1, 0)}):
+            entry = index.first_after({whole.split: Millis(limit)})[whole.split]
+            expected = next((moment for moment in times if moment > limit), None)
+            expect_equal(None if entry is None else int(entry.event_time), expected, f"the first time after {limit}")
+            if entry is not None:
+                before = _times(logs, SplitRange(whole.split, whole.start, entry.position))
+                expect(max(before, default=limit) <= limit, f"before {entry}, the first after {limit}: {before}")
+                found = _times(logs, SplitRange(whole.split, entry.position, entry.after))
+                expect(int(entry.event_time) in found, f"at {entry} are rows of {found}")
+
+
+def _times(logs: OpenLogs, of: SplitRange) -> list[int]:
+    return [row.event_time // 1_000 for row in logs.read([of]) if row.event_time is not None]
+
+
+@check(Ability.TIME_INDEX)
+def the_newest_event_time_is_the_highest(harness: Harness) -> None:
+    """``newest`` is not the last row's time, but the highest of all."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    index = logs.connector.time_index
+    highest = _highest(logs)
+    told = {} if index is None else {s: t for s, t in index.newest(logs.splits).items() if t is not None}
+    expect_equal({s: int(t) for s, t in told.items()}, highest, "the newest event times")
+
+
+@check(Ability.PREVIEW)
+def a_preview_tells_times_of_rows_that_come(harness: Harness) -> None:
+    """``reached`` of a range is the event time of one of its rows, and ``highest`` that of the latest."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    preview = logs.connector.preview
+    ranges = logs.ranges()
+    if preview is None:
+        raise NonConformanceError("there is no preview")
+    preview.prepare(logs.splits)
+    told = preview.reached(ranges)
+    for each in ranges:
+        times = {row.event_time // 1_000 for row in logs.read([each]) if row.event_time is not None}
+        seen = told.get(each.split)
+        expect(seen is None or int(seen) in times, f"reached of {each}: {seen}, which is the time of none of its rows")
+    highest = _highest(logs)
+    wrong = {s: (t, highest[s]) for s, t in preview.highest(ranges).items() if int(t) != highest[s]}
+    expect(not wrong, f"highest: seen and true {wrong}")
+
+
+def _highest(logs: OpenLogs) -> dict[Split, int]:
+    highest: dict[Split, int] = {}
+    for row in logs.read(logs.ranges()):
+        if row.event_time is not None:
+            highest[row.split] = max(row.event_time // 1_000, highest.get(row.split, 0))
+    return highest
