@@ -24,17 +24,10 @@ from watermark_source.option_table import Option, non_empty
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.read_batch import ReadBatch, event_times
-from watermark_source.spark.connector.stream import (
-    Connector,
-    EarliestOrLatest,
-    LogBounds,
-    SourceDefinition,
-    SplitDiscovery,
-)
+from watermark_source.spark.connector.starts import EarliestOrLatest
+from watermark_source.spark.connector.stream import Connector, LogBounds, SourceDefinition, SplitDiscovery
 from watermark_source.spark.data_source import AlignedDataSource
-from watermark_source.spark.options.stream_option_table import EARLIEST
 
-_log = logging.getLogger(__name__)
 BATCH_LINES = 10_000
 TYPES = {"string": pa.string(), "long": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
 
@@ -52,8 +45,7 @@ def path_of(folder: str, split: Split) -> Path:
 
 
 def line_ends(path: Path) -> npt.NDArray[np.int64]:
-    """Return where lines end: a line that is still being written has no end yet, and is not there."""
-    # A log of any size would keep these in an index beside it.
+    """Return where lines end: one that is still being written is not there. A log of any size would keep an index."""
     return np.flatnonzero(np.fromfile(path, dtype=np.uint8) == ord("\n")) + 1
 
 
@@ -116,7 +108,7 @@ class FileLogReader(RangeReader):
         lost = f"{wanted} of {self.folder} was to be read, and there are {lines} lines"
         if self.fail_on_data_loss:
             raise DataLossError(f"{lost}. Set failOnDataLoss to false to go on with what is left")
-        _log.warning("failOnDataLoss is false, going on: %s", lost)
+        logging.getLogger(__name__).warning("failOnDataLoss is false, going on: %s", lost)
 
 
 @dataclass(frozen=True)
@@ -154,4 +146,4 @@ class DefaultSource(AlignedDataSource):
 
     def source(self, values: Mapping[str, Any]) -> FileLogSource:
         reader = FileLogReader(values["folder"], values["columns"], values["eventTimeColumn"], values["failOnDataLoss"])
-        return FileLogSource(reader, values["startingOffsets"] == EARLIEST)
+        return FileLogSource(reader, values["startingOffsets"] == "earliest")

@@ -20,7 +20,8 @@ from tests.unit.testing import full_file_log
 from tests.unit.testing.full_file_log import FullDataSource, FullLog, FullReader, FullSource
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.connector.stream import EarliestOrLatest, Ends
+from watermark_source.spark.connector.starts import EarliestOrLatest
+from watermark_source.spark.connector.stream import Ends
 from watermark_source.spark.driver import runner
 from watermark_source.spark.stream_reader import stream_schema
 

@@ -15,7 +15,8 @@ from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.spark.connector.event_times import EventTimePreview
 from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.connector.stream import Connector, EarliestOrLatest
+from watermark_source.spark.connector.starts import EarliestOrLatest
+from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.options.stream_option_table import EARLIEST
 
 

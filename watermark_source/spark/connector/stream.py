@@ -96,22 +96,6 @@ class LogBounds(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class EarliestOrLatest(StartPositions):
-    """``StartPositions`` of a source whose new queries begin at the first row there is, or after the last one."""
-
-    bounds: LogBounds
-    earliest: bool
-
-    def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
-        """Return one end of each log or the other."""
-        return self.bounds.earliest_positions(splits) if self.earliest else self.bounds.end_positions(splits)
-
-    def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
-        """Return the first retained positions."""
-        return self.bounds.earliest_positions(splits)
-
-
-@dataclass(frozen=True, slots=True)
 class Connector:
     """The driver side of one source, open for one query."""
 
