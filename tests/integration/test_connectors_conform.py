@@ -7,7 +7,7 @@ import pytest
 from services.kafka import Kafka
 from services.mysql import MySql
 from tests.integration.kafka_conformance import KafkaHarness
-from tests.integration.mysql_conformance import MySqlHarness
+from tests.integration.mysql_conformance import MySqlColumnHarness, MySqlHarness
 from watermark_source.testing import Check, checks_for
 
 pytestmark = pytest.mark.service
@@ -22,4 +22,12 @@ def test_aligned_kafka_conforms(check: Check, kafka: Kafka) -> None:
 @pytest.mark.parametrize("check", checks_for(MySqlHarness), ids=str)
 def test_mysql_cdc_wm_conforms(check: Check, mysql: MySql) -> None:
     with MySqlHarness(mysql) as harness:
+        check(harness)
+
+
+@pytest.mark.parametrize(
+    "check", [each for each in checks_for(MySqlColumnHarness) if each not in checks_for(MySqlHarness)], ids=str
+)
+def test_mysql_cdc_wm_conforms_by_a_column_of_the_table(check: Check, mysql: MySql) -> None:
+    with MySqlColumnHarness(mysql) as harness:
         check(harness)

@@ -99,6 +99,9 @@ def columns_are_those_of_the_schema(harness: Harness) -> None:
     logs = OpenLogs.of(harness)
     own = list(to_arrow_schema(logs.schema, timezone="UTC"))[:-2]
     for batch in logs.definition.range_reader.read(logs.ranges()):
+        if not batch.rows:
+            # It may tell how far time is, and nothing else.
+            continue
         expect_equal([column.type for column in batch.columns], [field.type for field in own], "types of columns")
         lengths = {len(column) for column in (*batch.columns, batch.event_time)}
         expect_equal(lengths, {batch.rows}, "lengths of columns")
