@@ -18,8 +18,9 @@ from services.kafka import kafka_service
 from services.postgres import postgres_service, url_of
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.group_store.database import database_of
 from watermark_source.group_store.meeting import LONGEST, SHORTEST, Meeting
-from watermark_source.group_store.store import GroupStore, Identity, store_url
+from watermark_source.group_store.store import GroupStore, Identity
 
 MEMBERS = 1_000
 PLANNING_SPLITS = 8
@@ -56,14 +57,14 @@ def _identity(number: int) -> Identity:
 
 def _fill(url: str) -> None:
     """Let all members but one have told something, that holds nobody for the hour they are taken to live."""
-    store = GroupStore(store_url(url))
+    store = GroupStore(database_of(url))
     for number in range(1, MEMBERS):
         store.exchange(_identity(number), GroupMember(MemberStatus.ACTIVE, Millis(_FAR_AHEAD + number)))
     store.close()
 
 
 def _one_statement(name: str, url: str) -> Figure:
-    store = GroupStore(store_url(url))
+    store = GroupStore(database_of(url))
     took = []
     for turn in range(_STATEMENTS):
         begun = time.perf_counter()
@@ -81,7 +82,7 @@ def _one_statement(name: str, url: str) -> Figure:
 def _traffic(name: str, url: str) -> Iterator[Figure]:
     """Count the statements a member sends, at rest and while some of its splits wait."""
     for label, waits, interval in (("at rest", False, LONGEST), ("while it waits", True, SHORTEST)):
-        meeting = Meeting(GroupStore(store_url(url)), _identity(0))
+        meeting = Meeting(GroupStore(database_of(url)), _identity(0))
         meeting.others(None)
         meeting.tell(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
         time.sleep(2 * LONGEST)
@@ -107,7 +108,7 @@ def _all_members(name: str, url: str) -> Figure:
     asked = [0] * _CONNECTIONS
 
     def ask(number: int) -> None:
-        store = GroupStore(store_url(url))
+        store = GroupStore(database_of(url))
         member = number
         while time.monotonic() < end:
             member = (member + _CONNECTIONS) % MEMBERS

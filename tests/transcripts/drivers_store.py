@@ -11,7 +11,8 @@ from tests.transcripts.drivers_time import named
 from tests.transcripts.grammar import NAMES, Driver
 from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with, limit
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.group_store.store import Answer, GroupStore, Identity, store_url
+from watermark_source.group_store.database import database_of
+from watermark_source.group_store.store import Answer, GroupStore, Identity
 from watermark_source.group_store.table import MEMBERS
 
 TIME_TO_LIVE = 30_000
@@ -23,7 +24,7 @@ class StoreDriver(Driver):
     def __init__(self, groups: dict[str, dict[str, Any]], folder: Path) -> None:
         super().__init__()
         self.url = f"sqlite:///{folder / 'alignment.sqlite'}"
-        self.store = GroupStore(store_url(self.url))
+        self.store = GroupStore(database_of(self.url))
         self.groups = groups
         self.reports: dict[str, GroupMember] = {}
         self.gone: set[str] = set()
@@ -106,7 +107,7 @@ class StoreAggregatorDriver(Driver):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.store = GroupStore(store_url(f"sqlite:///{folder / 'alignment.sqlite'}"))
+        self.store = GroupStore(database_of(f"sqlite:///{folder / 'alignment.sqlite'}"))
         self.minimum: int | None = None
 
     def do_report(self, argument: tuple[int, Millis]) -> list[str]:

@@ -17,7 +17,8 @@ from tests.transcripts.test_scenarios import Answer, Scenario, lines
 from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with, limit
 from watermark_source.errors import OptionError
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.group_store.store import GroupStore, Identity, store_url
+from watermark_source.group_store.database import database_of
+from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.option_table import Option
 from watermark_source.planning.state import SplitStatus
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
@@ -200,7 +201,7 @@ def _is_accepted(option: Option, text: str) -> bool:
 
 @pytest.mark.parametrize("of", [10, pytest.param(1, marks=pytest.mark.long("every tenth of them"))])
 def test_the_groups_store_has_the_limits_of_the_reference(of: int, tmp_path: Path) -> None:
-    store = GroupStore(store_url(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
+    store = GroupStore(database_of(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
     for number, scenario, result in list(lines("alignment"))[::of]:
         through = keys_through_the_store if scenario.get("impl") == "aggregator" else groups_through_the_store
         assert through(store, scenario, number) == result["out"], f"line {number}: {scenario}"

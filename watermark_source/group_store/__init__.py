@@ -1,1 +1,1 @@
-"""Where the members of an alignment group meet: a table of any database that SQLAlchemy knows."""
+"""Where the members of an alignment group meet: a table in a file of SQLite, or of a server that SQLAlchemy knows."""

@@ -1,127 +1,128 @@
-"""The one statement by which a member tells what it has come to and learns what the others have."""
+"""The statements by which members meet, as text with named parameters: for SQLite itself and for SQLAlchemy alike."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
-from sqlalchemy import Connection, Dialect, Row, Select, bindparam, delete, func, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.sql.dml import ReturningInsert
-from sqlalchemy.sql.expression import ColumnElement
+from watermark_source.alignment.group import MemberStatus
 
-from watermark_source.group_store.table import COMING, IDLE, MEMBERS, StoreClock
-
-_KEY = ("group_name", "member")
+TABLE = "watermark_source_members"
+INDEX = "watermark_source_slowest"
+COMING = "coming"
+"""Status of one that has not told anything yet: it is about to, and is not there before."""
+IDLE = MemberStatus.IDLE.value
+KEY = ("group_name", "member")
 _WHO = ("source", "max_drift", "time_to_live")
 _REPORT = ("status", "watermark", "counts_with")
-OWN = (*_KEY, "writer", *_WHO, *_REPORT)
-"""Parameters of ``exchange``."""
+OWN = (*KEY, "writer", *_WHO, *_REPORT)
+"""Parameters of the statements that write a row."""
+AT_ONCE = ("postgresql", "sqlite")
+"""Databases that can write and tell in one statement."""
 _SILENT_FOR = 10
 """A row is removed when its member was silent for so many times its time-to-live."""
-_UPSERTS: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
+_DAYS_OF_ORACLE = "(CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - DATE '1970-01-01')"
+_CLOCKS = {
+    # As a question of its own it is asked once a statement, and not for each row.
+    "sqlite": "(SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))",
+    "postgresql": "(SELECT CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT))",
+    # Not of NOW(), of which a time zone may have an hour twice.
+    "mysql": "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)",
+    "mssql": "DATEDIFF_BIG(MILLISECOND, '1970-01-01', SYSUTCDATETIME())",
+    "oracle": f"CAST({_DAYS_OF_ORACLE} * 86400000 AS NUMBER(19))",
+}
+# What every database has goes by whole seconds.
+_STANDARD_CLOCK = "(CAST(EXTRACT(EPOCH FROM CURRENT_TIMESTAMP) AS BIGINT) * 1000)"
 
 
-def exchange(connection: Connection, own: dict[str, Any], *, tells: bool, takes_over: bool) -> Row[Any] | None:
-    """Write a member's row, and return what is to be known of those that are elsewhere.
-
-    One statement where the database can write and tell at once, up to three in a transaction elsewhere.
-
-    Args:
-        connection: in a transaction.
-        own: the row.
-        tells: whether it has anything to report; before, what the row says is left as it is.
-        takes_over: whether the row may be another process's, as after a restart.
-
-    Returns:
-        The columns of ``_of_others``; ``None`` if the row is another process's, and nothing was written.
-    """
-    if connection.dialect.name in _UPSERTS:
-        statement = _at_once(connection.dialect.name, tells=tells, takes_over=takes_over)
-        return connection.execute(statement, own).one_or_none()
-    here = [MEMBERS.c[name] == bindparam(f"own_{name}") for name in (*_KEY, *(() if takes_over else ("writer",)))]
-    # Whatever else is named would be written too.
-    changed = _changing(tells=tells)
-    named = {name: own[name] for name in changed} | {f"own_{name}": own[name] for name in (*_KEY, "writer")}
-    if not connection.execute(update(MEMBERS).where(*here).values(_values(changed)), named).rowcount:
-        try:
-            with connection.begin_nested():
-                connection.execute(insert(MEMBERS).values(_values(OWN)), own)
-        except IntegrityError:
-            taken = select(MEMBERS.c.member).where(*here[: len(_KEY)])
-            if connection.execute(taken, named).first() is None:
-                raise
-            return None
-    return connection.execute(select(*_of_others()), own).one()
+def write_and_tell(dialect: str, *, tells: bool, takes_over: bool) -> str:
+    """Return the statement of ``AT_ONCE``: writes a member's row, and gives ``answer``; no row if it is another's."""
+    return _write_and_tell(dialect, tells, takes_over)
 
 
-def leave(connection: Connection, group: str, member: str, writer: str) -> None:
-    """Remove a member's row, if it is still its own, and those of members that have been silent for very long."""
-    long_ago = StoreClock() - MEMBERS.c.seen > _SILENT_FOR * MEMBERS.c.time_to_live
-    own = (MEMBERS.c.member == member) & (MEMBERS.c.writer == writer)
-    connection.execute(delete(MEMBERS).where(MEMBERS.c.group_name == group, own | long_ago))
+def change(dialect: str, *, tells: bool, takes_over: bool) -> str:
+    """Return the statement that changes a member's row, if it is there and, unless it takes over, still its own."""
+    values = [*(f"{name} = :{name}" for name in _changed(tells=tells)), f"seen = {_clock(dialect)}"]
+    own = [f"{name} = :{name}" for name in (*KEY, *(() if takes_over else ("writer",)))]
+    return f"UPDATE {TABLE} SET {', '.join(values)} WHERE {' AND '.join(own)}"
 
 
-def writes_and_tells_at_once(dialect: Dialect) -> bool:
-    """Return whether ``exchange`` is one statement."""
-    return dialect.name in _UPSERTS
+def add(dialect: str) -> str:
+    """Return the statement that adds a member's row; an error if it is there."""
+    names, values = ", ".join(OWN), ", ".join(f":{name}" for name in OWN)
+    return f"INSERT INTO {TABLE} ({names}, seen) VALUES ({values}, {_clock(dialect)})"
 
 
-def other_drift(connection: Connection, group: str, member: str, max_drift: int, *, alive: bool) -> int | None:
-    """Return the drift of an ``alive`` or silent member that has another one; ``None`` if there is none."""
-    statement = _told(_OTHER.c.max_drift, alive=alive).where(_OTHER.c.max_drift != max_drift).limit(1)
-    found: int | None = connection.execute(statement, {"group_name": group, "member": member}).scalar()
-    return found
+def answer(dialect: str) -> str:
+    """Return the question about those that are elsewhere, in the order of ``Answer``."""
+    return f"SELECT {', '.join(_of_others(dialect))}{' FROM DUAL' if dialect == 'oracle' else ''}"
 
 
-_OTHER = MEMBERS.alias("other")
+def taken() -> str:
+    """Return the question whether a member's row is there."""
+    return f"SELECT member FROM {TABLE} WHERE group_name = :group_name AND member = :member"
 
 
-@lru_cache
-def _at_once(dialect: str, *, tells: bool, takes_over: bool) -> ReturningInsert[Any]:
-    written = _UPSERTS[dialect](MEMBERS).values(_values(OWN))
-    changed = {name: written.excluded[name] for name in (*_changing(tells=tells), "seen")}
-    where = None if takes_over else MEMBERS.c.writer == written.excluded.writer
-    statement = written.on_conflict_do_update(index_elements=list(_KEY), set_=changed, where=where)
-    found: ReturningInsert[Any] = statement.returning(*_of_others())
-    return found
-
-
-def _changing(*, tells: bool) -> tuple[str, ...]:
-    return ("writer", *_WHO, *(_REPORT if tells else ()))
-
-
-def _values(names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: bindparam(name) for name in names} | {"seen": StoreClock()}
-
-
-def _told(*what: ColumnElement[Any], alive: bool = True) -> Select[Any]:
-    """Return a question about the others that are alive, or about those that are silent."""
-    # One that was heard of in the future was not: the clock was set back, and it is heard of again within a second.
-    silent_for = func.abs(StoreClock() - _OTHER.c.seen)
-    return select(*what).where(
-        _OTHER.c.group_name == bindparam("group_name"),
-        _OTHER.c.member != bindparam("member"),
-        silent_for <= _OTHER.c.time_to_live if alive else silent_for > _OTHER.c.time_to_live,
+def other_drift(dialect: str, *, alive: bool) -> str:
+    """Return the question for the drift of an ``alive`` or silent member that has another one than ``:max_drift``."""
+    return f"SELECT {_told(dialect, 'MIN(o.max_drift)', 'o.max_drift <> :max_drift', alive=alive)}" + (
+        " FROM DUAL" if dialect == "oracle" else ""
     )
 
 
-def _of_others() -> tuple[ColumnElement[Any], ...]:
-    # Equal ones in one order, so that both are of one member; the index has it.
-    in_order = (_OTHER.c.counts_with, _OTHER.c.source)
-
-    def first(what: ColumnElement[Any]) -> ColumnElement[Any]:
-        return _told(what).where(_OTHER.c.counts_with.is_not(None)).order_by(*in_order).limit(1).scalar_subquery()
-
-    before_us = (_OTHER.c.member < bindparam("member"), _OTHER.c.max_drift.is_not(None))
+def leave(dialect: str) -> str:
+    """Return the statement that removes a row, if still its own, and those of members silent for very long."""
     return (
-        first(_OTHER.c.counts_with).label("minimum"),
-        first(_OTHER.c.source).label("slowest"),
-        _told(func.count()).where(_OTHER.c.status != COMING).scalar_subquery().label("members"),
-        _told(func.count()).where(_OTHER.c.status == COMING).scalar_subquery().label("coming"),
-        StoreClock().label("now"),
-        # Of several that come at once with different drifts the first by name has the group's.
-        _told(_OTHER.c.max_drift).where(*before_us).order_by(_OTHER.c.member).limit(1).scalar_subquery().label("drift"),
-        _told(func.max(_OTHER.c.watermark)).where(_OTHER.c.status == IDLE).scalar_subquery().label("idle"),
+        f"DELETE FROM {TABLE} WHERE group_name = :group_name AND ((member = :member AND writer = :writer) "
+        f"OR {_clock(dialect)} - seen > {_SILENT_FOR} * time_to_live)"
+    )
+
+
+@lru_cache
+def _write_and_tell(dialect: str, tells: bool, takes_over: bool) -> str:
+    changed = ", ".join(f"{name} = excluded.{name}" for name in (*_changed(tells=tells), "seen"))
+    where = "" if takes_over else f" WHERE {TABLE}.writer = excluded.writer"
+    return (
+        f"{add(dialect)} ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET {changed}{where} "
+        f"RETURNING {', '.join(_of_others(dialect))}"
+    )
+
+
+def _changed(*, tells: bool) -> tuple[str, ...]:
+    return ("writer", *_WHO, *(_REPORT if tells else ()))
+
+
+def _clock(dialect: str) -> str:
+    """Return what gives the milliseconds since 1970-01-01 by the database's clock."""
+    return _CLOCKS.get("mysql" if dialect == "mariadb" else dialect, _STANDARD_CLOCK)
+
+
+def _told(dialect: str, what: str, *where: str, alive: bool = True) -> str:
+    """Return a question about the others that are alive, or about those that are silent."""
+    # One that was heard of in the future was not: the clock was set back, and it is heard of again within a second.
+    silent_for = f"ABS({_clock(dialect)} - o.seen)"
+    conditions = (
+        "o.group_name = :group_name",
+        "o.member <> :member",
+        f"{silent_for} {'<=' if alive else '>'} o.time_to_live",
+        *where,
+    )
+    return f"(SELECT {what} FROM {TABLE} o WHERE {' AND '.join(conditions)})"
+
+
+def _of_others(dialect: str) -> tuple[str, ...]:
+    def told(what: str, *where: str) -> str:
+        return _told(dialect, what, *where)
+
+    minimum = told("MIN(o.counts_with)")
+    # Of several that come at once with different drifts the first by name has the group's.
+    before_us = ("o.member < :member", "o.max_drift IS NOT NULL")
+    return (
+        minimum,
+        # Of equal ones always the same.
+        told("MIN(o.source)", f"o.counts_with = {minimum}"),
+        told("COUNT(*)", f"o.status <> '{COMING}'"),
+        told("COUNT(*)", f"o.status = '{COMING}'"),
+        _clock(dialect),
+        told("MIN(o.max_drift)", f"o.member = {told('MIN(o.member)', *before_us)}"),
+        told("MAX(o.watermark)", f"o.status = '{IDLE}'"),
     )

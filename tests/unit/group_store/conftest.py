@@ -12,7 +12,8 @@ from services.mysql import MySql
 from services.mysql_client import run
 from services.postgres import Postgres, url_of
 from tests.unit.group_store.meetings import make
-from watermark_source.group_store.store import GroupStore, store_url
+from watermark_source.group_store.database import database_of
+from watermark_source.group_store.store import GroupStore
 from watermark_source.group_store.table import METADATA
 
 __all__ = ["make"]
@@ -51,7 +52,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[GroupStore]:
-    made = GroupStore(store_url(url))
+    made = GroupStore(database_of(url))
     yield made
     made.close()
 

@@ -12,8 +12,9 @@ from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import UnreachableError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store import belief
+from watermark_source.group_store.database import database_of
 from watermark_source.group_store.meeting import Meeting
-from watermark_source.group_store.store import Answer, GroupStore, Identity, store_url
+from watermark_source.group_store.store import Answer, GroupStore, Identity
 
 Make = Callable[..., Meeting]
 
@@ -28,7 +29,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[Meeting] = []
 
     def one(name: str, *, drift: int | None = 1_000, folder: str = ".", time_to_live: int = 30_000) -> Meeting:
-        store = GroupStore(store_url(f"sqlite:///{tmp_path / folder / 'alignment.sqlite'}"))
+        store = GroupStore(database_of(f"sqlite:///{tmp_path / folder / 'alignment.sqlite'}"))
         made.append(Meeting(store, Identity("g", f"{name}-id", name, drift, time_to_live)))
         return made[-1]
 

@@ -19,12 +19,12 @@ from watermark_source.alignment.group import GroupMember
 from watermark_source.alignment.others import Others
 from watermark_source.errors import UnreachableError, UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.group_store import belief
+from watermark_source.group_store import belief, file_database
 from watermark_source.group_store import meeting as module
-from watermark_source.group_store import store as store_module
 from watermark_source.group_store.belief import Belief
+from watermark_source.group_store.database import database_of
 from watermark_source.group_store.meeting import Meeting
-from watermark_source.group_store.store import Answer, GroupStore, Identity, store_url
+from watermark_source.group_store.store import Answer, GroupStore, Identity
 
 
 def test_what_one_tells_the_other_knows_soon(make: Make) -> None:
@@ -323,13 +323,13 @@ def test_when_the_stores_clock_is_set_nobody_seems_to_be_gone(
     make: Make, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
     set_by = [0.0]
-    opened = store_module._for_many_processes
+    opened = file_database._set_up
 
     def with_a_clock_to_set(connection: sqlite3.Connection) -> None:
         opened(connection)
         connection.create_function("julianday", 1, lambda _: time.time() / 86_400 + 2_440_587.5 + set_by[0])
 
-    monkeypatch.setattr(store_module, "_for_many_processes", with_a_clock_to_set)
+    monkeypatch.setattr(file_database, "_set_up", with_a_clock_to_set)
     a, b = make("a"), make("b")
     told(a, at(10))
     told(b, at(50))
@@ -380,7 +380,7 @@ def test_after_the_server_was_frozen_nobody_seems_to_be_gone() -> None:
     with postgres_service(where=Where.LOCAL) as server:
         assert isinstance(server, LocalPostgres)
         members = [
-            Meeting(GroupStore(store_url(url_of(server))), Identity("g", f"{name}-id", name, 1_000, 3_000))
+            Meeting(GroupStore(database_of(url_of(server))), Identity("g", f"{name}-id", name, 1_000, 3_000))
             for name in "ab"
         ]
         a, b = members

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,9 +20,12 @@ from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import CorruptDataError, OptionError, RefusedError, UnreachableError, UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.group_store import time_limit
-from watermark_source.group_store.store import GroupStore, Identity, store_url
+from watermark_source.group_store.database import database_of
+from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.group_store.table import MEMBERS
 
+OF_SERVERS = tuple(f"watermark_source.group_store.{name}" for name in ("server_database", "table", "time_limit"))
+"""All that may import SQLAlchemy."""
 ACTIVE = MemberStatus.ACTIVE
 
 
@@ -163,7 +168,7 @@ def test_a_group_has_one_drift(store: GroupStore) -> None:
 def test_what_no_member_writes_is_an_error_and_no_limit(tmp_path: Path, rubbish: str) -> None:
     """Somebody wrote it by hand, into a table without rules: of what a row says none is taken for the group's."""
     url = f"sqlite:///{tmp_path / 'alignment.sqlite'}"
-    store = GroupStore(store_url(url))
+    store = GroupStore(database_of(url))
     told(store, who("a"), at(10))
     engine = create_engine(url)
     with engine.begin() as connection:
@@ -201,7 +206,7 @@ def test_members_may_all_come_at_once(url: str) -> None:
     found: list[Exception] = []
 
     def come(number: int) -> None:
-        own = GroupStore(store_url(url))
+        own = GroupStore(database_of(url))
         try:
             for turn in range(20):
                 own.exchange(who(f"m{number}"), at(100 * number + turn))
@@ -216,14 +221,14 @@ def test_members_may_all_come_at_once(url: str) -> None:
     for thread in threads:
         thread.join()
     assert found == []
-    store = GroupStore(store_url(url))
+    store = GroupStore(database_of(url))
     assert told(store, who("last"), at(9_999)) == (Millis(19), "m0", 8)
     store.close()
 
 
 def test_a_store_that_is_lost_is_an_error_and_is_found_again(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    store = GroupStore(store_url(f"sqlite:///{folder / 'alignment.sqlite'}"))
+    store = GroupStore(database_of(f"sqlite:///{folder / 'alignment.sqlite'}"))
     with pytest.raises(UnreachableError, match="does not answer: unable to open database file"):
         store.exchange(who("a"), at(1))
     folder.mkdir()
@@ -231,8 +236,8 @@ def test_a_store_that_is_lost_is_an_error_and_is_found_again(tmp_path: Path) -> 
 
 
 def test_a_password_is_never_shown() -> None:
-    for url in ("sqlite://user:hidden@/nowhere/at/all", "sqlite:///nowhere/at/all?password=hidden"):
-        assert GroupStore(store_url(url)).shown == "sqlite /nowhere/at/all"
+    for url in ("postgresql+psycopg://user:hidden@h/db", "postgresql+psycopg://h/db?password=hidden"):
+        assert GroupStore(database_of(url)).shown == "postgresql h/db"
 
 
 @pytest.mark.parametrize(
@@ -242,15 +247,53 @@ def test_a_password_is_never_shown() -> None:
         ("nothing://user:hidden@host/db", "must be the URL of a database"),
         ("postgresql://user:pass@hidden:word@h:x/db", "and this one is not"),
         ("sqlite://", "a database in memory is nobody else's"),
+        ("sqlite:///:memory:", "a database in memory is nobody else's"),
+        ("sqlite://user:hidden@/nowhere/at/all", "must be sqlite:/// and the path of a file, without a user"),
+        ("sqlite:///nowhere/at/all?password=hidden", "must be sqlite:/// and the path of a file, without a user"),
         ("postgresql+pg8000://user:hidden@host/db", "needs the package of that database: No module named 'pg8000'"),
         ("sqlite+aiosqlite:///hidden", "needs the package of that database: No module named 'aiosqlite'"),
     ],
 )
 def test_what_is_no_store_is_refused_without_showing_it(url: str, said: str) -> None:
     with pytest.raises(OptionError, match="alignmentStore") as caught:
-        store_url(url)
+        database_of(url)
     assert said in str(caught.value)
     assert "hidden" not in str(caught.value)
+
+
+def test_a_server_needs_sqlalchemy_and_a_file_does_not(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.modules["sqlalchemy"] = None
+import importlib, pkgutil
+import watermark_source
+from watermark_source.group_store.database import database_of
+from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.spark.driver import group_membership
+from watermark_source.errors import OptionError
+
+member = Identity("g", "a", "a", 1_000, 30_000, "one")
+store = GroupStore(database_of("sqlite:///" + sys.argv[1]))
+store.join(member)
+assert store.exchange(member, None).members == 0
+store.leave(member)
+store.close()
+for name in ("pyspark_aligned_kafka", "pyspark_mysql_cdc_wm", "watermark_source"):
+    package = importlib.import_module(name)
+    for found in pkgutil.walk_packages(package.__path__, name + "."):
+        if found.name not in SERVERS:
+            importlib.import_module(found.name)
+try:
+    database_of("postgresql+psycopg://user:hidden@h/db")
+except OptionError as error:
+    print(error)
+""".replace("SERVERS", repr(OF_SERVERS))
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "a.sqlite")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "install it with: pip install 'watermark-source[alignment]'" in done.stdout
+    assert "hidden" not in done.stdout
 
 
 @pytest.fixture
@@ -266,7 +309,7 @@ def test_nobody_is_waited_for_who_accepts_and_says_nothing(
 ) -> None:
     limits = {"connect_timeout": 2, "read_timeout": 2} if "mysql" in driver else {"connect_timeout": 2}
     monkeypatch.setattr(time_limit, "_BY_DRIVER", {driver.partition("+")[2]: limits})
-    store = GroupStore(store_url(f"{driver}://user:hidden@127.0.0.1:{silent}/db"))
+    store = GroupStore(database_of(f"{driver}://user:hidden@127.0.0.1:{silent}/db"))
     begun = time.monotonic()
     with pytest.raises(UnreachableError, match="does not answer") as caught:
         store.exchange(who("a"), at(1))
@@ -281,7 +324,7 @@ def test_a_server_that_is_frozen_or_killed_is_an_error_in_time_and_is_found_agai
     monkeypatch.setattr(time_limit, "_CUT_AFTER", 1)
     with postgres_service(where=Where.LOCAL) as server:
         assert isinstance(server, LocalPostgres)
-        store = GroupStore(store_url(url_of(server)))
+        store = GroupStore(database_of(url_of(server)))
         told(store, who("a"), at(10))
         server.pause()
         begun = time.monotonic()
@@ -303,7 +346,7 @@ def test_a_server_that_is_frozen_or_killed_is_an_error_in_time_and_is_found_agai
 def test_a_statement_that_waits_for_a_lock_ends_in_time(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {"psycopg": {"options": "-c statement_timeout=500"}}
     monkeypatch.setattr(time_limit, "_BY_DRIVER", limits)
-    store = GroupStore(store_url(postgres_url))
+    store = GroupStore(database_of(postgres_url))
     told(store, who("a"), at(10))
     engine = create_engine(postgres_url)
     with engine.connect() as other, other.begin():

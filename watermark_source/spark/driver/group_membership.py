@@ -9,19 +9,19 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from watermark_source.alignment.others import NOBODY, Others, unanswered
 from watermark_source.eventtime.watermark import MAX, MIN
+from watermark_source.group_store.database import database_of
+from watermark_source.group_store.file_database import FileDatabase
+from watermark_source.group_store.meeting import Meeting
 from watermark_source.group_store.place import FILE, place_of_driver
 from watermark_source.group_store.presence import Presence
+from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.spark.options.engine_option_table import DRIVER, NO_STORE
 from watermark_source.spark.options.engine_options import EngineOptions
-
-if TYPE_CHECKING:
-    from watermark_source.group_store.meeting import Meeting
 
 
 class Membership:
@@ -126,15 +126,9 @@ class Membership:
         return self._presence is not None and not waits_for_some and not self._presence.others()
 
     def _meet(self, state: SourceState, group: str) -> None:
-        # Loaded where it is needed: it takes a third of a second.
-        from sqlalchemy.engine import URL  # noqa: PLC0415
-
-        from watermark_source.group_store.meeting import Meeting  # noqa: PLC0415
-        from watermark_source.group_store.store import GroupStore, Identity, store_url  # noqa: PLC0415
-
         store, options = self._options.alignment_store, self._options
         here = store is None or store == DRIVER
-        url = URL.create("sqlite", database=str(place_of_driver() / FILE)) if here else store_url(str(store))
+        database = FileDatabase(str(place_of_driver() / FILE)) if here else database_of(str(store))
         identity = Identity(
             group,
             state.member or secrets.token_hex(6),
@@ -142,7 +136,7 @@ class Membership:
             options.alignment_max_drift,
             options.alignment_time_to_live,
         )
-        self._meeting = Meeting(GroupStore(url), identity)
+        self._meeting = Meeting(GroupStore(database), identity)
         self._began = time.monotonic()
         if self._last is not None:
             self.tell(self._last)

@@ -27,10 +27,10 @@ NO_STORE = "none"
 def _store(text: str) -> str:
     if text.strip().lower() in (DRIVER, NO_STORE):
         return text.strip().lower()
-    # Loaded where it is needed: it takes a third of a second.
-    from watermark_source.group_store.store import store_url  # noqa: PLC0415
+    # Loaded where it is needed: workers have no use for it.
+    from watermark_source.group_store.database import database_of  # noqa: PLC0415
 
-    store_url(text)
+    database_of(text)
     return text
 
 
@@ -121,9 +121,10 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="driver",
         doc="Where the sources of the group meet. `driver`: in a private file, those of all queries of one driver. The "
         "URL of a database that all of them reach: those of several drivers; it gets a table "
-        "`watermark_source_members`. `none`: nowhere, the group holds the splits of this source. A password in the URL "
-        "appears in no log, error, status or checkpoint; Spark itself prints options in `explain(True)`: leave it to "
-        "the database's own means (`PGPASSWORD`, `~/.pgpass`), or set `spark.sql.redaction.options.regex` to "
+        "`watermark_source_members`. A server's needs the extra `alignment`, which is SQLAlchemy, and the database's "
+        "own driver; `sqlite:////path` needs nothing. `none`: nowhere, the group holds the splits of this source. A "
+        "password in the URL appears in no log, error, status or checkpoint; Spark itself prints options in "
+        "`explain(True)`: leave it to the database's own means (`PGPASSWORD`, `~/.pgpass`), or set `spark.sql.redaction.options.regex` to "
         "`(?i)url|alignmentstore`. Needs `alignmentGroup`.",
         secret=True,
     ),

@@ -18,7 +18,8 @@ from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store import meeting, place
 from watermark_source.group_store.belief import Belief
-from watermark_source.group_store.store import GroupStore, Identity, store_url
+from watermark_source.group_store.database import database_of
+from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.state import SourceState
@@ -94,7 +95,7 @@ def test_the_time_in_which_others_are_to_come_again_does_not_pass_while_the_stor
     while time.monotonic() < end:
         assert source.others(state).ceiling == 70
         time.sleep(0.05)
-    other = GroupStore(store_url(url))
+    other = GroupStore(database_of(url))
     other.exchange(Identity("g", "other", "other", 60_000, 60_000), GroupMember(MemberStatus.ACTIVE, Millis(10)))
     until(lambda: source.others(state).ceiling is None)
     assert source.others(state).minimum == 10
