@@ -124,8 +124,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "`watermark_source_members`. A server's needs the extra `alignment`, which is SQLAlchemy, and the database's "
         "own driver; `sqlite:////path` needs nothing. `none`: nowhere, the group holds the splits of this source. A "
         "password in the URL appears in no log, error, status or checkpoint; Spark itself prints options in "
-        "`explain(True)`: leave it to the database's own means (`PGPASSWORD`, `~/.pgpass`), or set `spark.sql.redaction.options.regex` to "
-        "`(?i)url|alignmentstore`. Needs `alignmentGroup`.",
+        "`explain(True)`: leave it to the database's own means (`PGPASSWORD`, `~/.pgpass`), or set "
+        "`spark.sql.redaction.options.regex` to `(?i)url|alignmentstore`. Needs `alignmentGroup`.",
         secret=True,
     ),
     Option(
