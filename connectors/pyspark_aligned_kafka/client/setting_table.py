@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from pyspark_aligned_kafka.client import sasl
+from pyspark_aligned_kafka.client.login import JAAS
 from watermark_source.errors import OptionError
 from watermark_source.option_table import Option, boolean, host_name, integer, non_empty, positive_integer, word
 
@@ -16,9 +18,16 @@ READ_COMMITTED = "read_committed"
 _LONGEST_NAME = 32_767
 """Bytes of a string in Kafka's protocol."""
 READ_UNCOMMITTED = "read_uncommitted"
-JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="user" password="secret";'
 
 _SERVER = re.compile(r"(?:[A-Za-z0-9_]+://)?(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]/]+):(?P<port>\d{1,5}))")
+_TEXT = "must be a text that is not empty"
+_OAUTH_HANDLERS = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+)
+_IAM_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+_ENDPOINT = "must be the URL of an OAuth 2.0 token endpoint, or file:// and the path of a file that holds a token"
+_ENDPOINT_EXAMPLE = "https://login.example.com/oauth2/token"
 _PEM_ACCEPTED = "must be text in PEM, beginning with -----BEGIN"
 
 
@@ -53,13 +62,27 @@ def _buffer_size(text: str) -> int | None:
     return None if value == -1 else value
 
 
-def _jaas(text: str) -> sasl.Login:
+def _jaas(text: str) -> sasl.LoginModule:
     try:
         return sasl.parse_jaas(text)
     except ValueError as error:
         raise OptionError(
-            "kafka.sasl.jaas.config", "***", f"must be one login module with user and password ({error})", example=JAAS
+            "kafka.sasl.jaas.config", "***", f"must be one login module with its options ({error})", example=JAAS
         ) from None
+
+
+def _endpoint(text: str) -> str:
+    url = urllib.parse.urlsplit(text.strip())
+    if url.username is not None or url.password is not None:
+        raise OptionError(
+            "kafka.sasl.oauthbearer.token.endpoint.url", "***",
+            f"{_ENDPOINT}, without a user in it; the client's id and secret go to kafka.sasl.jaas.config",
+            example=_ENDPOINT_EXAMPLE,
+        )  # fmt: skip
+    if not (url.scheme in ("https", "http") and url.hostname) and not (url.scheme == "file" and url.path):
+        raise ValueError
+    _ = url.port
+    return url.geturl()
 
 
 def _pem(text: str) -> str:
@@ -156,10 +179,30 @@ SETTINGS: tuple[Setting, ...] = (
          "must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", "SASL_SSL",
          "Whether connections are encrypted and whether they log in.", default="PLAINTEXT"),
     _row("sasl.mechanism", "sasl_mechanism", word(sasl.MECHANISMS),
-         "must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; GSSAPI, OAUTHBEARER and others are not supported",
-         "SCRAM-SHA-512", "How to log in.", default_text="none"),
-    _row("sasl.jaas.config", None, _jaas, "must be one login module with user and password", JAAS,
-         "User and password, as Kafka's Java clients write them.", default_text="none", secret=True),
+         "must be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI",
+         "SCRAM-SHA-512", "How to log in. `AWS_MSK_IAM` needs the extra `msk`, `GSSAPI` (Kerberos) the extra "
+         "`kerberos`, on the driver and the executors.", default_text="none"),
+    _row("sasl.jaas.config", None, _jaas, "must be one login module with its options", JAAS,
+         "User and password, or a client's id and secret, as Kafka's Java clients write them. Needed for `PLAIN` and "
+         "`SCRAM`.", default_text="none", secret=True),
+    _row("sasl.oauthbearer.token.endpoint.url", None, _endpoint, _ENDPOINT, _ENDPOINT_EXAMPLE,
+         "Where `OAUTHBEARER` gets its tokens: with the client's id and secret from an endpoint, or from a file that "
+         "something else keeps up, read at each login. Driver and executors each ask for their own.",
+         default_text="none"),
+    _row("sasl.oauthbearer.client.credentials.client.id", None, non_empty, _TEXT, "checkout",
+         "The client's id; `clientId` of the login module is the same.", default_text="none"),
+    _row("sasl.oauthbearer.client.credentials.client.secret", None, non_empty, _TEXT, "secret",
+         "The client's secret; `clientSecret` of the login module is the same.", default_text="none", secret=True),
+    _row("sasl.oauthbearer.scope", None, non_empty, _TEXT, "kafka",
+         "The scope to ask the endpoint for; `scope` of the login module is the same.", default_text="none"),
+    _row("sasl.kerberos.service.name", None, non_empty, _TEXT, "kafka",
+         "First part of the brokers' principals, for `GSSAPI`.", default_text="kafka"),
+    _row("sasl.login.callback.handler.class", None, word(_OAUTH_HANDLERS),
+         "must be the OAuthBearerLoginCallbackHandler of Kafka, for OAUTHBEARER", _OAUTH_HANDLERS[0],
+         "No effect: which client gets the tokens is known.", default_text="none"),
+    _row("sasl.client.callback.handler.class", None, word((_IAM_HANDLER,)),
+         "must be the IAMClientCallbackHandler of AWS, for AWS_MSK_IAM", _IAM_HANDLER,
+         "No effect: which client signs the logins is known.", default_text="none"),
     _row("ssl.truststore.type", None, word(("PEM",)),
          "must be PEM; convert a JKS or PKCS12 store with keytool -list -rfc -keystore store.jks > store.pem", "PEM",
          "Form of the trusted certificates.", default="PEM"),
@@ -178,7 +221,7 @@ SETTINGS: tuple[Setting, ...] = (
          "The client's certificate chain as text. Needs `kafka.ssl.keystore.key`.", default_text="none"),
     _row("ssl.keystore.key", None, _pem, _PEM_ACCEPTED, "-----BEGIN PRIVATE KEY----- ...",
          "The client's private key as text.", default_text="none", secret=True),
-    _row("ssl.key.password", None, non_empty, "must be a text that is not empty", "secret",
+    _row("ssl.key.password", None, non_empty, _TEXT, "secret",
          "Password of an encrypted private key.", default_text="none", secret=True),
     _row("ssl.endpoint.identification.algorithm", None, _endpoint_check,
          "must be https, or empty to accept a certificate for any host", "https",
@@ -227,7 +270,10 @@ _POSITION = "where to begin is startingOffsets, and later the query's checkpoint
 _BINARY = "key and value arrive as binary; decode them in the query with cast, from_json or from_avro"
 _NO_GROUP = "it belongs to consumer groups, which this source does not use; leave it out"
 _JAVA_CLASS = "it names a Java class, and this source has no Java client; leave it out"
-_LOGIN = "the ways to log in are PLAIN and SCRAM, with kafka.sasl.mechanism and kafka.sasl.jaas.config"
+_LOGIN = (
+    "the ways to log in are PLAIN, SCRAM, OAUTHBEARER (client credentials), AWS_MSK_IAM and GSSAPI, with "
+    "kafka.sasl.mechanism and kafka.sasl.jaas.config"
+)
 _TLS = "TLS 1.2 or later and the ciphers are chosen by the system's OpenSSL"
 _CHECKPOINT = "the position is in the query's checkpoint; to show it in Kafka's tools name a group in commitGroupId"
 _PEM_ONLY = (

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_aligned_kafka.client import setting_table as table
+from pyspark_aligned_kafka.client.login import check_login, login_configs
 from pyspark_aligned_kafka.client.tls import Tls, tls_context
 from watermark_source.errors import OptionError
 from watermark_source.option_table import unknown_option
@@ -46,7 +47,7 @@ class ClientSettings:
         return int(self.values[name])
 
     def client_configs(self) -> dict[str, Any]:
-        """Return the settings as kafka-python's clients take them. Picklable; the caller must not log it."""
+        """Return the settings as kafka-python's clients take them; the caller must not log it."""
         configs: dict[str, Any] = {
             row.target: self.values[row.java]
             for row in table.SETTINGS
@@ -64,12 +65,8 @@ class ClientSettings:
                 if (size := self.values[name]) is not None
             ),
         ]
-        login = self.values["sasl.jaas.config"]
-        if login is not None and self.uses_sasl:
-            configs["sasl_plain_username"] = login.username
-            configs["sasl_plain_password"] = login.password
-        else:
-            configs.pop("sasl_mechanism", None)
+        if self.uses_sasl:
+            configs |= login_configs(self.values)
         if self.tls is not None:
             configs["ssl_context"] = tls_context(self.tls)
         return configs
@@ -125,7 +122,7 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
             "in commitGroupId"
         )
     settings = ClientSettings(values, frozenset(texts))
-    _check_login(settings)
+    check_login(values, settings.given)
     if "fetch.max.wait.ms" in texts and values["fetch.max.wait.ms"] >= values["request.timeout.ms"]:
         raise OptionError(
             "kafka.fetch.max.wait.ms", values["fetch.max.wait.ms"],
@@ -137,39 +134,6 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
         tls_context(tls)
         settings = ClientSettings(values, frozenset(texts), tls)
     return settings
-
-
-def _check_login(settings: ClientSettings) -> None:
-    login, mechanism = settings.values["sasl.jaas.config"], settings.values["sasl.mechanism"]
-    protocol = settings.values["security.protocol"]
-    if not settings.uses_sasl:
-        for name in ("sasl.jaas.config", "sasl.mechanism"):
-            if name in settings.given:
-                raise OptionError(
-                    "kafka.security.protocol",
-                    protocol,
-                    f"must be SASL_SSL or SASL_PLAINTEXT because kafka.{name} is set",
-                    example="SASL_SSL",
-                )
-        return
-    if login is None:
-        raise OptionError(
-            "kafka.sasl.jaas.config", None, f"is needed with kafka.security.protocol {protocol}", example=table.JAAS
-        )
-    if mechanism is None:
-        raise OptionError(
-            "kafka.sasl.mechanism",
-            None,
-            f"is needed with kafka.sasl.jaas.config; its module is for {' or '.join(login.mechanisms)}",
-            example=login.mechanisms[-1],
-        )
-    if mechanism not in login.mechanisms:
-        raise OptionError(
-            "kafka.sasl.mechanism",
-            mechanism,
-            f"must be {' or '.join(login.mechanisms)}, which the module in kafka.sasl.jaas.config is for",
-            example=login.mechanisms[-1],
-        )
 
 
 def _tls(settings: ClientSettings) -> Tls | None:

@@ -26,6 +26,7 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
+from pyspark_aligned_kafka.client.login import HINTS
 from pyspark_aligned_kafka.client.sasl import hide_wire_logs
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.deadline import Backoff, Deadline
@@ -109,14 +110,17 @@ class Cluster:
             SourceError: whatever ``work`` did not handle, as an error of this project's tree.
         """
         self._open()
-        assert self._net is not None
+        net = self._net
+        assert net is not None
         outcome: _Outcome[_Result] = _Outcome()
 
         async def to_the_end() -> None:
+            # What became due while the loop stood still comes first: a login that is over is renewed before it is used.
+            await net.sleep(0)
             outcome.value = await work(Deadline.after(self._limit_ms))
 
         try:
-            self._net.run(to_the_end)
+            net.run(to_the_end)
         except WatermarkSourceError:
             raise
         except KafkaError as error:
@@ -182,7 +186,22 @@ class Cluster:
                     f"accepts connections, but did not answer as a Kafka broker does within {limit_ms / 1000:.3g} s"
                 ) from None
             raise KafkaConnectionError(f"no connection within {limit_ms / 1000:.3g} s") from None
+        except (KafkaError, WatermarkSourceError):
+            raise
+        except Exception as error:
+            if not self._settings.uses_sasl or connection.parser is None:
+                raise
+            raise self._no_login(error) from error
         return connection
+
+    def _no_login(self, error: Exception) -> RefusedError:
+        """Return the error for what a mechanism of kafka-python raises before a broker has refused anything."""
+        mechanism = self._settings.values["sasl.mechanism"]
+        hint = HINTS.get(mechanism, "check kafka.sasl.mechanism and kafka.sasl.jaas.config")
+        return RefusedError(
+            f"the login by {mechanism} at {','.join(self._settings.bootstrap_servers)} cannot be made: "
+            f"{type(error).__name__}: {shortened(error)}; {hint}"
+        )
 
     def ask_soon(self, node: int | str, request: Any, deadline: Deadline) -> Awaitable[Any]:
         """Begin to ``ask`` and return what to await, so that several brokers work at the same time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 from collections.abc import Collection, Mapping
@@ -17,6 +18,9 @@ from pyspark_aligned_kafka.reading import fetch
 from watermark_source.errors import UnreachableError, UnsupportedFormatError
 from watermark_source.planning.split import Split
 
+_USED_FOR = 0.85
+"""Of a login's lifetime: what is on its way by then is answered."""
+
 
 class Leaders(NamedTuple):
     """What a look at the metadata found."""
@@ -24,6 +28,14 @@ class Leaders(NamedTuple):
     known: Mapping[Split, Leader]
     partitions: Mapping[str, int]
     """How many partitions each topic has; none if the broker asked knows no such topic."""
+
+
+class LoggedIn(NamedTuple):
+    """A socket to a broker, and until when the login on it is to be used."""
+
+    socket: socket.socket
+    good_until: float
+    """By ``time.monotonic()``: a broker hangs up on who uses it later (KIP-368)."""
 
 
 class Brokers(Cluster):
@@ -43,7 +55,7 @@ class Brokers(Cluster):
 
         return self.run(work)
 
-    def socket_to(self, node: int, limit_ms: int) -> socket.socket:
+    def socket_to(self, node: int, limit_ms: int) -> LoggedIn:
         """Connect to a broker by kafka-python (TLS and login included) and take its socket over, blocking.
 
         Raises:
@@ -51,7 +63,7 @@ class Brokers(Cluster):
             UnsupportedFormatError: the broker is older than Kafka 2.3.
         """
 
-        async def work(_: Deadline) -> socket.socket:
+        async def work(_: Deadline) -> LoggedIn:
             try:
                 connection = await self._connected(node, limit_ms)
             except UnknownBrokerIdError as error:
@@ -60,7 +72,9 @@ class Brokers(Cluster):
                     "runs and has joined the cluster"
                 ) from error
             _check_version(connection)
-            return _take_socket(connection)
+            # The end of the login is kafka-python's to know, until its connection is closed.
+            good_until = _good_until(connection)
+            return LoggedIn(_take_socket(connection), good_until)
 
         return self.run(work)
 
@@ -73,6 +87,13 @@ def _take_socket(connection: KafkaConnection) -> socket.socket:
     transport._sock = None  # noqa: SLF001
     connection.close()
     return taken
+
+
+def _good_until(connection: KafkaConnection) -> float:
+    login = connection._reauth  # noqa: SLF001 - there is no public way
+    if not login.session_lifetime_ms:
+        return math.inf
+    return float(login.authenticated_at + _USED_FOR * login.session_lifetime_ms / 1_000)
 
 
 def _check_version(connection: KafkaConnection) -> None:

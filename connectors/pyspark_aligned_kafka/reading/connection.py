@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import struct
@@ -24,10 +25,11 @@ class ConnectionLostError(Exception):
 class BrokerConnection:
     """Sends requests and receives responses into memory that is used again and again. One thread."""
 
-    __slots__ = ("_memory", "_socket", "awaiting", "correlation")
+    __slots__ = ("_good_until", "_memory", "_socket", "awaiting", "correlation")
 
-    def __init__(self, taken: socket.socket) -> None:
+    def __init__(self, taken: socket.socket, good_until: float = math.inf) -> None:
         self._socket: socket.socket | None = taken
+        self._good_until = good_until
         self._memory: Bytes = np.empty(_FIRST_BUFFER, np.uint8)
         self.correlation = 0
         self.awaiting = False
@@ -39,9 +41,14 @@ class BrokerConnection:
         return self.correlation
 
     @property
+    def is_logged_in(self) -> bool:
+        """Whether the login on it may still be used; one that is over is replaced together with the connection."""
+        return time.monotonic() < self._good_until
+
+    @property
     def reusable(self) -> bool:
         """Whether another read can start on it: open, nothing on its way, nothing unasked-for received."""
-        if self._socket is None or self.awaiting:
+        if self._socket is None or self.awaiting or not self.is_logged_in:
             return False
         readable, _, _ = select.select([self._socket], [], [], 0)
         return not readable

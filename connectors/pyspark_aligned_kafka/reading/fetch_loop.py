@@ -79,13 +79,16 @@ class RangeRead:
             with _naming(node):
                 step = examine(group, data, response)
             self._learn(step)
-            if step.left and not step.troubles:
+            goes_on = connection.is_logged_in
+            if step.left and not step.troubles and goes_on:
                 self._send(connection, step.left)
             yield from self._decode(data, step)
             if step.troubles:
                 return self._recovery.resolve(node, step)
             if not step.moved and (checked := self._recovery.stalled(group)) is not group:
                 return checked
+            if not goes_on:
+                return step.left
             group = step.left
         return []
 

@@ -65,7 +65,7 @@ class Session:
         if kept is not None and kept.reusable:
             return kept
         self.drop(node)
-        made = self._connections[node] = BrokerConnection(self._brokers.socket_to(node, limit_ms))
+        made = self._connections[node] = BrokerConnection(*self._brokers.socket_to(node, limit_ms))
         return made
 
     def drop(self, node: int) -> None:

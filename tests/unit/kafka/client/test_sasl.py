@@ -11,6 +11,10 @@ from pyspark_aligned_kafka.client.sasl import hide_wire_logs, parse_jaas
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+IAM = "software.amazon.msk.auth.iam.IAMLoginModule"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
+
 
 @pytest.mark.parametrize(("text", "user", "password", "mechanisms"), [
     (f'{PLAIN} required username="u" password="p";', "u", "p", ("PLAIN",)),
@@ -19,14 +23,33 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
     (f'{PLAIN} required serviceName="x" username = "u;=" password="a\\"b\\\\c d";', "u;=", 'a"b\\c d', ("PLAIN",)),
 ])  # fmt: skip
 def test_user_and_password_are_found(text: str, user: str, password: str, mechanisms: tuple[str, ...]) -> None:
-    login = parse_jaas(text)
-    assert (login.username, login.password, login.mechanisms) == (user, password, mechanisms)
+    module = parse_jaas(text)
+    assert (module.options["username"], module.options["password"], module.mechanisms) == (user, password, mechanisms)
+
+
+@pytest.mark.parametrize(("text", "mechanism", "options"), [
+    (f'{OAUTH} required clientId="c" clientSecret="s" extension_a="b";', "OAUTHBEARER",
+     {"clientId": "c", "clientSecret": "s", "extension_a": "b"}),
+    (f"{OAUTH} required ssl.truststore.location=/ca.pem;", "OAUTHBEARER", {"ssl.truststore.location": "/ca.pem"}),
+    (f"{IAM} required;", "AWS_MSK_IAM", {}),
+    (f"{KERBEROS} required useTicketCache=true serviceName=kafka;", "GSSAPI",
+     {"useTicketCache": "true", "serviceName": "kafka"}),
+    (f"{KERBEROS} required useKeyTab=false;", "GSSAPI", {"useKeyTab": "false"}),
+])  # fmt: skip
+def test_the_other_modules(text: str, mechanism: str, options: dict[str, str]) -> None:
+    module = parse_jaas(text)
+    assert (module.mechanisms, module.options) == ((mechanism,), options)
 
 
 @pytest.mark.parametrize(("text", "says"), [
     ("", "must end with a semicolon"),
     (f'{PLAIN} required username="u" password="geheim"', "must end with a semicolon"),
-    ('com.sun.security.auth.module.Krb5LoginModule required principal="geheim";', "neither PlainLoginModule"),
+    ('org.example.LdapLoginModule required principal="geheim";', "none of PlainLoginModule, ScramLoginModule"),
+    (f'{KERBEROS} required useKeyTab=true keyTab="/geheim";', "KRB5_CLIENT_KTNAME"),
+    (f'{KERBEROS} required principal="geheim";', "KRB5_CLIENT_KTNAME"),
+    (f'{IAM} required awsProfileName="geheim";', "AWS_PROFILE"),
+    (f'{OAUTH} required unsecuredLoginStringClaim_sub="geheim";', "token.endpoint.url"),
+    (f'{OAUTH} required clientId="c" ssl.truststore.password="geheim";', "ssl.truststore.location"),
     (f'{PLAIN} required username="u";', "password missing"),
     (f"{PLAIN} required;", "username and password missing"),
     (f'{PLAIN} required username="u" "geheim";', 'name="value"'),

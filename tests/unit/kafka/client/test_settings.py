@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import socket
 import ssl
+import sys
 
 import pytest
 
@@ -15,6 +16,16 @@ from watermark_source.errors import OptionError, UnknownOptionError
 SERVERS = {"kafka.bootstrap.servers": "a:9092"}
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="geheim";'
 LOGIN = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": JAAS}
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+JAAS_CONFIG = "kafka.sasl.jaas.config"
+TOKEN_URL = "kafka.sasl.oauthbearer.token.endpoint.url"
+CREDENTIALS = "kafka.sasl.oauthbearer.client.credentials.client"
+TOKENS = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "OAUTHBEARER",
+    TOKEN_URL: "https://login.example.com/token",
+    JAAS_CONFIG: f'{OAUTH} required clientId="c" clientSecret="geheim";',
+}
 
 
 def settings(**given: str) -> ClientSettings:
@@ -92,7 +103,7 @@ def test_what_cannot_be_honoured_is_refused_with_the_reason(name: str) -> None:
     "name",
     [
         "ssl.truststore.password",
-        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.client.credentials.client.secrte",
         "sasl.jas.config",
         "sasl.pasword",
         "sasl.plain.pass",
@@ -114,9 +125,9 @@ def test_a_key_given_where_a_path_belongs_is_refused_without_showing_it(name: st
     assert instead in str(error)
 
 
-@pytest.mark.parametrize("name", ["sasl.kerberos.service.name", "sasl.login.callback.handler.class"])
+@pytest.mark.parametrize("name", ["sasl.kerberos.kinit.cmd", "sasl.login.class"])
 def test_other_logins_are_refused_and_the_possible_ones_named(name: str) -> None:
-    assert "PLAIN and SCRAM" in str(refusal({f"kafka.{name}": "x"}))
+    assert "PLAIN, SCRAM, OAUTHBEARER" in str(refusal({f"kafka.{name}": "x"}))
 
 
 def test_a_wait_longer_than_the_answer_may_take_is_refused() -> None:
@@ -131,7 +142,10 @@ def test_an_unknown_setting_names_the_nearest_one() -> None:
 
 @pytest.mark.parametrize(("java", "text", "says"), [
     ("security.protocol", "TLS", "must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
-    ("sasl.mechanism", "GSSAPI", "GSSAPI, OAUTHBEARER and others are not supported"),
+    ("sasl.mechanism", "DIGEST-MD5", "OAUTHBEARER, AWS_MSK_IAM or GSSAPI"),
+    ("sasl.oauthbearer.token.endpoint.url", "login.example.com", "must be the URL of an OAuth 2.0 token endpoint"),
+    ("sasl.oauthbearer.token.endpoint.url", "ftp://a/b", "must be the URL of an OAuth 2.0 token endpoint"),
+    ("sasl.login.callback.handler.class", "org.example.Own", "must be the OAuthBearerLoginCallbackHandler"),
     ("isolation.level", "committed", "must be read_uncommitted or read_committed"),
     ("request.timeout.ms", "30 s", "not a whole number"),
     ("request.timeout.ms", "0", "must be at least 1"),
@@ -179,6 +193,53 @@ def test_a_login_that_does_not_fit_is_refused_without_showing_it(
     assert error.option == option
     assert says in str(error)
     assert "geheim" not in str(error)
+
+
+@pytest.mark.parametrize(("changes", "option", "says"), [
+    ({TOKEN_URL: None}, TOKEN_URL, "is needed for OAUTHBEARER"),
+    ({JAAS_CONFIG: f"{OAUTH} required clientId=c;"}, f"{CREDENTIALS}.secret", "or as clientSecret in"),
+    ({JAAS_CONFIG: f"{OAUTH} required clientSecret=geheim;"}, f"{CREDENTIALS}.id", "or as clientId in"),
+    ({JAAS_CONFIG: None}, f"{CREDENTIALS}.id", "or as clientId in"),
+    ({TOKEN_URL: "https://u:geheim@a/token"}, TOKEN_URL, "without a user in it"),
+    ({JAAS_CONFIG: f"{OAUTH} required clientId=c clientSecret=s ssl.truststore.location=/not/there;"}, JAAS_CONFIG,
+     "ssl.truststore.location must be a file"),
+    ({"kafka.sasl.mechanism": "GSSAPI", JAAS_CONFIG: None}, "kafka.sasl.mechanism", "must be OAUTHBEARER because"),
+    ({"kafka.sasl.kerberos.service.name": "k"}, "kafka.sasl.mechanism", "must be GSSAPI because"),
+    ({"kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism", "must be OAUTHBEARER"),
+    ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol", "because kafka.sasl.jaas.config is set"),
+])  # fmt: skip
+def test_a_login_by_token_that_does_not_fit_is_refused_without_showing_it(
+    changes: dict[str, str | None], option: str, says: str
+) -> None:
+    error = refusal({name: text for name, text in {**TOKENS, **changes}.items() if text is not None})
+    assert error.option == option
+    assert says in str(error)
+    assert "geheim" not in str(error)
+
+
+def test_a_secret_that_goes_over_the_network_in_the_clear_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    parse_settings({**SERVERS, **TOKENS, TOKEN_URL: "http://127.0.0.1/token"})
+    assert not caplog.records
+    parse_settings({**SERVERS, **TOKENS, TOKEN_URL: "http://login.example.com/token"})
+    assert "in the clear" in caplog.text
+
+
+def test_aws_logs_in_over_tls_only() -> None:
+    given = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "AWS_MSK_IAM"}
+    assert "must be SASL_SSL for AWS_MSK_IAM" in str(refusal(given))
+
+
+@pytest.mark.parametrize(("mechanism", "package", "extra"), [
+    ("AWS_MSK_IAM", "botocore", "msk"), ("GSSAPI", "gssapi", "kerberos"),
+])  # fmt: skip
+def test_a_mechanism_whose_package_is_missing(
+    monkeypatch: pytest.MonkeyPatch, mechanism: str, package: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    given = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": mechanism}
+    error = str(refusal(given))
+    assert f"needs the package {package}" in error
+    assert f"pip install 'watermark-source[{extra}]'" in error
 
 
 def test_secrets_are_not_shown() -> None:

@@ -1,0 +1,159 @@
+"""Logins: which settings belong to a mechanism, checked, and what kafka-python is told of them."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import urllib.parse
+from collections.abc import Mapping, Set
+from importlib.util import find_spec
+from typing import Any
+
+from pyspark_aligned_kafka.client.sasl import LoginModule
+from pyspark_aligned_kafka.client.tokens import TokenSource, tokens_of
+from watermark_source.errors import OptionError
+
+_log = logging.getLogger(__name__)
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="user" password="secret";'
+_URL = "sasl.oauthbearer.token.endpoint.url"
+_ID = "sasl.oauthbearer.client.credentials.client.id"
+_SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - the setting's name
+_SCOPE = "sasl.oauthbearer.scope"
+_SERVICE = "sasl.kerberos.service.name"
+_OF_MECHANISM = {
+    _URL: "OAUTHBEARER",
+    _ID: "OAUTHBEARER",
+    _SECRET: "OAUTHBEARER",
+    _SCOPE: "OAUTHBEARER",
+    _SERVICE: "GSSAPI",
+}
+_PACKAGES = {"AWS_MSK_IAM": ("botocore", "msk"), "GSSAPI": ("gssapi", "kerberos")}
+"""What a mechanism of kafka-python imports, and the extra that has it."""
+HINTS = {
+    "AWS_MSK_IAM": "botocore must find credentials and a region on the driver and the executors, for example "
+    "AWS_PROFILE or AWS_ACCESS_KEY_ID, and AWS_DEFAULT_REGION",
+    "GSSAPI": "Kerberos must find a ticket or a key on the driver and the executors: kinit, or KRB5_CLIENT_KTNAME; and "
+    "kafka.sasl.kerberos.service.name must be the first part of the brokers' principals",
+}
+"""What a login needs that only shows when one is tried."""
+
+
+def check_login(values: Mapping[str, Any], given: Set[str]) -> None:
+    """Check what belongs to the login, among settings each of which is right by itself.
+
+    Raises:
+        OptionError: some do not belong together, one is missing, or the mechanism's package is not installed.
+    """
+    protocol, mechanism, module = (values[n] for n in ("security.protocol", "sasl.mechanism", "sasl.jaas.config"))
+    if not protocol.startswith("SASL_"):
+        for name in sorted(given):
+            if name.startswith("sasl."):
+                raise OptionError(
+                    "kafka.security.protocol",
+                    protocol,
+                    f"must be SASL_SSL or SASL_PLAINTEXT because kafka.{name} is set",
+                    example="SASL_SSL",
+                )
+        return
+    if mechanism is None and module is not None:
+        raise OptionError(
+            "kafka.sasl.mechanism",
+            None,
+            f"is needed with kafka.sasl.jaas.config; its module is for {' or '.join(module.mechanisms)}",
+            example=module.mechanisms[-1],
+        )
+    if module is None and (mechanism is None or mechanism.startswith(("PLAIN", "SCRAM"))):
+        raise OptionError(
+            "kafka.sasl.jaas.config", None, f"is needed with kafka.security.protocol {protocol}", example=JAAS
+        )
+    if module is not None and mechanism not in module.mechanisms:
+        raise OptionError(
+            "kafka.sasl.mechanism",
+            mechanism,
+            f"must be {' or '.join(module.mechanisms)}, which the module in kafka.sasl.jaas.config is for",
+            example=module.mechanisms[-1],
+        )
+    for name, wanted in _OF_MECHANISM.items():
+        if name in given and mechanism != wanted:
+            raise OptionError(
+                "kafka.sasl.mechanism", mechanism, f"must be {wanted} because kafka.{name} is set", example=wanted
+            )
+    if mechanism in _PACKAGES:
+        _check_package(mechanism, *_PACKAGES[mechanism])
+    if mechanism == "AWS_MSK_IAM" and protocol != "SASL_SSL":
+        raise OptionError("kafka.security.protocol", protocol, "must be SASL_SSL for AWS_MSK_IAM", example="SASL_SSL")
+    if mechanism == "OAUTHBEARER":
+        _check_tokens(values)
+
+
+def login_configs(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what kafka-python is told about a login that has been checked. Not picklable."""
+    mechanism, module = values["sasl.mechanism"], values["sasl.jaas.config"]
+    options = {} if module is None else module.options
+    if mechanism == "OAUTHBEARER":
+        return {"sasl_oauth_token_provider": tokens_of(_token_source(values))}
+    if mechanism == "GSSAPI":
+        return {"sasl_kerberos_service_name": _service(values[_SERVICE], module)}
+    if mechanism == "AWS_MSK_IAM":
+        return {}
+    return {"sasl_plain_username": options["username"], "sasl_plain_password": options["password"]}
+
+
+def _service(setting: str | None, module: LoginModule | None) -> str:
+    return setting or ("" if module is None else module.options.get("serviceName", "")) or "kafka"
+
+
+def _check_package(mechanism: str, package: str, extra: str) -> None:
+    if find_spec(package) is None:
+        raise OptionError(
+            "kafka.sasl.mechanism", mechanism,
+            f"needs the package {package}, which is not installed where the driver runs (the executors need it too); "
+            f"install it with: pip install 'watermark-source[{extra}]'",
+        )  # fmt: skip
+
+
+def _check_tokens(values: Mapping[str, Any]) -> None:
+    source = _token_source(values)
+    if not source.url:
+        raise OptionError(f"kafka.{_URL}", None, "is needed for OAUTHBEARER", example="https://login.example.com/token")
+    if source.url.startswith("file:"):
+        return
+    _check_trusted(source.trusted_file)
+    for setting, option, value in (
+        (_ID, "clientId", source.client_id),
+        (_SECRET, "clientSecret", source.client_secret),
+    ):
+        if not value:
+            raise OptionError(
+                f"kafka.{setting}", None, f"is needed for OAUTHBEARER, here or as {option} in kafka.sasl.jaas.config",
+                example="checkout",
+            )  # fmt: skip
+    url = urllib.parse.urlsplit(source.url)
+    if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
+        _log.warning("kafka.%s is not https: the client's secret goes over the network in the clear", _URL)
+
+
+def _check_trusted(file: str | None) -> None:
+    try:
+        if file is not None:
+            ssl.create_default_context(cafile=file)
+    except OSError as error:
+        raise OptionError(
+            "kafka.sasl.jaas.config", "***",
+            f"its ssl.truststore.location must be a file of certificates in PEM, and cannot be used ({error})",
+        ) from None  # fmt: skip
+
+
+def _token_source(values: Mapping[str, Any]) -> TokenSource:
+    module = values["sasl.jaas.config"]
+    options: Mapping[str, str] = {} if module is None else module.options
+    extensions = {k.removeprefix("extension_"): text for k, text in options.items() if k.startswith("extension_")}
+    return TokenSource(
+        values[_URL] or "",
+        client_id=values[_ID] or options.get("clientId"),
+        client_secret=values[_SECRET] or options.get("clientSecret"),
+        scope=values[_SCOPE] or options.get("scope"),
+        extensions=tuple(extensions.items()),
+        trusted_file=options.get("ssl.truststore.location"),
+        limit_s=values["socket.connection.setup.timeout.ms"] / 1_000,
+    )

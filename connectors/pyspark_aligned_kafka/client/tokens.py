@@ -1,0 +1,187 @@
+"""Tokens for OAUTHBEARER: asked for with a client's id and secret (OAuth 2.0), kept, and asked for again in time."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+import re
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request
+
+from kafka.errors import KafkaConnectionError
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from watermark_source.errors import RefusedError, shortened
+
+_log = logging.getLogger(__name__)
+_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_LARGEST_ANSWER = 1 << 20
+_RENEWED_AFTER = 0.8
+"""Of a token's lifetime, as Java's clients do by default."""
+_REFUSALS = range(300, 500)
+_TOO_OFTEN = (408, 429)
+_CHECK = (
+    "check kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.oauthbearer.scope and the client's id and secret in "
+    "kafka.sasl.jaas.config"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSource:
+    """Where tokens come from: an endpoint and who asks it, or a file that somebody else keeps up."""
+
+    url: str
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scope: str | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+    trusted_file: str | None = None
+    """Certificates that the endpoint's has to go back to; ``None``: the system's."""
+    limit_s: float = 10.0
+
+
+class _Token(NamedTuple):
+    text: str
+    renew_at: float
+    """By ``time.monotonic()``."""
+    ends_at: float
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
+    """kafka-python's token provider: one token for all connections of a process, until it is nearly over."""
+
+    def __init__(self, source: TokenSource) -> None:
+        self._source = source
+        self._kept: _Token | None = None
+        self._lock = threading.Lock()
+
+    def token(self) -> str:
+        """Return a token that is good for a while.
+
+        Raises:
+            KafkaConnectionError: the endpoint does not answer, or the file cannot be read; trying again may help.
+            RefusedError: the endpoint refuses, or answers with no token.
+        """
+        with self._lock:
+            now, kept = time.monotonic(), self._kept
+            if kept is None or now >= kept.renew_at:
+                try:
+                    kept = _ask(self._source)
+                except (KafkaConnectionError, RefusedError) as trouble:
+                    if kept is None or now >= kept.ends_at:
+                        raise
+                    _log.warning("%s. The token of before is used, which is still good", trouble)
+                self._kept = kept
+            return kept.text
+
+    def extensions(self) -> dict[str, str]:
+        """Return what the login tells the broker beside the token."""
+        return dict(self._source.extensions)
+
+
+@lru_cache(maxsize=16)
+def tokens_of(source: TokenSource) -> Tokens:
+    """Return this process's provider for a source."""
+    return Tokens(source)
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """A redirected request would take the client's secret to wherever the answer says."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _ask(source: TokenSource) -> _Token:
+    url = urllib.parse.urlsplit(source.url)
+    asked_at = time.monotonic()
+    if url.scheme == "file":
+        path = urllib.request.url2pathname(url.path)
+        try:
+            with open(path, encoding="ascii") as file:
+                return _checked(source, file.read(_LARGEST_ANSWER).strip(), None, asked_at)
+        except (OSError, ValueError) as problem:
+            raise KafkaConnectionError(f"the token file {path} cannot be read: {problem}") from None
+    answer = _json(source, _post(source))
+    lifetime = answer.get("expires_in")
+    seconds = float(lifetime) if isinstance(lifetime, (int, float)) and lifetime > 0 else None
+    return _checked(source, str(answer.get("access_token", "")), seconds, asked_at)
+
+
+def _post(source: TokenSource) -> bytes:
+    form = {"grant_type": "client_credentials"} | ({} if source.scope is None else {"scope": source.scope})
+    who = base64.b64encode(f"{source.client_id}:{source.client_secret}".encode()).decode()
+    headers = {"Authorization": f"Basic {who}", "Accept": "application/json"}
+    request = Request(source.url, urllib.parse.urlencode(form).encode(), headers)  # noqa: S310 - checked: https or http
+    try:
+        context = ssl.create_default_context(cafile=source.trusted_file)
+        opener = urllib.request.build_opener(_NoRedirect, HTTPSHandler(context=context))
+        with opener.open(request, timeout=source.limit_s) as response:
+            found: bytes = response.read(_LARGEST_ANSWER)
+    except urllib.error.HTTPError as error:
+        with error:
+            said = error.read(_LARGEST_ANSWER)
+        what = f"{error.code} {error.reason}{_told(source, said)}"
+        if error.code in _REFUSALS and error.code not in _TOO_OFTEN:
+            raise RefusedError(f"the token endpoint {source.url} refused: {what}; {_CHECK}") from None
+        raise KafkaConnectionError(f"the token endpoint {source.url} answered {what}") from None
+    except (OSError, ValueError) as problem:
+        why = getattr(problem, "reason", problem)
+        if isinstance(why, ssl.SSLCertVerificationError):
+            raise RefusedError(
+                f"the token endpoint {source.url} is not trusted: {why}; name its CA in ssl.truststore.location of "
+                "kafka.sasl.jaas.config"
+            ) from None
+        raise KafkaConnectionError(f"the token endpoint {source.url} does not answer: {why}") from None
+    return found
+
+
+def _json(source: TokenSource, answer: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise RefusedError(f"the token endpoint {source.url} answered no JSON object; {_CHECK}")
+    return found
+
+
+def _told(source: TokenSource, answer: bytes) -> str:
+    """Return what an answer of OAuth says about an error, without the secret."""
+    try:
+        found = json.loads(answer)
+        told = [str(found[name]) for name in ("error", "error_description") if name in found]
+    except (ValueError, TypeError):
+        return ""
+    said = ": ".join(["", *told])
+    return shortened(said.replace(source.client_secret, "***") if source.client_secret else said)
+
+
+def _checked(source: TokenSource, text: str, lifetime: float | None, asked_at: float) -> _Token:
+    if _TOKEN.fullmatch(text) is None:
+        raise RefusedError(f"what {source.url} gives is no token: it must be one word, such as a JWT; {_CHECK}")
+    if lifetime is None:
+        lifetime = _lifetime(text)
+    # Of a file's token the file knows best.
+    is_file = source.url.startswith("file:")
+    return _Token(text, asked_at + (0 if is_file else _RENEWED_AFTER * lifetime), asked_at + lifetime)
+
+
+def _lifetime(token: str) -> float:
+    """Return for how many seconds a JWT is good; 0 if it is none, or does not say: it is not kept then."""
+    try:
+        body = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        return max(0.0, float(claims["exp"]) - time.time())
+    except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
+        return 0.0

@@ -1,0 +1,308 @@
+"""OAUTHBEARER on a real broker: tokens from an endpoint over TLS, kept, renewed, and logins that end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kafka.net.sasl import SASL_MECHANISMS
+from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
+from pyspark.sql import SparkSession
+
+from pyspark_aligned_kafka.client import tokens
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.reading import session as sessions
+from pyspark_aligned_kafka.reading.brokers import Brokers
+from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
+from pyspark_aligned_kafka.reading.recovery import Recovery
+from pyspark_aligned_kafka.source import KafkaSource
+from services.broker import FAST_START
+from services.bulk import bulk_produce
+from services.kafka import kafka_cluster
+from services.ports import free_ports
+from services.topics import create_topic
+from tests.integration.kafka_streams import wait_for
+from tests.integration.token_endpoint import PEM, TokenEndpoint, token_endpoint, unsecured_token
+from watermark_source.errors import RefusedError, UnreachableError
+from watermark_source.planning.split import Split, SplitRange
+
+pytestmark = pytest.mark.service
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+SECRET = "correct-horse"
+WRONG = "battery-staple"
+COUNT = 100_000
+LIFETIME_MS = 2_000
+
+
+@dataclass(frozen=True)
+class Ports:
+    """A listener whose logins last, and one whose logins end after two seconds."""
+
+    lasting: int
+    ending: int
+    bootstrap: str
+    """Where nobody logs in."""
+
+
+@pytest.fixture(scope="module")
+def ports() -> Iterator[Ports]:
+    controller, lasting, ending = free_ports(3)
+    listeners = f"PLAINTEXT://127.0.0.1:{{port}},LASTING://127.0.0.1:{lasting},ENDING://127.0.0.1:{ending}"
+    config = {
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": listeners,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listener.security.protocol.map": (
+            "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LASTING:SASL_SSL,ENDING:SASL_PLAINTEXT"
+        ),
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(PEM / "broker.pem"),
+        "listener.name.lasting.oauthbearer.sasl.jaas.config": f"{OAUTH} required;",
+        "listener.name.ending.oauthbearer.sasl.jaas.config": f"{OAUTH} required;",
+        "listener.name.ending.oauthbearer.connections.max.reauth.ms": str(LIFETIME_MS),
+    }
+    with kafka_cluster(1, config=config, jvm=FAST_START) as cluster:
+        for topic in ("t", "streamed"):
+            create_topic(cluster.bootstrap, topic)
+        bulk_produce(cluster.bootstrap, "t", 0, np.arange(COUNT, dtype=np.int64))
+        yield Ports(lasting, ending, cluster.bootstrap)
+        sessions.close_kept()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[TokenEndpoint]:
+    with token_endpoint("checkout", SECRET) as served:
+        yield served
+    tokens.tokens_of.cache_clear()
+
+
+def login(endpoint: TokenEndpoint, secret: str = SECRET, ca: str = "ca.pem") -> dict[str, str]:
+    return {
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.token.endpoint.url": endpoint.url,
+        "kafka.sasl.jaas.config": (
+            f'{OAUTH} required clientId="checkout" clientSecret="{secret}" scope="read write" '
+            f'extension_cluster="c" ssl.truststore.location="{PEM / ca}";'
+        ),
+    }
+
+
+def on(port: int, ports: Ports, given: dict[str, str]) -> dict[str, str]:
+    tls = {"kafka.ssl.truststore.location": str(PEM / "ca.pem")} if port == ports.lasting else {}
+    return {
+        "kafka.bootstrap.servers": f"127.0.0.1:{port}",
+        "kafka.security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
+        "kafka.default.api.timeout.ms": "3000",
+        **tls,
+        **given,
+    }
+
+
+def discovered(options: dict[str, str]) -> set[Split]:
+    return set(KafkaSource.of({"subscribe": "t", **options}).open().discovery.discover())
+
+
+def test_a_client_gets_one_token_for_all_its_connections(ports: Ports, endpoint: TokenEndpoint) -> None:
+    for _ in range(2):
+        assert discovered(on(ports.lasting, ports, login(endpoint))) == {Split("t", 0)}
+    assert endpoint.asked == [{"grant_type": ["client_credentials"], "scope": ["read write"]}]
+
+
+def test_the_settings_of_newer_java_clients_say_the_same(
+    ports: Ports, endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(PEM / "ca.pem"))
+    given = {
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.token.endpoint.url": endpoint.url,
+        "kafka.sasl.oauthbearer.client.credentials.client.id": "checkout",
+        "kafka.sasl.oauthbearer.client.credentials.client.secret": SECRET,
+        "kafka.sasl.oauthbearer.scope": "kafka",
+    }
+    assert discovered(on(ports.lasting, ports, given)) == {Split("t", 0)}
+    assert endpoint.asked == [{"grant_type": ["client_credentials"], "scope": ["kafka"]}]
+
+
+def test_a_token_may_lie_in_a_file_that_is_read_at_each_login(ports: Ports, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    given = {
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+    }
+    options = on(ports.lasting, ports, given)
+    with pytest.raises(UnreachableError, match=r"token file .* cannot be read"):
+        discovered(options)
+    file.write_text("two words")
+    with pytest.raises(RefusedError, match="is no token"):
+        discovered(options)
+    file.write_text(unsecured_token("u", 3_600) + "\n")
+    assert discovered(options) == {Split("t", 0)}
+
+
+def test_a_wrong_secret_is_refused_and_neither_error_nor_debug_log_shows_it(
+    ports: Ports, endpoint: TokenEndpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    begun = time.monotonic()
+    with pytest.raises(RefusedError, match=r"token endpoint .* refused: 401 .*invalid_client") as caught:
+        discovered(on(ports.lasting, ports, login(endpoint, WRONG)))
+    assert time.monotonic() - begun < 2
+    shown = str(caught.value) + caplog.text
+    assert WRONG not in shown
+    assert endpoint.who[6:] not in shown
+
+
+def test_a_token_is_in_no_debug_log(ports: Ports, endpoint: TokenEndpoint, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    assert discovered(on(ports.lasting, ports, login(endpoint)))
+    assert endpoint.given
+    assert not [token for token in endpoint.given if token in caplog.text]
+
+
+@pytest.mark.parametrize("tells_lifetime", [True, False])
+def test_a_token_that_the_broker_refuses(ports: Ports, endpoint: TokenEndpoint, tells_lifetime: bool) -> None:
+    endpoint.lifetime, endpoint.tells_lifetime = -60, tells_lifetime
+    with pytest.raises(RefusedError, match=r"brokers .* refused: SaslAuthenticationFailedError"):
+        discovered(on(ports.lasting, ports, login(endpoint)))
+
+
+def test_an_endpoint_that_cannot_prove_who_it_is(ports: Ports, endpoint: TokenEndpoint) -> None:
+    with pytest.raises(RefusedError, match=r"is not trusted: .*certificate verify failed"):
+        discovered(on(ports.lasting, ports, login(endpoint, ca="unknown-ca.pem")))
+    assert not endpoint.asked
+
+
+def test_an_endpoint_that_is_overrun_is_asked_again_until_the_time_is_over(
+    ports: Ports, endpoint: TokenEndpoint
+) -> None:
+    endpoint.status = 503
+    with pytest.raises(UnreachableError, match=r"token endpoint .* answered 503"):
+        discovered(on(ports.lasting, ports, login(endpoint)))
+    assert len(endpoint.asked) > 1
+
+
+def test_an_endpoint_that_is_not_there(ports: Ports, endpoint: TokenEndpoint) -> None:
+    endpoint.url = f"https://127.0.0.1:{free_ports(1)[0]}/token"
+    with pytest.raises(UnreachableError, match=r"token endpoint .* does not answer: .*refused"):
+        discovered(on(ports.lasting, ports, login(endpoint)))
+
+
+@pytest.mark.parametrize(("answer", "says"), [
+    (b"<html>", "answered no JSON object"), (b"[]", "answered no JSON object"), (b"{}", "is no token"),
+    (b'{"access_token": "a\\u0001b"}', "is no token"),
+])  # fmt: skip
+def test_an_endpoint_that_answers_no_token(ports: Ports, endpoint: TokenEndpoint, answer: bytes, says: str) -> None:
+    endpoint.answer = answer
+    with pytest.raises(RefusedError, match=says):
+        discovered(on(ports.lasting, ports, login(endpoint)))
+
+
+def test_the_secret_is_not_taken_to_where_an_answer_says(ports: Ports, endpoint: TokenEndpoint) -> None:
+    with token_endpoint("checkout", SECRET) as other:
+        endpoint.status, endpoint.location = 302, other.url
+        with pytest.raises(RefusedError, match="302"):
+            discovered(on(ports.lasting, ports, login(endpoint)))
+        assert not other.asked
+
+
+def test_what_the_broker_has_not_is_refused(ports: Ports) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    given = {
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{module} required username="u" password="{SECRET}";',
+    }
+    with pytest.raises(RefusedError, match="UnsupportedSaslMechanism"):
+        discovered(on(ports.lasting, ports, given))
+
+
+def test_what_a_mechanism_lacks_on_this_machine_is_told_as_a_login_that_cannot_be_made(
+    ports: Ports, endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The broker has accepted the mechanism's name; then Kerberos has no ticket here, or is not there at all."""
+    monkeypatch.setitem(SASL_MECHANISMS, "OAUTHBEARER", SaslMechanismGSSAPI)
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'no-tickets'}")
+    begun = time.monotonic()
+    with pytest.raises(RefusedError, match=r"the login by OAUTHBEARER at .* cannot be made: "):
+        discovered(on(ports.lasting, ports, login(endpoint)))
+    assert time.monotonic() - begun < 2
+
+
+def test_a_read_outlives_its_logins(ports: Ports, endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker hangs up on whoever uses a login that is over: none is, so no fetch is lost."""
+    endpoint.lifetime = 4.0
+    lost: list[object] = []
+    look_elsewhere = Recovery.look_elsewhere
+    monkeypatch.setattr(
+        Recovery,
+        "look_elsewhere",
+        lambda *given: lost.append(given[-1]) or look_elsewhere(*given),  # type: ignore[func-returns-value]
+    )
+    small = {"kafka.max.partition.fetch.bytes": "20000"}
+    settings = parse_settings(on(ports.ending, ports, {**login(endpoint), **small}))
+    reader = KafkaRangeReader(settings, ("offset",), fail_on_data_loss=True, poll_timeout_ms=20_000)
+    seen: list[int] = []
+    begun = time.monotonic()
+    for batch in reader.read([SplitRange(Split("t", 0), 0, COUNT)]):
+        seen += batch.columns[0].to_pylist()
+        time.sleep(0.06)
+    assert seen == list(range(COUNT))
+    assert time.monotonic() - begun > 3 * LIFETIME_MS / 1_000
+    assert lost == []
+    assert len(endpoint.given) > 1
+
+
+@pytest.mark.parametrize("pause", [0.5, 3.0], ids=["often", "seldom"])
+def test_planning_outlives_its_logins(
+    ports: Ports, endpoint: TokenEndpoint, caplog: pytest.LogCaptureFixture, pause: float
+) -> None:
+    """kafka-python logs in again on the same connection: when it is due, or first thing when it is overdue."""
+    options = on(ports.ending, ports, login(endpoint))
+    bounds = KafkaSource.of({"subscribe": "t", **options}).open().bounds
+    brokers = Brokers(parse_settings(options))
+    caplog.set_level(logging.INFO, "kafka.net")
+    begun = time.monotonic()
+    while time.monotonic() - begun < 7:
+        assert set(brokers.leaders({"t"}, 3_000).known) == {Split("t", 0)}
+        assert bounds.end_positions({Split("t", 0)}) == {Split("t", 0): COUNT}
+        time.sleep(pause)
+    brokers.close()
+    logins, connections = (caplog.text.count(each) for each in ("Authenticated via SASL", "Initializing connection"))
+    assert logins > connections > 0
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.spark
+def test_a_stream_outlives_its_logins_and_tokens(ports: Ports, endpoint: TokenEndpoint, spark: SparkSession) -> None:
+    """Driver and workers each have a token of their own, and both end while it runs."""
+    endpoint.lifetime = 3.0
+    reader = spark.readStream.format("aligned-kafka").option("startingOffsets", "earliest")
+    for name, text in {"subscribe": "streamed", **on(ports.ending, ports, login(endpoint))}.items():
+        reader = reader.option(name, text)
+    query = reader.load().writeStream.format("memory").queryName("streamed").start()
+    written, begun = 0, None
+
+    def offsets() -> list[int]:
+        return sorted(row.offset for row in spark.table("streamed").collect() if row.offset is not None)
+
+    def all_are_there() -> bool:
+        return len(offsets()) == written
+
+    try:
+        while begun is None or time.monotonic() - begun < 12:
+            bulk_produce(ports.bootstrap, "streamed", 0, np.arange(written, written + 100, dtype=np.int64))
+            written += 100
+            wait_for(all_are_there, query, seconds=120)
+            # The first batch takes as long as Spark's processes need to come up.
+            begun = begun or time.monotonic()
+            time.sleep(0.3)
+        found = offsets()
+    finally:
+        query.stop()
+    assert found == list(range(written))
+    assert len(endpoint.given) > 4, "tokens"
