@@ -21,3 +21,20 @@ def test_every_path_exists(path: str) -> None:
 
 def test_the_table_of_changes_is_among_what_is_looked_at() -> None:
     assert "watermark_source/planning/offset.py" in PATHS
+
+
+def test_the_first_change_finds_its_places() -> None:
+    places = {
+        "tests/unit/monitor/test_listener.py": (
+            "test_the_metrics_of_a_status_are_complete",
+            '"watermark_source_lag_records"',
+        ),
+        "watermark_source/monitor/prometheus.py": ("self._partitions = ", "for kind in Status:", "_SOURCE = "),
+        "watermark_source/monitor/status.py": ("    others: int",),
+        "docs/monitoring.md": ("| | `alignment_max_allowed_timestamp_seconds` |",),
+    }
+    texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in places}
+    assert [(path, each) for path, all_of in places.items() for each in all_of if each not in texts[path]] == []
+    assert not any("alignment_other_sources" in text for text in texts.values()), (
+        "the example has been made: take another"
+    )

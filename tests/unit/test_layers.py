@@ -1,4 +1,4 @@
-"""The packages of the engine import what CONTRIBUTING.md says they do, no more and no less; no house a neighbour."""
+"""The packages of the engine import what CONTRIBUTING.md says they do, no more and no less; no connector another."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import pytest
 
 import watermark_source
 
-HOUSE = Path(watermark_source.__file__).parent
+ENGINE = Path(watermark_source.__file__).parent
 PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ALLOWED = {
     package: set(re.findall(r"`(\w+)`", may_import))
     for package, may_import in re.findall(r"^\| `watermark_source/(\S+)` \|[^|]*\|([^|]*)\|$", PAGE, re.MULTILINE)
 }
-ROOT = HOUSE.parent
-HOUSES = {
+ROOT = ENGINE.parent
+FOLDERS = {
     "watermark_source": set(),
     "connectors/pyspark_aligned_kafka": {"watermark_source"},
     "connectors/pyspark_mysql_cdc_wm": {"watermark_source"},
     "services": set(),
 }
 """What each of our folders may import of the others."""
-OURS = {path.rpartition("/")[2] for path in HOUSES} | {"tests", "benchmarks", "examples", "docs"}
+OURS = {path.rpartition("/")[2] for path in FOLDERS} | {"tests", "benchmarks", "examples", "docs"}
 
 
 def modules_in(source: Path) -> Iterator[str]:
@@ -39,29 +39,29 @@ def modules_in(source: Path) -> Iterator[str]:
 
 def imported(package: str) -> Iterator[str]:
     """What follows ``watermark_source`` in every import within a package, or in the modules beside all packages."""
-    for source in HOUSE.glob(package if package == "*.py" else f"{package}/**/*.py"):
+    for source in ENGINE.glob(package if package == "*.py" else f"{package}/**/*.py"):
         yield from (name.split(".")[1] for name in modules_in(source) if name.startswith("watermark_source."))
 
 
 def test_every_package_is_in_the_table() -> None:
-    assert ALLOWED.keys() == {"*.py", *(found.parent.name for found in HOUSE.glob("*/__init__.py"))}
+    assert ALLOWED.keys() == {"*.py", *(found.parent.name for found in ENGINE.glob("*/__init__.py"))}
 
 
 @pytest.mark.parametrize("package", ALLOWED)
 def test_a_package_imports_what_the_table_says(package: str) -> None:
-    own = {found.stem for found in HOUSE.glob("*.py")} if package == "*.py" else {package}
+    own = {found.stem for found in ENGINE.glob("*.py")} if package == "*.py" else {package}
     assert set(imported(package)) - own == ALLOWED[package]
 
 
-@pytest.mark.parametrize("house", HOUSES)
-def test_no_connector_imports_another_and_the_engine_and_the_services_none(house: str) -> None:
-    files = list((ROOT / house).rglob("*.py"))
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_connector_imports_another_and_the_engine_and_the_services_none(folder: str) -> None:
+    files = list((ROOT / folder).rglob("*.py"))
     assert files
     found = {name.split(".")[0] for source in files for name in modules_in(source)} & OURS
-    assert found - {house.rpartition("/")[2]} == HOUSES[house]
+    assert found - {folder.rpartition("/")[2]} == FOLDERS[folder]
 
 
-@pytest.mark.parametrize("house", [*HOUSES, "benchmarks", "examples"])
-def test_no_file_is_too_long_to_be_of_one_concept(house: str) -> None:
-    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / house).rglob("*.py")}
+@pytest.mark.parametrize("folder", [*FOLDERS, "benchmarks", "examples"])
+def test_no_file_is_too_long_to_be_of_one_concept(folder: str) -> None:
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")}
     assert [path for path, count in lines.items() if count > 400] == []

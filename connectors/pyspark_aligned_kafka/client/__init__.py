@@ -1,1 +1,1 @@
-"""Settings ``kafka.*`` and what they become in kafka-python: sizes, limits, logins, TLS. Imports no other room."""
+"""Settings ``kafka.*`` and what they become in kafka-python: sizes, limits, logins, TLS. Imports no other package."""

@@ -1,1 +1,1 @@
-"""What errors and logs name: places in Kafka, and the error conditions of Spark. Imports no other room."""
+"""What errors and logs name: places in Kafka, and the error conditions of Spark. Imports no other package."""

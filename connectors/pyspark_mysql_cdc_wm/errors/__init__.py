@@ -1,1 +1,1 @@
-"""What can be wrong, and the error that says so. Imports no other room."""
+"""What can be wrong, and the error that says so. Imports no other package."""

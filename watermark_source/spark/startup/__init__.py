@@ -1,4 +1,4 @@
 """What makes the processes that Spark starts ready sooner.
 
-Imports no other room.
+Imports no other package.
 """
