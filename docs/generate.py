@@ -67,10 +67,10 @@ _MYSQL_HEAD = """\
 # Options of `mysql-cdc-wm`
 
 Names ignore case. Every option is checked at `load()`, and so are the server's settings and what its user may do; an
-unknown name is refused with the nearest known one. What the source does with them is told in [MySQL](mysql.md).
+unknown name is refused with the nearest known one. What the source does with them is described in [MySQL](mysql.md).
 """
 _ENGINES = """\
-The options of every source, told on the page of [options](options.md): {0}. Event time is when a transaction was
+The options of every source, described on the page of [options](options.md): {0}. Event time is when a transaction was
 committed, by the server's clock, so `maxOutOfOrderness` is of use only where that clock may be set back, with
 `eventTimeColumn`, and on MariaDB, which logs when statements began. `minPartitions` cuts a batch's range of the binlog,
 by bytes; by default one of 16 MB and more is cut in two. It does not change the chunks of a snapshot.

@@ -1,7 +1,7 @@
 """Count JSON lines by minute with the connector beside this file: ``python examples/file_log/count.py``.
 
 Two files are written; one is a day ahead. With one watermark for all, as ``withWatermark`` has it, its rows would make
-those of the other late. Here each file has its own.
+those of the other late. Here each file has its own: every minute that the slower one has left behind is complete.
 """
 
 from __future__ import annotations
