@@ -88,7 +88,7 @@ soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	    $(RUN) -m pytest tests/property tests/reference tests/integration tests/soak -x --hypothesis-profile=soak \
-	        --kills=30 --mysql-kills=30 --kills-seed=$$(date +%s) --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) \
+	        --timeout=7200 --kills=30 --mysql-kills=30 --kills-seed=$$(date +%s) --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) \
 	        --ordering-kills=$(ORDERING_KILLS) \
 	        --snapshot-replays=$(SNAPSHOT_REPLAYS) --snapshot-seed=$$(date +%s) --day-records=20000 --day-seed=$$(date +%s) \
 	        --store-outage=60 --histories=$(HISTORIES) --histories-seed=$$(date +%s) $(PYTEST_ARGS) || exit 1; \

@@ -22,6 +22,7 @@ from pyspark_aligned_kafka.lookup.start import start_of_stream
 from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
 from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
 from pyspark_aligned_kafka.lookup.transactions import KafkaTransactions
+from pyspark_aligned_kafka.lookup.watch import KafkaWatch
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.durations import format_duration
 from watermark_source.errors import listed
@@ -40,6 +41,7 @@ def open_connector(options: KafkaOptions) -> Connector:
         discovery=_discovery(admin, beside, options, found=partial(_tell, admin, options)),
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.stale_ends),
+        watched=KafkaWatch(KafkaAdmin(options.client, leaders=leaders)),
         # What brokers look up by is the records' own timestamps.
         time_index=KafkaTimeIndex(admin) if options.event_time is None else None,
         progress=_progress(options),

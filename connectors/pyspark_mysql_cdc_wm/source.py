@@ -16,6 +16,7 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.advice import gaps
 from pyspark_mysql_cdc_wm.lookup.binlog_pieces import BinlogPieces
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+from pyspark_mysql_cdc_wm.lookup.binlog_watch import BinlogWatch
 from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
@@ -125,6 +126,7 @@ class MySqlSource(SourceDefinition):
             discovery=bounds,
             starts=bounds,
             bounds=bounds,
+            watched=BinlogWatch(self.options.client),
             # MariaDB does not log commit times.
             time_index=times if by_commit and not connection.is_mariadb else None,
             row_index=BinlogRowIndex(connection, status, transactions, self.tables),

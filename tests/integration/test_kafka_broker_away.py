@@ -158,3 +158,34 @@ def test_an_outage_longer_than_the_idle_timeout_makes_nobody_idle() -> None:
             assert time.monotonic() < asked + 60
         # But for the second for which a source may report what it has reported before.
         assert time.monotonic() - asked > 4 - 1
+
+
+def test_an_outage_within_one_long_batch_is_no_quiet_time_and_a_long_batch_without_one_is() -> None:
+    """Between two plans nobody asks for the sake of the batch: who could not write in between was not quiet."""
+    with kafka_cluster(1, jvm=FAST_START) as broker:
+        create_topic(broker.bootstrap, "long", 2)
+        query = Query(broker, "long", idleTimeout="8 seconds", startingOffsets="earliest")
+        write(broker, "long", {"0"}, 0)
+        write(broker, "long", {"1"}, 3_600)
+        assert query.settle(0.5).keys() == {"0", "1"}
+        begun = time.monotonic()
+        broker.kill(1)
+        time.sleep(6)
+        broker.start(1)
+        wait_for_leaders(broker.bootstrap, ["long"], 2)
+        # Longer than the timeout since the last plan, and shorter since there is a broker again.
+        time.sleep(max(0.0, begun + 9 - time.monotonic()))
+        assert query.plan(within=10) == {}
+        while "u" in query.statuses().values():
+            query.plan(within=10)
+        assert set(query.statuses().values()) == {"a"}
+        assert query.offset["wm"] == START - 1
+        # Now batches take long, and the broker is there all the time. That the watch's own connection is opened again
+        # may take one of them.
+        for _ in range(4):
+            time.sleep(9)
+            query.plan(within=10)
+            if set(query.statuses().values()) == {"i"}:
+                break
+        assert set(query.statuses().values()) == {"i"}
+        query.reader.stop()

@@ -64,17 +64,30 @@ def test_nothing_new_means_no_batch_for_ever(
         driver.now += 60_000
 
 
-@given(logs(), st.integers(1, 5_000), st.lists(st.integers(1, 3_000), max_size=8))
-def test_a_split_is_idle_only_after_the_timeout(log: SimulatedLog, timeout: int, waits: list[int]) -> None:
+@given(
+    logs(),
+    st.integers(1, 5_000),
+    st.lists(st.tuples(st.sampled_from(["wait", "away", "unanswered"]), st.integers(0, 3), st.integers(1, 6_000))),
+)
+def test_a_split_is_idle_only_after_it_has_answered_for_the_timeout(
+    log: SimulatedLog, timeout: int, script: list[tuple[str, int, int]]
+) -> None:
     driver = Driver(log, PlanPolicy(idle_timeout=timeout))
-    caught_up = dict.fromkeys(log.splits, START)
     driver.run()
-    for wait in waits:
-        driver.now += wait
-        driver.step()
-        quiet = {s: driver.now - at for s, at in caught_up.items()}
-        for split, state in driver.state().splits.items():
-            assert (state.status is SplitStatus.IDLE) == (quiet[split] > timeout)
+    quiet_since, idle = dict.fromkeys(log.splits, START), set[Split]()
+    for what, number, millis in script:
+        split = Split("log", number)
+        if what == "away":
+            driver.be_away(split, millis)
+        else:
+            driver.now += millis
+        driver.step(unknown={split} if what == "unanswered" else frozenset())
+        if what == "unanswered":
+            driver.step()
+        if what != "wait":
+            quiet_since[split] = driver.now
+        idle |= {s for s in log.splits if driver.now - quiet_since[s] > timeout}
+        assert {s for s, t in driver.state().splits.items() if t.status is SplitStatus.IDLE} == idle
 
 
 @given(logs(), st.integers(1, 5_000), st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6_000)), max_size=12))

@@ -111,12 +111,18 @@ class Driver:
         self._announced = False
         self._rows_at: int | None = None
         self._rest = Rest()
+        self._silent: set[Split] = set()
         self._frozen = Frozen(self.log.ends(), self.log.newest(self.log.splits), Millis(self.now)) if final else None
 
     def state(self) -> SourceState:
         if self._memory is not None and self._memory[0] == self.text:
             return self._memory[1]
         return CODEC.decode(json.loads(self.text))
+
+    def be_away(self, split: Split, millis: int) -> None:
+        """Let time pass in which a split cannot be reached, by nobody, and no plan is made."""
+        self.now += millis
+        self._silent.add(split)
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         state, frozen = self.state(), self._frozen
@@ -127,6 +133,7 @@ class Driver:
             asked_at=Millis(self.now) if frozen is None else frozen.at,
             ends=self.log.ends(self.log.splits.keys() - unknown) if frozen is None else frozen.ends,
             unknown=unknown & self.log.splits.keys() if frozen is None else frozenset(),
+            silent=frozenset(self._silent) if frozen is None else frozenset(),
             earliest=self.log.earliest(),
             added={s: self.log.splits[s].earliest for s in added if s in self.log.splits},
             highest={r.split: self._reported(r, state.future_cap) for r in ranges_of(state)},
@@ -157,6 +164,7 @@ class Driver:
         if self.previews and planned.has_rows:
             planned = replace(planned, state=self._with_rows(planned, before))
         self._announced = True
+        self._silent.clear()
         if planned.has_rows:
             self._rows_at = self.now
         self._rest = self._rest.after(is_batch=planned.is_batch, asked_at=observation.now)

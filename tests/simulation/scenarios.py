@@ -67,7 +67,15 @@ class StepUnanswered:
     number: int
 
 
-Action = Append | Open | Close | Wait | Step | Kill | KillPlanning | StepUnanswered
+@dataclass(frozen=True)
+class Outage:
+    """Within one batch a split cannot be reached for a while, by nobody; when the next plan asks it can."""
+
+    number: int
+    millis: int
+
+
+Action = Append | Open | Close | Wait | Step | Kill | KillPlanning | StepUnanswered | Outage
 
 
 def event_times(*, most: int = 30, disorder: int = 0, origin: int = START) -> SearchStrategy[tuple[int, ...]]:
@@ -110,7 +118,8 @@ def actions(
     append = st.builds(Append, number, times, st.integers(0, 2))
     wait = st.builds(Wait, st.sampled_from([1, 500, 1_001, 5_000, 60_000]))
     unanswered = st.builds(StepUnanswered, number)
-    known: list[SearchStrategy[Action]] = [append, wait, st.just(Step()), st.just(Step()), unanswered]
+    outage = st.builds(Outage, number, st.sampled_from([1, 1_001, 60_000]))
+    known: list[SearchStrategy[Action]] = [append, wait, st.just(Step()), st.just(Step()), unanswered, outage]
     if transactions:
         known += [st.builds(Open, number, times), st.builds(Close, number, st.booleans())]
     if kills:
@@ -134,6 +143,8 @@ def perform(driver: Driver, action: Action, *, adds_splits: bool = False) -> Non
         driver.step()
     elif isinstance(action, StepUnanswered):
         driver.step(unknown={Split("log", action.number)})
+    elif isinstance(action, Outage):
+        driver.be_away(Split("log", action.number), action.millis)
     elif isinstance(action, Kill):
         driver.restart()
     else:

@@ -126,6 +126,7 @@ def _plan(
     done = finished(state) | set(map(snapshot_split, observation.dropped))
     folded = {s: _fold(t, s, observation, policy) for s, t in state.splits.items() if s not in done}
     splits, losses = check_loss(folded, observation, policy.position_text)
+    splits |= {s: unanswered(t) for s, t in splits.items() if s in observation.silent}
     if policy.fail_on_data_loss:
         refuse(losses, policy.loss_conditions)
     splits = {**splits, **_at_rest(splits, state.watermark, observation, policy)}

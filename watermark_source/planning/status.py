@@ -63,6 +63,11 @@ def changed_status(before: Mapping[Split, SplitState], after: Mapping[Split, Spl
     return [s for s, t in after.items() if t.status is not (before[s].status if s in before else _ACTIVE)]
 
 
+def is_quiet(state: SplitState) -> bool:
+    """Return whether a split is on its way to turn idle: active, with nothing left to read."""
+    return state.status is _ACTIVE and state.since is not None
+
+
 def caught_up_since(state: SplitState, asked_at: Millis) -> Millis:
     """Return since when an active split has had nothing left to read, which may be just now.
 
@@ -76,8 +81,11 @@ def caught_up_since(state: SplitState, asked_at: Millis) -> Millis:
 
 
 def unanswered(state: SplitState) -> SplitState:
-    """Return a split whose log's system did not answer. Nobody could write to it either, so quiet time starts anew."""
-    return replace(state, since=None) if state.status is _ACTIVE and state.since is not None else state
+    """Return a split whose log's system does not answer, or did not for a while.
+
+    Nobody could write to it either, so its quiet time starts anew.
+    """
+    return replace(state, since=None) if is_quiet(state) else state
 
 
 def uncommitted(state: SplitState) -> SplitState:

@@ -63,6 +63,8 @@ class OpenQuestions:
     def forget(self) -> None:
         """Ask anew next time."""
         self._open.clear()
+        self._unanswered_since.clear()
+        self._failures.clear()
 
     async def ask(
         self, parts: Sequence[Mapping[Split, int]], look_up: Callable[[Mapping[Split, int], Deadline], Awaitable[Any]]

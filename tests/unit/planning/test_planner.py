@@ -8,6 +8,7 @@ import pytest
 
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog, SplitLog
+from tests.simulation.scenarios import Outage, perform
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
 from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.eventtime.watermark import Millis
@@ -67,6 +68,22 @@ def test_a_split_whose_end_is_not_known_stays_as_it_is_and_holds_the_watermark()
     assert driver.state().splits[B].status is SplitStatus.IDLE
     assert driver.state().watermark == 299
     driver.step(unknown={B})
+    assert driver.state().splits[B].status is SplitStatus.IDLE
+
+
+def test_a_split_that_could_not_be_reached_between_two_plans_was_not_quiet() -> None:
+    driver = Driver(log_of([100, 200], [100]), PlanPolicy(idle_timeout=1_000))
+    driver.run()
+    # One long batch, in which nobody could write to it.
+    perform(driver, Outage(B.number, 5_000))
+    driver.run()
+    assert driver.state().splits[A].status is SplitStatus.IDLE
+    assert driver.state().splits[B].status is SplitStatus.ACTIVE
+    driver.now += 1_001
+    driver.run()
+    assert driver.state().splits[B].status is SplitStatus.IDLE
+    perform(driver, Outage(B.number, 5_000))
+    driver.run()
     assert driver.state().splits[B].status is SplitStatus.IDLE
 
 

@@ -75,12 +75,8 @@ class Ends:
     end is earlier."""
 
 
-class LogBounds(Protocol):
-    """First and last position that can be read."""
-
-    def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
-        """Return each split's end (first position that does not exist yet); splits that are gone are left out."""
-        ...
+class CurrentEnds(Protocol):
+    """Where logs end now."""
 
     def current_ends(self, splits: Set[Split]) -> Ends:
         """Return the ends without letting a part of the system that is slow or dead keep the others waiting.
@@ -89,6 +85,14 @@ class LogBounds(Protocol):
         ``end_positions`` returns, which is right where all splits are one system's that answers or does not.
         """
         return Ends(self.end_positions(splits))
+
+
+class LogBounds(CurrentEnds, Protocol):
+    """First and last position that can be read."""
+
+    def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return each split's end (first position that does not exist yet); splits that are gone are left out."""
+        ...
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's first retained position; splits that are gone are left out."""
@@ -112,6 +116,9 @@ class Connector:
     copies: Copies | None = None
     """``None`` of a system that has no copies, or none that can be told apart."""
     preview: EventTimePreview | None = None
+    watched: CurrentEnds | None = None
+    """Asked from a thread of its own while no plan asks, and so on connections of its own. Without it such time counts
+    as time in which the logs answered."""
     transactions: OpenTransactions | None = None
     """``None`` where all that lies before an end can be read, and nothing lies behind it."""
 

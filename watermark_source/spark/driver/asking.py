@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.observation import Observation, PlanPolicy
-from watermark_source.planning.planner import ranges_of
+from watermark_source.planning.planner import Plan, ranges_of
 from watermark_source.planning.snapshot import snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.state import SourceState
@@ -79,9 +79,15 @@ class Asking:
 
     def reached(self, planned: SourceState) -> Mapping[Split, Millis]:
         """Return how far event time will be in a planned batch with rows, as far as that can be known."""
-        reached = self._logs.reached(ranges_of(planned))
-        self._logs.note_rows()
-        return reached
+        return self._logs.reached(ranges_of(planned))
+
+    def note(self, planned: Plan) -> None:
+        """Note what was planned just now: what is asked until the next plan goes by it."""
+        self._logs.note(planned)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._logs.close()
 
     def added(self, splits: Set[Split], snapshots: Set[str]) -> Mapping[Split, int]:
         """Return where splits begin that are new."""

@@ -9,11 +9,14 @@ from dataclasses import replace
 from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot import snapshot_split
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState
+from watermark_source.planning.status import is_quiet
 from watermark_source.spark.connector.stream import Connector, Ends
 from watermark_source.spark.driver.backlog import splits_behind
+from watermark_source.spark.driver.watch import Watch
 
 _WAIT_FOR_LOOK = 1.0
 """Seconds a plan waits to know whether there are new splits; then the watermark stands still until it is known."""
@@ -39,14 +42,28 @@ class Logs:
         self._splits: Set[Split] = frozenset()
         """Those that were found when the ends were asked for."""
         self._previewed = False
+        self._is_run = False
+        """Whether the ends are fixed: then no time counts as quiet."""
+        self._watch = Watch(connector.watched, policy.idle_timeout)
 
-    def note_rows(self) -> None:
-        """Note that rows were planned just now, and look for new splits: the next plan has to know of them."""
-        self._rows_planned = self._ends_told
-        self._connector.discovery.looked_since(self._rows_planned, wait=0)
+    def close(self) -> None:
+        """Ask no more."""
+        self._watch.close()
+
+    def note(self, planned: Plan) -> None:
+        """Note what was planned just now, for the next plan.
+
+        With rows, new splits are looked for: it has to know of them. Splits that are quiet are watched until then.
+        """
+        if planned.has_rows:
+            self._rows_planned = self._ends_told
+            self._connector.discovery.looked_since(self._rows_planned, wait=0)
+        if not self._is_run:
+            self._watch.begin({s for s, t in planned.state.splits.items() if is_quiet(t)})
 
     def now(self, state: SourceState) -> Observation:
         """Return the logs as they are now."""
+        silent = self._watch.end()
         discovery = self._connector.discovery
         all_found = self._rows_planned is None or discovery.looked_since(self._rows_planned, wait=_WAIT_FOR_LOOK)
         self._splits, self._previewed = discovery.discover(), False
@@ -60,12 +77,14 @@ class Logs:
             asked_at=asked_at,
             ends={**ends.positions, **late},
             unknown=ends.unknown.keys() - late.keys(),
+            silent=silent,
             reached=self._reached(ends, now),
             all_found=all_found,
         )
 
     def of_run(self) -> Observation:
         """Return the logs as a run finds them whose ends are fixed when it begins."""
+        self._is_run = True
         discovery, bounds = self._connector.discovery, self._connector.bounds
         splits = discovery.discover()
         now, asked_at = self._clock.now(), self._clock.elapsed()

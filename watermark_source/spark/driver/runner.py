@@ -95,6 +95,7 @@ class SourceRunner:
     def close(self) -> None:
         """Stop listening for reports, and tell others the last. Connections end with the process."""
         self._reports.close()
+        self._asking.close()
         self._tell_last()
 
     def _tell_last(self) -> None:
@@ -125,6 +126,7 @@ class SourceRunner:
         planned, splits = self._with_rows(planned, state)
         self._warn(planned, state)
         self._reports.forget(observation.highest)
+        self._asking.note(planned)
         self._membership.tell(planned)
         self._status.note(self._seen(planned, splits, observation))
         goes_on, offset = planned.state, dict(start)
