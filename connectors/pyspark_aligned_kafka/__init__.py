@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DefaultSource"]
 
+DOCTOR_FLAG = "kafka"
+"""``python -m watermark_source doctor --kafka`` is the module ``doctor`` beside this one."""
 PROFILE_FLAG = "kafka"
 """``python -m watermark_source profile --kafka`` is the module ``profile`` beside this one."""
 _NEEDED = ("pyarrow", "kafka", "numba", "cramjam", "zstandard")

@@ -12,7 +12,7 @@ from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
 from pyspark_aligned_kafka.cluster.leaders import Leaders
-from pyspark_aligned_kafka.cluster.timestamp_types import CREATE_TIME
+from pyspark_aligned_kafka.cluster.topic_settings import CREATE_TIME
 from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery

@@ -33,8 +33,8 @@ class Doctor(Protocol):
         ...
 
     @property
-    def ASKED_FOR(self) -> str:  # noqa: N802 - see above
-        """The secret option that a user on a terminal is asked for."""
+    def ASKED_FOR(self) -> str | None:  # noqa: N802 - see above
+        """The secret option that a user on a terminal is asked for, if there is one that all need."""
         ...
 
     def findings(self, given: Mapping[str, str]) -> Iterator[Finding]:

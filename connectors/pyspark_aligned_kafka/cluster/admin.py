@@ -30,7 +30,8 @@ from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.cluster.metadata import Leader, Topic, metadata_request, read_metadata
 from pyspark_aligned_kafka.cluster.open_questions import OpenQuestions
-from pyspark_aligned_kafka.cluster.timestamp_types import read_timestamp_types, timestamp_types_request
+from pyspark_aligned_kafka.cluster.replicas import Replicas, read_replicas
+from pyspark_aligned_kafka.cluster.topic_settings import TIMESTAMP_TYPE, read_topic_settings, topic_settings_request
 from watermark_source.errors import (
     CorruptDataError,
     ResponseTimeoutError,
@@ -175,14 +176,32 @@ class KafkaAdmin:
     def timestamp_types(self, names: Collection[str]) -> Mapping[str, str]:
         """Return ``message.timestamp.type`` of topics, of those whose settings may be read and are told."""
 
-        async def work(deadline: Deadline) -> Any:
-            return await self._cluster.ask_any(lambda: timestamp_types_request(names), deadline)
-
         try:
-            return read_timestamp_types(self._cluster.run(work))
+            told = self.topic_settings(names, [TIMESTAMP_TYPE])
         except SourceError as error:
             _log.info("the timestamp type of %s cannot be told: %s", listed(names), error)
             return {}
+        return {name: each[TIMESTAMP_TYPE] for name, each in told.items() if TIMESTAMP_TYPE in each}
+
+    def topic_settings(self, topics: Collection[str], names: Collection[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return settings of topics by their names, of those whose settings may be read.
+
+        Raises:
+            RefusedError, UnreachableError, ResponseTimeoutError: see ``watermark_source.errors``.
+        """
+
+        async def work(deadline: Deadline) -> Any:
+            return await self._cluster.ask_any(lambda: topic_settings_request(topics, names), deadline)
+
+        return read_topic_settings(self._cluster.run(work)) if topics else {}
+
+    def replicas(self, topics: Collection[str]) -> Mapping[Split, Replicas]:
+        """Return how many copies there are of topics' partitions; raises as ``topic_settings``."""
+
+        async def work(deadline: Deadline) -> Any:
+            return await self._cluster.ask_any(lambda: metadata_request(topics), deadline)
+
+        return read_replicas(self._cluster.run(work)) if topics else {}
 
     async def _settled_topics(
         self, names: Collection[str] | None, splits: Set[Split], deadline: Deadline

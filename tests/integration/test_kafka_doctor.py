@@ -1,0 +1,191 @@
+"""``doctor --kafka`` on real brokers: what a query needs, and what its user should know, each with what mends it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+from pyspark_aligned_kafka.cluster import clock_probe
+from pyspark_aligned_kafka.lookup import clock_checks
+from services.broker import FAST_START, LocalKafka
+from services.kafka import Kafka, kafka_cluster
+from services.ports import free_ports
+from services.topics import create_topic
+from watermark_source.__main__ import main
+
+pytestmark = pytest.mark.service
+Lines = dict[str, tuple[str, str]]
+"""Verdict and text by the name of the check."""
+BY_BROKERS = {"message.timestamp.type": "LogAppendTime"}
+INGESTION = {"watermarkStrategy": "ingestion", "maxWatermarkLag": "3 seconds"}
+
+Examined = Callable[..., Lines]
+
+
+@pytest.fixture
+def examined(capsys: pytest.CaptureFixture[str]) -> Examined:
+    """The doctor, as a user calls it, with the exit status that it must have."""
+
+    def examine(bootstrap: str, expected: int = 0, **options: Any) -> Lines:
+        given = {"kafka.bootstrap.servers": bootstrap, **options}
+        words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+        assert main(["doctor", "--kafka", *words]) == expected
+        *lines, total = capsys.readouterr().out.splitlines()
+        assert total.startswith(f"{len(lines)} checks: ")
+        return {line[9:33].strip(): (line[:9].strip(), line[34:]) for line in lines}
+
+    return examine
+
+
+@pytest.fixture
+def our_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Set the clock that the doctor compares with, so many seconds ahead."""
+
+    def put(seconds: float) -> None:
+        shifted = SimpleNamespace(
+            time_ns=lambda: time.time_ns() + round(seconds * 1e9), monotonic=time.monotonic, sleep=time.sleep
+        )
+        for module in (clock_probe, clock_checks):
+            monkeypatch.setattr(module, "time", shifted)
+
+    return put
+
+
+def send(kafka: Kafka, topic: str) -> None:
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
+    producer.send(topic, b"x", partition=0).get(30)
+    producer.close()
+
+
+def test_a_topic_that_is_fine(kafka: Kafka, new_topic: Callable[..., str], examined: Examined) -> None:
+    topic = new_topic(2, config={**BY_BROKERS, "retention.ms": "604800000"})
+    send(kafka, topic)
+    found = examined(kafka.bootstrap, subscribe=topic, startingOffsets="earliest", probeTopic=topic, **INGESTION)
+    assert found["topics"] == ("ok", f"{topic}: 2 partitions")
+    assert found["READ"] == ("ok", "the ends of all partitions are told; up to 1 records are there")
+    assert found["startingOffsets"] == ("ok", f"a new query begins at {topic}-0: 0, {topic}-1: 0")
+    assert found["record format"] == ("ok", "record batches of version 2, in all of 1 partitions that have records")
+    assert found["message.timestamp.type"] == ("ok", f"LogAppendTime: {topic}")
+    verdict, text = found["brokers' clocks"]
+    assert (verdict, text.partition(" from ours (broker ")[0][:10]) == ("ok", "less than ")
+    assert text.endswith("maxWatermarkLag, 3 s, covers it")
+    assert found["retention"] == ("ok", f"7 d at least ({topic})")
+    assert found["unclean leader election"] == ("ok", "off")
+    # The broker of the tests is one.
+    assert found["replicas"][0] == "warning"
+    assert {verdict for verdict, _ in found.values()} == {"ok", "warning"}
+
+
+def test_a_topic_that_loses_what_it_should_keep(
+    kafka: Kafka, new_topic: Callable[..., str], examined: Examined
+) -> None:
+    topic = new_topic(1, config={"retention.ms": "600000", "unclean.leader.election.enable": "true"})
+    other = new_topic(1, config={"cleanup.policy": "compact", "retention.bytes": "1000000"})
+    found = examined(kafka.bootstrap, subscribe=f"{topic},{other}", **INGESTION)
+    assert [found[name][0] for name in ("retention", "cleanup.policy", "unclean leader election")] == ["warning"] * 3
+    assert f"10 min at least ({topic}); {other} is limited by size too" in found["retention"][1]
+    assert found["cleanup.policy"][1].startswith(f"{other} is compacted")
+    assert found["unclean leader election"][1].startswith(f"{topic} has unclean.leader.election.enable = true")
+    verdict, text = found["message.timestamp.type"]
+    assert verdict == "warning"
+    assert "more than 3 s after its own timestamp may be late" in text
+    assert found["brokers' clocks"] == (
+        "warning",
+        (
+            "not known: nobody wrote to a topic with message.timestamp.type LogAppendTime just now. Name one to which "
+            "a record may be written: --probeTopic NAME"
+        ),
+    )
+    assert examined(kafka.bootstrap, 1, subscribe=topic, probeTopic=topic)["brokers' clocks"][0] == "FAILED"
+
+
+@pytest.mark.parametrize("probes", [True, False])
+@pytest.mark.parametrize(
+    ("ours", "lag", "verdict", "said"),
+    [
+        (-2.5, "10 seconds", "warning", r"at least 2\.[45]\d* s ahead of ours .*, 10 s, covers it\. Set the clocks"),
+        (2.5, "10 seconds", "warning", r"at least 2\.[345]\d* s behind ours"),
+        (
+            2.5,
+            "1 second",
+            "FAILED",
+            r"option maxWatermarkLag = \"1 s\": must be more than clocks differ by: at least 2",
+        ),
+    ],
+)
+def test_clocks_that_differ(
+    kafka: Kafka, new_topic: Callable[..., str], examined: Examined, our_clock: Callable[[float], None],
+    probes: bool, ours: float, lag: str, verdict: str, said: str,
+) -> None:  # fmt: skip
+    topic = new_topic(1, config=BY_BROKERS)
+    send(kafka, topic)
+    our_clock(ours)
+    done = threading.Event()
+
+    def go_on() -> None:
+        producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
+        while not done.wait(0.2):
+            producer.send(topic, b"x", partition=0).get(30)
+        producer.close()
+
+    writer = threading.Thread(target=go_on, daemon=True)
+    probe = {"probeTopic": topic} if probes else {}
+    if not probes:
+        writer.start()
+    options = {"watermarkStrategy": "ingestion", "maxWatermarkLag": lag, **probe}
+    found = examined(kafka.bootstrap, int(verdict == "FAILED"), subscribe=topic, **options)["brokers' clocks"]
+    done.set()
+    assert found[0] == verdict
+    assert re.search(said, found[1]), found[1]
+
+
+@pytest.fixture(scope="module")
+def three_brokers() -> Iterator[LocalKafka]:
+    with kafka_cluster(3, jvm=FAST_START) as cluster:
+        yield cluster
+
+
+def test_partitions_without_a_leader(three_brokers: LocalKafka, examined: Examined) -> None:
+    create_topic(three_brokers.bootstrap, "t", 6)
+    assert examined(three_brokers.bootstrap, subscribe="t")["leaders"] == ("ok", "3 brokers lead them")
+    three_brokers.kill(3)
+    try:
+        until = time.monotonic() + 60
+        limits = {"kafka.default.api.timeout.ms": 8_000, "kafka.request.timeout.ms": 3_000}
+        while (found := examined(three_brokers.bootstrap, 1, subscribe="t", **limits))["leaders"][0] != "FAILED":
+            assert time.monotonic() < until
+    finally:
+        three_brokers.start(3)
+    assert "has no leader: all brokers that hold an up-to-date copy are away" in found["leaders"][1]
+    assert found["READ"] == ("skipped", "not looked at without: leaders")
+
+
+def test_a_topic_that_does_not_exist_and_a_broker_that_is_not_there(kafka: Kafka, examined: Examined) -> None:
+    found = examined(kafka.bootstrap, 1, subscribe="not-there")
+    assert found["topics"][0] == "FAILED"
+    assert found["topics"][1].startswith("not-there does not exist, or may not be described")
+    assert {verdict for name, (verdict, _) in found.items() if name != "topics"} == {"skipped"}
+    (port,) = free_ports(1)
+    limit = {"kafka.default.api.timeout.ms": 2_000, "kafka.request.timeout.ms": 1_000}
+    found = examined(f"127.0.0.1:{port}", 1, subscribe="t", **limit)
+    assert found["topics"][0] == "FAILED"
+    assert f"127.0.0.1:{port}" in found["topics"][1]
+
+
+def test_the_command_itself(kafka: Kafka, new_topic: Callable[..., str]) -> None:
+    command = [sys.executable, "-m", "watermark_source", "doctor", "--kafka"]
+    options = ["--kafka.bootstrap.servers", kafka.bootstrap, "--subscribe", new_topic(1)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    wrong = subprocess.run([*command, "--subscribe", "t"], capture_output=True, text=True, timeout=120, check=False)
+    assert wrong.returncode == 2
+    assert "kafka.bootstrap.servers" in wrong.stderr
