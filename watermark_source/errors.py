@@ -8,7 +8,8 @@
     │   │                           start that does not name the splits there are
     │   ├── SchemaError             a user schema, a missing or wrong column
     │   ├── UsageError              a call of the public API that cannot work
-    │   └── OffsetError             a checkpoint that is broken, foreign or from a newer version
+    │   ├── OffsetError             a checkpoint that is broken, foreign or from a newer version
+    │   └── StreamEndedError        a checkpoint whose stream has ended (``finalWatermark``)
     ├── SourceError                 the broker or server said no, or said nothing
     │   ├── UnreachableError        no connection within the allowed time
     │   ├── RefusedError            not authenticated or not authorised
@@ -103,6 +104,10 @@ class UsageError(UserError):
 
 class OffsetError(UserError):
     """A checkpoint offset that is broken, belongs to another source, or was written by a newer version."""
+
+
+class StreamEndedError(UserError):
+    """A query on a checkpoint whose stream has ended: its watermark is the end of time (``finalWatermark``)."""
 
 
 class SourceError(WatermarkSourceError):

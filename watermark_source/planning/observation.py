@@ -91,6 +91,8 @@ class PlanPolicy:
     waits_for_first: bool = False
     """Whether they wait until the source has its first watermark."""
     max_future_skew: int | None = None
+    final_watermark: bool = False
+    """Whether a run with an end is the stream's last: after its rows the watermark is the end of time."""
     watermark_interval: int = 1_000
     minimum_rows: MinimumRows | None = None
     """Few rows wait for more; ``None`` if they never do."""

@@ -5,6 +5,7 @@ Layout of version 1, keys sorted, integers only, absent keys for absent values::
     {"cap": 1700000600000,              event times later than this were not observed
      "complete": ["shop.users"],        snapshots that were read to their end; there if the source takes any
      "done": "5b1d…:1-7",               all that lies before the positions, as every copy of the system names it
+     "ended": true,                     nothing more comes: the watermark is the end of time
      "forgotten": {"shop.users": 1},    logs whose snapshot was given up, and how often
      "held": 3,                         batches of runs with an end that only waited for the alignment group
      "limit": 1700000010000,            alignment limit of the batch
@@ -43,8 +44,8 @@ from watermark_source.planning.state import Bound, Origin, SourceState, SplitSta
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
 _KNOWN = _REQUIRED | {
-    "cap", "complete", "done", "forgotten", "held", "limit", "member", "pt", "shift", "since", "snapshot", "system",
-    "wm",
+    "cap", "complete", "done", "ended", "forgotten", "held", "limit", "member", "pt", "shift", "since", "snapshot",
+    "system", "wm",
 }  # fmt: skip
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None)
 _FIELDS = 2 + len(_ABSENT)
@@ -73,6 +74,7 @@ class OffsetCodec:
             "cap": state.future_cap,
             "complete": None if state.complete is None else sorted(state.complete),
             "done": origin.done,
+            "ended": True if state.ended else None,
             "forgotten": dict(sorted(state.forgotten.items())) or None,
             "held": state.held or None,
             "limit": state.limit,
@@ -100,8 +102,9 @@ class OffsetCodec:
         if not isinstance(offset, Mapping):
             raise _broken(f"it is {_shown(offset)}", "an object")
         self._check_header(offset)
-        if offset.get("pt", True) is not True:
-            raise _broken(f'"pt" is {_shown(offset["pt"])}', "true or no such key")
+        for key in ("ended", "pt"):
+            if offset.get(key, True) is not True:
+                raise _broken(f'"{key}" is {_shown(offset[key])}', "true or no such key")
         watermark = _millis(offset, "wm")
         return SourceState(
             splits=_decode_splits(offset["splits"], watermark or 0, _millis(offset, "since") or 0),
@@ -114,6 +117,7 @@ class OffsetCodec:
             forgotten=_decode_forgotten(offset.get("forgotten", {})),
             origin=_decode_origin(offset),
             member=_decode_member(offset.get("member")),
+            ended="ended" in offset,
             held=_integer(offset.get("held", 0), '"held"', minimum=0),
             run=_integer(offset["run"], '"run"', minimum=0),
         )

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from watermark_source.alignment.group import GroupMember
+from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import OffsetError
 from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.combined import combined, is_left_out
+from watermark_source.planning.end_of_time import closed, has_said_the_last, is_at_its_end
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.membership import membership
@@ -81,12 +82,27 @@ def plan(
         DataLossError: rows are gone and ``policy.fail_on_data_loss`` is set.
         OffsetError: the state is on processing time and the policy is not: that flag never goes back (FLIP-326).
     """
+    if has_said_the_last(state):
+        return _closing(state, announce=announce)
     planned = _plan(state, observation, policy, index, rows=rows, announce=announce)
     if observation.found and _reads_less_than_there_is(planned.state, observation):
         # What is new was there at the log's end, but perhaps not where this batch ends: it begins with one that ends
         # there.
         planned = _plan(state, _without_found(observation), policy, index, rows=rows, announce=announce)
     return planned
+
+
+def _closing(state: SourceState, *, announce: bool) -> Plan:
+    return Plan(
+        state=closed(state, announce=announce and not state.ended),
+        is_batch=not state.ended,
+        has_rows=False,
+        waits_for_more=False,
+        limit=None,
+        losses=(),
+        newest_matters=False,
+        member=GroupMember(MemberStatus.FINISHED),
+    )
 
 
 def _reads_less_than_there_is(planned: SourceState, observation: Observation) -> bool:
@@ -170,6 +186,8 @@ def _plan(
         watermark = _clock(state, observation)
     elif observation.all_found:
         watermark = _with_others(combined(state, counting, policy), state, counting, observation, policy)
+    if not (has_rows or losses or going_on) and is_at_its_end(planned, observation, policy):
+        watermark = MAX
     moved = _tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
     says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
     # A run with an end would be over with the first batch that is none.

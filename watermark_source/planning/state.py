@@ -78,5 +78,7 @@ class SourceState:
     """By which name the members of its alignment group know it; ``None`` before its first batch, and without one."""
     held: int = 0
     """How many batches of runs with an end were there only because the group let nobody read."""
+    ended: bool = False
+    """Whether the end of time has gone out as the watermark, and has been applied: nothing more comes."""
     run: int = 0
     """Counts the processes that planned for this checkpoint, so that each one's first batch carries the watermark."""

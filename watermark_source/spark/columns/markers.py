@@ -17,7 +17,9 @@ from watermark_source.planning.status import changed_status
 from watermark_source.spark.columns.arrow import column
 from watermark_source.spark.columns.column_names import MARKER
 
-_MOST_MILLIS = (2**63 - 1) // 1_000
+_THOUSAND_YEARS = 1_000 * 366 * 86_400_000
+_MOST_MILLIS = (2**63 - 1) // 1_000 - _THOUSAND_YEARS
+"""So that what Spark adds, a join's interval for example, is a timestamp too."""
 
 MARKER_TYPE = StructType(
     [
@@ -110,7 +112,7 @@ def marker_batch(markers: tuple[Marker, ...], schema: StructType) -> pa.RecordBa
 
 
 def in_micros(watermark: int) -> int:
-    """Return a watermark as Spark's timestamps have it; the ends of time are 292 000 years off there."""
+    """Return a watermark as Spark's timestamps have it; the ends of time are 291 000 years off there."""
     return min(max(watermark, -_MOST_MILLIS), _MOST_MILLIS) * 1_000
 
 

@@ -81,14 +81,21 @@ class CurrentEnds(Protocol):
     def current_ends(self, splits: Set[Split]) -> Ends:
         """Return the ends without letting a part of the system that is slow or dead keep the others waiting.
 
-        It is asked on; the error comes when it has been silent for the connector's own time limit. By default what
-        ``end_positions`` returns, which is right where all splits are one system's that answers or does not.
+        It is asked on; the error comes when it has been silent for the connector's own time limit.
         """
-        return Ends(self.end_positions(splits))
+        ...
 
 
 class LogBounds(CurrentEnds, Protocol):
     """First and last position that can be read."""
+
+    def current_ends(self, splits: Set[Split]) -> Ends:
+        """Return what ``CurrentEnds`` says.
+
+        By default what ``end_positions`` returns, which is right where all splits are one system's that answers or does
+        not.
+        """
+        return Ends(self.end_positions(splits))
 
     def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's end (first position that does not exist yet); splits that are gone are left out."""

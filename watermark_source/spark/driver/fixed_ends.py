@@ -7,15 +7,18 @@ from dataclasses import replace
 
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.stream_end import StreamEnd
 
 
 class FixedEnds:
     """Of one run; of a run without an end there are none."""
 
-    def __init__(self, connector: Connector, logs: Logs) -> None:
+    def __init__(self, connector: Connector, logs: Logs, stream: StreamEnd) -> None:
         self._connector = connector
+        self._stream = stream
         self._logs = logs
         self._tables: Set[str] | None = None
         """What there was to take snapshots of, before the ends were asked for."""
@@ -27,6 +30,14 @@ class FixedEnds:
         if self._connector.snapshots is not None:
             self._tables = self._connector.snapshots.logs()
         self.logs = self._logs.of_run()
+
+    def check(self, state: SourceState) -> None:
+        """Raise what ``StreamEnd.check`` does of a state to go on from."""
+        self._stream.check(state, is_run=self.logs is not None)
+
+    def note(self, after: SourceState) -> None:
+        """Note the end of a batch that is read."""
+        self._stream.note(after)
 
     def tables(self) -> Set[str]:
         """Return what there was to take snapshots of before the ends were asked for that are planned with.

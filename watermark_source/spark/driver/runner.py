@@ -36,6 +36,7 @@ from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.query_start import QueryStart
 from watermark_source.spark.driver.reaching_back import reaching_back
 from watermark_source.spark.driver.status import Seen
+from watermark_source.spark.driver.stream_end import StreamEnd
 from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.driver.telling import ShownProgress, StatusReport
 from watermark_source.spark.driver.termination import before_termination
@@ -74,7 +75,7 @@ class SourceRunner:
         spare_imports()
         collect_rarely()
         self._offsets = Offsets(definition, options.source_name, self._connector.copies)
-        self._ends = FixedEnds(self._connector, logs)
+        self._ends = FixedEnds(self._connector, logs, StreamEnd(options))
         self._start = QueryStart(self._connector, self._ends, self._offsets)
         self._reports = TaskReports(definition, options, logs, anywhere=self._connector.positions_are_rows)
         self._asking = Asking(
@@ -143,6 +144,7 @@ class SourceRunner:
     def packs(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Pack]:
         """Return the work of the batch between two offsets; at least a pack for its markers."""
         before, after, relocation = self._offsets.batch(start, end)
+        self._ends.note(after)
         snapshot = snapshot_batch(before, after)
         ranges = ranges_of(after) if self._start.is_unknown(start) else self._ranges_since(before, after)
         laid = tasks_of(
@@ -188,6 +190,7 @@ class SourceRunner:
             self._last.pace.wait()
             return self._last.state
         state = self._offsets.decode(start)
+        self._ends.check(state)
         if self._ends.logs is not None and self._offsets.whereabouts.has_moved:
             # This copy may have been behind when its ends were fixed.
             self.freeze()

@@ -20,6 +20,7 @@ from watermark_source.spark.columns.source_time import SourceTime
 from watermark_source.spark.frames.kept_markers import need_kept_markers
 from watermark_source.spark.frames.named_column import quoted, spelling
 
+_LAST_DAY = "9999-12-31 00:00:00 UTC"
 _CLOCK = "__watermark_source_clock"
 DELAY_KEY = "spark.watermarkDelayMs"
 """By this metadata key Spark's operators find the event-time column (``EventTimeWatermark.delayKey``)."""
@@ -85,9 +86,15 @@ def data_rows(df: DataFrame) -> DataFrame:
 
 
 def markers(df: DataFrame) -> DataFrame:
-    """Return the marker rows alone, flattened: type, log, split, watermark, status, use_processing_time, reason."""
+    """Return the marker rows alone, flattened: type, log, split, watermark, status, use_processing_time, reason.
+
+    A watermark of 9999-12-31 is the end of time: Python has no later day.
+    """
     _need_markers(df, "markers")
-    return df.where(F.col(MARKER).isNotNull()).select(f"{MARKER}.*")
+    found = df.where(F.col(MARKER).isNotNull()).select(f"{MARKER}.*")
+    last = F.lit(_LAST_DAY).cast("timestamp")
+    shown = F.when(F.col("watermark") > last, last).otherwise(F.col("watermark"))
+    return found.select(*(shown.alias(n) if n == "watermark" else F.col(n) for n in found.columns))
 
 
 def _need_one_source(df: DataFrame) -> None:

@@ -196,6 +196,17 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "dates its rows.",
     ),
     Option(
+        name="finalWatermark",
+        parse=boolean,
+        default=False,
+        default_text="false",
+        accepted="must be true or false",
+        example="true",
+        doc="Whether the stream ends with this run: after its last rows the watermark is the end of time, and windows, "
+        "joins and ordering let go all that they hold. For data that are complete, with `Trigger.AvailableNow` alone. "
+        "Its checkpoint reads nothing more. Not with `watermarkStrategy` `none`.",
+    ),
+    Option(
         name="includeMarkers",
         parse=boolean,
         default=True,

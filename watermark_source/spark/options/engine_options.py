@@ -47,6 +47,8 @@ class EngineOptions:
     snapshot_holds_group: bool
     max_future_skew: int | None
     watermark_interval: int
+    final_watermark: bool
+    """Whether the run is the stream's last."""
     include_markers: bool
     include_late: bool
     min_partitions: int | None
@@ -103,6 +105,7 @@ class EngineOptions:
                     name, given_text(given, name), f"has no meaning with watermarkStrategy none: {why}",
                     example="leave it out",
                 )  # fmt: skip
+        _check_end(values, given)
         if strategy == NONE and group is not None and store is None:
             raise OptionError(
                 "alignmentStore", NO_STORE,
@@ -126,6 +129,7 @@ class EngineOptions:
             snapshot_holds_group=values.get("snapshotHoldsGroup", True),
             max_future_skew=values["maxFutureSkew"],
             watermark_interval=values["watermarkInterval"],
+            final_watermark=values["finalWatermark"],
             include_markers=values["includeMarkers"],
             include_late=values["includeLate"],
             min_partitions=values["minPartitions"],
@@ -133,6 +137,21 @@ class EngineOptions:
             report_host=values["reportHost"],
             report_ports=values["reportPorts"],
         )
+
+
+def _check_end(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    if not values["finalWatermark"]:
+        return
+    if values["watermarkStrategy"] == NONE:
+        raise OptionError(
+            "finalWatermark", given_text(given, "finalWatermark"),
+            "has no meaning with watermarkStrategy none: a clock has no end", example="leave it out",
+        )  # fmt: skip
+    if not values["includeMarkers"]:
+        raise OptionError(
+            "includeMarkers", given_text(given, "includeMarkers"),
+            "must be true with finalWatermark: markers carry the watermark", example="leave it out",
+        )  # fmt: skip
 
 
 def _check_idleness(values: Mapping[str, Any]) -> None:

@@ -31,6 +31,7 @@ def plan_policy(
         holds_group_in_snapshot=options.snapshot_holds_group,
         waits_for_first=options.alignment_wait_for_first,
         max_future_skew=options.max_future_skew,
+        final_watermark=options.final_watermark,
         watermark_interval=options.watermark_interval,
         minimum_rows=minimum_rows,
         fail_on_data_loss=fail_on_data_loss,

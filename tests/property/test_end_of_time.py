@@ -1,0 +1,63 @@
+"""A stream that ends, under hypothesis: the end of time comes once, behind all rows, whoever is killed when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.simulation.driver import START, Driver
+from tests.simulation.log import SimulatedLog
+from tests.simulation.scenarios import Action, Kill, KillPlanning, actions, budgets, close_all, logs, perform
+from watermark_source.eventtime.watermark import MAX
+from watermark_source.planning.observation import PlanPolicy
+
+policies = st.builds(
+    PlanPolicy,
+    out_of_orderness=st.sampled_from([0, 500]),
+    idle_timeout=st.none() | st.sampled_from([1, 30_000]),
+    max_drift=st.none() | st.sampled_from([0, 60_000]),
+    max_future_skew=st.none() | st.just(3_600_000),
+)
+
+
+@given(
+    logs(disorder=800, noise=True),
+    policies,
+    budgets,
+    st.booleans(),
+    actions(6, disorder=800, transactions=True),
+    st.lists(st.sampled_from(["step", "kill", "kill planning"])),
+)
+def test_a_stream_that_ends_tells_the_end_of_time_once_behind_all_of_its_rows(
+    log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, script: list[Action], runs: list[str]
+) -> None:
+    driver = Driver(log, policy, max_rows=max_rows, index=index)
+    for action in script:
+        perform(driver, action, adds_splits=True)
+    close_all(log)
+    ends = log.ends()
+    driver.policy = replace(policy, final_watermark=True)
+    driver.restart(final=True)
+    for what in runs:
+        if what == "step":
+            driver.step()
+        else:
+            perform(driver, Kill() if what == "kill" else KillPlanning())
+            driver.restart(final=True)
+    driver.run()
+    state = driver.state()
+    assert state.ended
+    assert state.watermark == MAX
+    assert {s: t.position for s, t in state.splits.items()} == ends
+    read = {s: [row for batch in driver.batches for row in batch.rows.get(s, [])] for s in log.splits}
+    assert read == {s: t.rows for s, t in log.splits.items()}
+    last = [batch for batch in driver.batches if batch.after.watermark == MAX]
+    assert [batch.after.ended for batch in last] == [False, True]
+    assert not any(any(batch.rows.values()) for batch in last)
+    # What comes now is of no run.
+    for split in log.splits.values():
+        split.append([START])
+    driver.restart(final=True)
+    assert not driver.step().is_batch

@@ -1,0 +1,39 @@
+"""The end of a stream that has one: its last watermark is the end of time, so that all that waits for time is let go.
+
+Two batches without rows tell it. After the first one Spark may be killed before it applies what that batch said; the
+second one begins with it, whatever happened between. Only then is the stream's end recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from watermark_source.eventtime.watermark import MAX
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitState
+
+
+def is_at_its_end(planned: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy) -> bool:
+    """Return whether a batch that ends with these splits is the first one after a stream's last rows.
+
+    Args:
+        planned: the splits as the batch leaves them; it reads nothing.
+        observation: what the outside said.
+        policy: the user's decisions.
+    """
+    if not policy.final_watermark or not observation.ends_are_final:
+        return False
+    return all(s in planned and planned[s].position >= end for s, end in observation.ends.items())
+
+
+def has_said_the_last(state: SourceState) -> bool:
+    """Return whether a stream's last watermark has gone out: nothing is read any more, whatever has come since."""
+    return state.watermark == MAX
+
+
+def closed(state: SourceState, *, announce: bool) -> SourceState:
+    """Return the state of the second batch that tells the end of time, and of all plans after it."""
+    splits = {s: replace(t, observed=t.position) for s, t in state.splits.items()}
+    return replace(state, splits=splits, ended=True, run=state.run + announce)
