@@ -64,7 +64,8 @@ test-long: java $(INSTALLED) ## the same and what is longer by nature: more kill
 	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long --kills=30 --mysql-kills=30 --join-kills=$(JOIN_KILLS) \
 	    --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --late-rows-kills=30 --late-rows=10000000 \
 	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
-	    --silences=20 --resumes=100 --wakes=50 --broker-frozen=60 --partitions-added=50 --json-documents=1000000 \
+	    --silences=20 --silent-seconds=60 --ingestion-replays=200 --ingestion-kills=30 --resumes=100 --wakes=50 \
+	    --broker-frozen=60 --partitions-added=50 --json-documents=1000000 \
 	    --timeout=7200 --log-cli-level=INFO $(PYTEST_ARGS)
 
 test-containers: java $(INSTALLED) ## the servers, docker-compose.yml and some queries, all in containers; needs an engine

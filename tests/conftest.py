@@ -68,6 +68,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--json-documents", type=int, default=20_000, help="random documents that are scanned (20000)")
     parser.addoption("--silences", type=int, default=1, help="how often a topic falls silent (1)")
     parser.addoption("--resumes", type=int, default=5, help="how often producers with wrong clocks resume (5)")
+    parser.addoption(
+        "--silent-seconds", type=float, default=8, help="for how long an ingestion query's cost is taken (8)"
+    )
+    parser.addoption("--ingestion-replays", type=int, default=12, help="its batches that are done again (12)")
+    parser.addoption("--ingestion-kills", type=int, default=2, help="how many kill -9 it survives (2)")
     parser.addoption("--late-rows", type=int, default=160_000, help="rows of which some are late (160000)")
     parser.addoption("--late-rows-kills", type=int, default=0, help="how many kill -9 while they are read (0)")
     parser.addoption("--partitions-added", type=int, default=12, help="to a topic that is read (12)")

@@ -1,0 +1,92 @@
+"""A query by hand: a source with ingestion watermarks, called as Spark calls it, with logs as Spark keeps them.
+
+Run as ``python ingestion_loop.py BOOTSTRAP TOPIC FOLDER``; it never ends by itself, and goes on where it was killed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark_aligned_kafka.readers import schema_of, stream_reader
+
+INTERVAL_MS = 500
+INGESTION = {
+    "watermarkStrategy": "ingestion",
+    "maxWatermarkLag": "1 second",
+    "startingOffsets": "earliest",
+}
+_SPARK_ASKS_AFTER = 0.01
+
+
+class Loop:
+    """Offsets before a batch is read, what it held after it: a line each."""
+
+    def __init__(self, bootstrap: str, topic: str, folder: Path, *, interval_ms: int = INTERVAL_MS) -> None:
+        interval = {"watermarkInterval": f"{interval_ms} milliseconds"}
+        given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **INGESTION, **interval}
+        self.reader = stream_reader(given, schema_of(given))
+        self.topic = topic
+        self._offsets, self._reads = folder / "offsets", folder / "reads"
+        self.offsets = lines(self._offsets) or [dict(self.reader.initialOffset())]
+        if not self._offsets.exists():
+            _append(self._offsets, self.offsets[0])
+        self.limit = self.reader.getDefaultReadLimit()
+
+    def go_on(self) -> None:
+        """Read the batch again that may not have been read to its end."""
+        if len(self.offsets) > 1:
+            self._read(len(self.offsets) - 1)
+
+    def step(self) -> bool:
+        """Plan, and read the batch if there is one."""
+        end = dict(self.reader.latestOffset(self.offsets[-1], self.limit))
+        if end == self.offsets[-1]:
+            time.sleep(_SPARK_ASKS_AFTER)
+            return False
+        _append(self._offsets, end)
+        self.offsets.append(end)
+        self._read(len(self.offsets) - 1)
+        return True
+
+    def held(self, number: int) -> tuple[str, list[tuple[int, int, int]]]:
+        """Return the digest of all values in a batch's rows and markers, and its rows: partition, offset, millis."""
+        told: list[str] = []
+        rows: list[tuple[int, int, int]] = []
+        for pack in self.reader.partitions(dict(self.offsets[number - 1]), dict(self.offsets[number])):
+            for batch in self.reader.read(pack):
+                told += map(repr, batch.to_pylist())
+                data = batch.filter(batch["marker"].is_null())
+                times = (each.timestamp() for each in data["event_time"].to_pylist())
+                places = zip(data["partition"].to_pylist(), data["offset"].to_pylist(), times, strict=True)
+                rows += [(partition, offset, round(at * 1_000)) for partition, offset, at in places]
+        # Which partition's rows come first is up to the brokers' answers.
+        return hashlib.sha256("\n".join(sorted(told)).encode()).hexdigest(), sorted(rows)
+
+    def _read(self, number: int) -> None:
+        digest, rows = self.held(number)
+        _append(self._reads, {"batch": number, "digest": digest, "rows": rows})
+
+
+def lines(file: Path) -> list[Any]:
+    """Return what a file holds, but for a last line that was cut off."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _append(file: Path, entry: Mapping[str, Any]) -> None:
+    with file.open("a") as opened:
+        opened.write(json.dumps(entry) + "\n")
+
+
+if __name__ == "__main__":
+    loop = Loop(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    loop.go_on()
+    while True:
+        loop.step()

@@ -1,0 +1,136 @@
+"""Ingestion watermarks over time: what silence costs, batches done again, a process that is killed again and again."""
+
+from __future__ import annotations
+
+import logging
+import random
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kafka import KafkaProducer
+
+from services.kafka import Kafka
+from services.process import ChildProcess
+from tests.integration import ingestion_loop
+from tests.integration.ingestion_loop import Loop, lines
+
+pytestmark = [pytest.mark.service, pytest.mark.timeout(3_600)]
+
+_log = logging.getLogger(__name__)
+NewTopic = Callable[..., str]
+BY_BROKERS = {"message.timestamp.type": "LogAppendTime"}
+PARTITIONS = 4
+USUAL_MS = 1_000
+"""Default of ``watermarkInterval``."""
+
+
+class Writer:
+    """Writes now and then to all partitions but the last, until it is stopped."""
+
+    def __init__(self, kafka: Kafka, topic: str, seed: int) -> None:
+        self.written: Counter[int] = Counter()
+        self._kafka, self._topic, self._chance = kafka, topic, random.Random(seed)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        producer = KafkaProducer(bootstrap_servers=self._kafka.bootstrap)
+        while not self._done.wait(self._chance.uniform(0, 0.6)):
+            partition = self._chance.randrange(PARTITIONS - 1)
+            for _ in range(self._chance.randint(1, 20)):
+                producer.send(self._topic, b"x", partition=partition).get(30)
+                self.written[partition] += 1
+        producer.close()
+
+
+def test_a_silent_query_costs_little_and_makes_at_most_one_batch_an_interval(
+    kafka: Kafka, new_topic: NewTopic, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    topic, seconds = new_topic(PARTITIONS, config=BY_BROKERS), request.config.getoption("--silent-seconds")
+    loop = Loop(kafka.bootstrap, topic, tmp_path, interval_ms=USUAL_MS)
+    while len(loop.offsets) < 3:
+        loop.step()
+    cpu, begun, batches = time.process_time(), time.monotonic(), 0
+    while time.monotonic() < begun + seconds:
+        batches += loop.step()
+    lasted, share = time.monotonic() - begun, (time.process_time() - cpu) / (time.monotonic() - begun)
+    loop.reader.stop()
+    _log.info("%.0f s of silence: %.1f %% of a core, %d batches", lasted, 100 * share, batches)
+    assert 0 < batches <= lasted * 1_000 / USUAL_MS + 1
+    assert share < 0.05
+
+
+def test_batches_done_again_are_the_same_in_every_value(
+    kafka: Kafka, new_topic: NewTopic, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    topic, replays = new_topic(PARTITIONS, config=BY_BROKERS), request.config.getoption("--ingestion-replays")
+    loop, writer = Loop(kafka.bootstrap, topic, tmp_path), Writer(kafka, topic, seed=1)
+    while len(loop.offsets) <= replays:
+        loop.step()
+    writer.stop()
+    loop.reader.stop()
+    told = {entry["batch"]: entry for entry in lines(tmp_path / "reads")}
+    assert any(entry["rows"] for entry in told.values())
+    # In a process that knows nothing of the first.
+    again = Loop(kafka.bootstrap, topic, tmp_path)
+    for number in range(1, replays + 1):
+        digest, rows = again.held(number)
+        assert digest == told[number]["digest"]
+        assert [list(row) for row in rows] == told[number]["rows"]
+    again.reader.stop()
+
+
+def test_a_process_that_is_killed_again_and_again_sends_the_watermarks_that_were_planned(
+    kafka: Kafka, new_topic: NewTopic, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Batches done again are the same, none is behind one before, and each row comes once and on time."""
+    topic, kills = new_topic(PARTITIONS, config=BY_BROKERS), request.config.getoption("--ingestion-kills")
+    chance = random.Random(request.config.getoption("--kills-seed"))
+    writer = Writer(kafka, topic, seed=2)
+    command = [sys.executable, ingestion_loop.__file__, kafka.bootstrap, topic, str(tmp_path)]
+    for number in range(kills + 1):
+        before = len(lines(tmp_path / "reads"))
+        child = ChildProcess(command, folder=tmp_path, log=tmp_path / "log")
+        try:
+            if number == kills:
+                writer.stop()
+            until = time.monotonic() + 120
+            # The batch that is done again, and one of its own.
+            while not _goes_on(tmp_path, before) or (number == kills and _rows(tmp_path) < writer.written.total()):
+                assert child.exit_code is None, child.last_lines(40)
+                assert time.monotonic() < until, child.last_lines(40)
+                time.sleep(0.05)
+            time.sleep(chance.uniform(0, 0.6))
+        finally:
+            child.kill()
+    offsets, reads = lines(tmp_path / "offsets"), lines(tmp_path / "reads")
+    digests = {entry["batch"]: {e["digest"] for e in reads if e["batch"] == entry["batch"]} for entry in reads}
+    assert all(len(found) == 1 for found in digests.values())
+    assert len(reads) > len(digests)
+    watermarks = [offset.get("wm", 0) for offset in offsets]
+    assert watermarks == sorted(watermarks)
+    assert watermarks[-1] > 0
+    once = {entry["batch"]: entry["rows"] for entry in reads}
+    places = [(partition, offset) for rows in once.values() for partition, offset, _ in rows]
+    assert len(places) == len(set(places)) == writer.written.total()
+    late = [at for batch, rows in once.items() for _, _, at in rows if at <= watermarks[batch - 1]]
+    assert late == []
+    _log.info("%d kills: %d batches, %d done again, %d rows", kills, len(once), len(reads) - len(once), len(places))
+
+
+def _goes_on(folder: Path, before: int) -> bool:
+    return len(lines(folder / "reads")) >= before + 2
+
+
+def _rows(folder: Path) -> int:
+    return len({(p, o) for entry in lines(folder / "reads") for p, o, _ in entry["rows"]})
