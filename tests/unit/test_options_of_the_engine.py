@@ -143,7 +143,8 @@ def test_sources_of_a_group_meet_in_their_driver_unless_told_otherwise() -> None
 
 
 def test_a_store_is_looked_at_at_once_and_never_shown() -> None:
-    assert "hidden" not in repr(parsed(alignmentStore="sqlite:////tmp/x?password=hidden", **GROUP))
+    assert "hidden" not in repr(parsed(alignmentStore="postgresql+psycopg://user:hidden@host/db", **GROUP))
+    assert "hidden" not in str(refusal(alignmentStore="sqlite:////tmp/x?password=hidden", **GROUP))
     assert "hidden" not in str(refusal(alignmentStore="postgresql+nothing://user:hidden@host/db", **GROUP))
 
 
