@@ -23,6 +23,7 @@ from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.connector.starts import EarliestOrLatest
 from watermark_source.spark.connector.stream import Ends
 from watermark_source.spark.driver import runner
+from watermark_source.spark.driver.query_start import QueryStart
 from watermark_source.spark.stream_reader import stream_schema
 
 Patch = tuple[Any, str, Any]
@@ -179,7 +180,7 @@ def connecting_columns(self: FullDataSource, values: Any) -> StructType:
 
 columns, schema, parsed = FullDataSource.columns, FullDataSource.schema, FullDataSource._parsed
 stream_reader, reader_status, markers = FullDataSource.streamReader, runner.SourceRunner.status, runner.markers_between
-initial, first_after, looked = runner.SourceRunner.initial_offset, FullLog.first_after, FullLog.looked_since
+initial, first_after = QueryStart.offset, FullLog.first_after
 
 
 def another_column(self: FullDataSource, values: Any) -> StructType:
@@ -207,8 +208,8 @@ def negative(before: Any, after: Any) -> Any:
     return tuple(replace(m, watermark=None if m.watermark is None else -m.watermark) for m in markers(before, after))
 
 
-def asking_again(self: runner.SourceRunner) -> Any:
-    self._initial = None
+def asking_again(self: QueryStart) -> Any:
+    self._offset = None
     return initial(self)
 
 
@@ -258,7 +259,7 @@ FAULTS = (
         (FullLog, "earliest_positions", lambda self, splits: dict.fromkeys(splits, 0))]),
     Fault("positions_have_texts_that_differ", "is shown as", [(FullSource, "position_text", lambda *_: "somewhere")]),
     Fault("a_new_query_asks_once_where_it_begins", "second time", [
-        (runner.SourceRunner, "initial_offset", asking_again)]),
+        (QueryStart, "offset", asking_again)]),
     Fault("a_query_from_the_end_reads_only_what_comes", "from before the start", [
         (FullSource, "open", from_the_start)]),
     reading("every_row_of_a_range_is_delivered_once", "of all ranges", twice),
