@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from pyspark_mysql_cdc_wm import DefaultSource
 from services.mysql import MySql
+from services.mysql_program import Flavour, flavour_from_environment
 from tests.integration.mysql_binlog import end_of_binlog, new_database
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from watermark_source.testing import Ability, Harness, Row
@@ -18,13 +19,15 @@ _FEW = 100
 _AT_ONCE = 10_000
 
 
+# MariaDB does not log commit times.
+_TIMES = frozenset(() if flavour_from_environment() is Flavour.MARIADB else (Ability.TIME_INDEX,))
+
+
 class MySqlHarness(Harness):
     """By commit times. The binlog is all tables', and its server's clock goes on: it is never quiet."""
 
     source = DefaultSource
-    abilities = frozenset(
-        {Ability.LOSS, Ability.REMOTE, Ability.SECRETS, Ability.TIME_INDEX, Ability.ROW_INDEX, Ability.CUTTER}
-    )
+    abilities = frozenset({Ability.LOSS, Ability.REMOTE, Ability.SECRETS, Ability.ROW_INDEX, Ability.CUTTER}) | _TIMES
     value_column = "id"
     unreachable_options: ClassVar = {"port": "1"}
     secrets = (PASSWORD,)
@@ -68,7 +71,7 @@ class MySqlHarness(Harness):
 class MySqlColumnHarness(MySqlHarness):
     """By a column of the table."""
 
-    abilities = MySqlHarness.abilities - {Ability.TIME_INDEX} | {Ability.CHOSEN_TIMES}
+    abilities = MySqlHarness.abilities - _TIMES | {Ability.CHOSEN_TIMES}
 
     @property
     def options(self) -> Mapping[str, str]:
