@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from watermark_source.eventtime.combine import recompute
 from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.split import Split
-from watermark_source.planning.split_watermark import watermark_of
+from watermark_source.planning.split_watermark import future_cap, watermark_of
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 
 
@@ -36,6 +36,30 @@ def is_left_out(split: Split, state: SplitState, before: SourceState, policy: Pl
         return False
     was = before.splits.get(split)
     return was is not None and was.status is not SplitStatus.IDLE and state.watermark < before.watermark
+
+
+def at_dated_ends(
+    planned: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy
+) -> Mapping[Split, SplitState]:
+    """Return planned splits with the watermarks they will have when they are read, as far as their system's time tells.
+
+    It told the time just before the end: whoever is read to that end has no row left that is earlier. The combined
+    watermark may go out with the batch, since Spark applies it to the next one; the splits' own stay those of the rows
+    before, as with ``with_rows``. The driver's clock (``watermark_lag``) is for splits at rest alone.
+    """
+    if policy.watermark_lag is not None:
+        return planned
+    cap = future_cap(observation, policy)
+    splits = dict(planned)
+    for split, reached in observation.reached.items():
+        at = splits.get(split)
+        if at is None or not at.observed < at.position == observation.ends.get(split):
+            continue
+        if split in observation.waiting or split in observation.uncommitted:
+            continue
+        watermark = watermark_of(reached if cap is None else min(reached, cap), policy)
+        splits[split] = replace(at, watermark=watermark if at.watermark is None else max(watermark, at.watermark))
+    return splits
 
 
 def when_read(planned: SourceState, reached: Mapping[Split, Millis], policy: PlanPolicy) -> Mapping[Split, SplitState]:

@@ -14,7 +14,7 @@ from watermark_source.errors import OffsetError
 from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.combined import combined, is_left_out
+from watermark_source.planning.combined import at_dated_ends, combined, is_left_out
 from watermark_source.planning.end_of_time import closed, has_said_the_last, is_at_its_end
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
 from watermark_source.planning.loss import Loss, check_loss, refuse
@@ -180,7 +180,11 @@ def _plan(
         # A batch goes out in any case: splits at rest need not wait until the whole source is.
         planned |= _by_clock(planned, observation, policy, MIN)
     # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
-    counting = planned if state.watermark is None else {s: t for s, t in planned.items() if s not in snapshots}
+    counting: Mapping[Split, SplitState] = planned
+    if state.watermark is not None:
+        counting = {s: t for s, t in planned.items() if s not in snapshots}
+    if not begun:
+        counting = at_dated_ends(counting, observation, policy)
     watermark = state.watermark
     if on_clock:
         watermark = _clock(state, observation)

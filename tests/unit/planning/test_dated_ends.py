@@ -1,0 +1,65 @@
+"""A log whose system dates its rows: what is read to an end tells its time with the batch, and nothing else does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
+from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.planner import plan
+from watermark_source.planning.snapshot import snapshot_split
+from watermark_source.planning.state import SourceState
+
+_DATED = {"reached": {A: NOW}}
+
+
+def _planned(policy: PlanPolicy | None = None, **changes: Any) -> SourceState:
+    state = SourceState(splits={A: at(0, 50)}, watermark=50)
+    return plan(state, observation(log_of([100, 200]), **{**_DATED, **changes}), policy or PlanPolicy(), None).state
+
+
+def test_rows_up_to_the_end_carry_the_time_that_was_told_before_it() -> None:
+    planned = _planned()
+    assert planned.watermark == NOW - 1
+    # Of what was not read yet the split says nothing: alignment and idleness go by rows.
+    assert planned.splits[A].watermark == 50
+    assert _planned(PlanPolicy(out_of_orderness=30)).watermark == NOW - 31
+
+
+@pytest.mark.parametrize(
+    ("policy", "changes"),
+    [
+        (PlanPolicy(), {"max_rows": 1}),
+        (PlanPolicy(), {"reached": {}}),
+        (PlanPolicy(), {"waiting": {A}}),
+        (PlanPolicy(), {"uncommitted": {A}}),
+        (PlanPolicy(), {"all_found": False}),
+        (PlanPolicy(watermark_lag=0), {}),
+    ],
+)
+def test_nothing_is_told_where_rows_may_be_left(policy: PlanPolicy, changes: dict[str, Any]) -> None:
+    assert _planned(policy, **changes).watermark == 50
+
+
+def test_a_clock_that_is_ahead_of_the_drivers_is_told_up_to_the_cap() -> None:
+    policy = PlanPolicy(max_future_skew=1_000)
+    assert _planned(policy, reached={A: NOW + 60_000}).watermark == NOW + 999
+
+
+def test_it_waits_for_splits_whose_time_nobody_tells() -> None:
+    log = log_of([100], [100])
+    state = SourceState(splits={A: at(0, 50), B: at(0, 60)}, watermark=50)
+    assert plan(state, observation(log, **_DATED), PlanPolicy(), None).state.watermark == 60
+
+
+def test_beside_a_snapshot_that_was_found_later_the_log_is_told_of_one_batch_later() -> None:
+    table = snapshot_split("t")
+    state = SourceState(
+        splits={A: at(0, 50), table: at(0)}, watermark=50, frontiers={"t": ()}, complete=frozenset()
+    )  # fmt: skip
+    seen = observation(log_of([100, 200]), ends={A: 2, table: 1}, chunks={"t": (None,)}, **_DATED)
+    beside = plan(state, seen, PlanPolicy(), None).state
+    assert beside.frontiers
+    assert beside.watermark == 50
