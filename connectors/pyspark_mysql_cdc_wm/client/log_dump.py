@@ -11,7 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import POSITION, START, STOP, TYPE, EventType, next_file
+from pyspark_mysql_cdc_wm.binlog.events import (
+    POSITION,
+    START,
+    STOP,
+    TYPE,
+    EventType,
+    begins_transaction,
+    begins_xa,
+    next_file,
+)
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name, file_number, position_number
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
@@ -34,6 +43,8 @@ class PlacedBlock(NamedTuple):
     file: str
     places: Longs
     part: PayloadPart | None = None
+    prepared: bool = False
+    """Whether these are the rows of a transaction that was prepared before (XA), now that it is committed."""
 
     def without(self, events: int) -> PlacedBlock:
         """Return the block without its first events."""
@@ -49,7 +60,7 @@ def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: 
 
     A position may be reported before a dump may send what lies before it (that is when the file is synchronised), so
     a dump that ends early is begun anew where it ended, within a transaction if need be; one that breaks off too.
-    Of MariaDB no transaction is in several blocks that is not long.
+    No transaction that its end may undo is in several blocks, if it is not long: of MariaDB any, of MySQL those of XA.
 
     Raises:
         DataLossError: the server no longer has the file.
@@ -73,7 +84,7 @@ def dumped_without(settings: ClientSettings, base: str, left_out: GtidSet, end: 
     Raises as ``dumped`` does.
     """
     encoded = left_out.encoded()
-    return _begun_again(settings, lambda _: encoded, range(end), base, leaves_out=True)
+    return _with_whole_transactions(_begun_again(settings, lambda _: encoded, range(end), base, leaves_out=True))
 
 
 def _begun_again(
@@ -116,12 +127,17 @@ def _begun_again(
 
 
 def _with_whole_transactions(blocks: Iterator[PlacedBlock]) -> Iterator[PlacedBlock]:
-    """Yield MariaDB's transactions whole, if they are not too long: some are logged, and rolled back at their end."""
+    """Yield transactions whole whose rows count only once their end is known, if they are not too long.
+
+    MariaDB logs some, and rolls them back at their end; those of XA may be prepared there.
+    """
     held: PlacedBlock | None = None
     try:
         for each in blocks:
             block = each if held is None else _together(held, each)
-            begins = np.flatnonzero(block.events[:, TYPE] == EventType.MARIADB_GTID)
+            begins = np.flatnonzero(begins_transaction(block.events))
+            if begins.size and not _may_be_undone(block.without(int(begins[-1]))):
+                begins = begins[:0]
             last = int(begins[-1]) if begins.size else len(block.events)
             if begins.size and block.events[-1, STOP] - block.events[last, START] > _WHOLE_BYTES:
                 last = len(block.events)
@@ -136,6 +152,15 @@ def _with_whole_transactions(blocks: Iterator[PlacedBlock]) -> Iterator[PlacedBl
         yield held
 
 
+def _may_be_undone(transaction: PlacedBlock) -> bool:
+    """Return whether the end of a transaction, of which events from the first on are given, may undo what it says."""
+    events = transaction.events
+    if events[0, TYPE] == EventType.MARIADB_GTID:
+        return True
+    # Of one whose second event is still to come nobody knows.
+    return len(events) == 1 or (events[1, TYPE] == EventType.QUERY and begins_xa(transaction.memory, events[1]))
+
+
 def _together(*blocks: PlacedBlock) -> PlacedBlock:
     """Return blocks as one, in memory of its own."""
     contents, tables, size = [], [], 0
@@ -148,7 +173,7 @@ def _together(*blocks: PlacedBlock) -> PlacedBlock:
         size += stop - begin
     memory = np.concatenate((*contents, np.zeros(PADDING, np.uint8)))
     places = np.concatenate([each.places for each in blocks])
-    return PlacedBlock(memory, np.concatenate(tables), blocks[0].file, places)
+    return PlacedBlock(memory, np.concatenate(tables), blocks[-1].file, places)
 
 
 def _after(block: PlacedBlock, at: int) -> PlacedBlock:

@@ -13,6 +13,7 @@ from pyspark_mysql_cdc_wm.binlog.wire import Longs
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_gtids import begun
+from pyspark_mysql_cdc_wm.lookup.prepared import with_prepared
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
@@ -51,7 +52,8 @@ def stretch_of(settings: ClientSettings, base: str, wanted: SplitRange, rows: in
     until_best = after_best = GtidSet()
     counted = size = 0
     is_first = True
-    for block in dumped(settings, base, start, end, check=False):
+    blocks = dumped(settings, base, start, end, check=False)
+    for block in with_prepared(blocks, settings, base, start=start, fail_on_data_loss=False):
         begins, places = starts.of(block)
         counts = counted + np.cumsum(_rows_between(decoder, block, begins))
         counted, before = int(counts[-1]), counts[:-1]
@@ -78,7 +80,7 @@ def _rows_between(decoder: ChangeDecoder, block: PlacedBlock, begins: Longs) -> 
     """Return how many rows of a block are before the first transaction that begins in it, and in each of these."""
     versions = block.places[begins]
     counts = np.zeros(len(begins) + 1, np.int64)
-    for changes in decoder.decode(block.memory, block.events, block.file, block.places):
+    for changes in decoder.decode(block.memory, block.events, block.file, block.places, prepared=block.prepared):
         transactions = np.searchsorted(versions, changes.versions, side="right")
         counts += np.bincount(transactions, minlength=len(counts))
     return counts

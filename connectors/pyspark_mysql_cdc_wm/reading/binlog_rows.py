@@ -20,6 +20,7 @@ from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.prepared import with_prepared
 from pyspark_mysql_cdc_wm.lookup.schema import columns_now
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -88,6 +89,10 @@ class BinlogRows:
                 blocks = dumped(self.client, base, start, entered.end)
             else:
                 blocks = dumped_without(self.client, base, GtidSet.parse(left_out), wanted.end)
+            blocks = with_prepared(
+                blocks, self.client, base, start=start if left_out is None else None,
+                fail_on_data_loss=self.fail_on_data_loss,
+            )  # fmt: skip
             if whole is not None:
                 blocks = _of_piece(blocks, wanted, decoder, shift, start if whole_transactions else None)
             try:
@@ -95,7 +100,9 @@ class BinlogRows:
                     if self.known is not None:
                         altered |= altered_in(block, self.tables, part, ignores_unlogged=self.ignores_unlogged)
                     places = block.places + shift
-                    for changes in decoder.decode(block.memory, block.events, block.file, places):
+                    for changes in decoder.decode(
+                        block.memory, block.events, block.file, places, prepared=block.prepared
+                    ):
                         rows = self._rows(changes, part, altered)
                         if rows.rows:
                             yield ReadBatch(wanted.split, rows.rows, rows.columns, self._on_time(rows.event_time))
@@ -173,7 +180,9 @@ def _of_piece(
             places = np.repeat(begun + 1, np.diff(begins, prepend=0, append=len(places)))
         first, last = np.searchsorted(places, (piece.start, piece.end), side="right").tolist()
         if first:
-            decoder.pass_over(block.memory, block.events[:first], block.file, block.places[:first] + shift)
+            decoder.pass_over(
+                block.memory, block.events[:first], block.file, block.places[:first] + shift, prepared=block.prepared
+            )
         if first < last:
             yield block.between(first, last)
         if last < len(block.places):

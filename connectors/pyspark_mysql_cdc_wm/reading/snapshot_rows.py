@@ -20,6 +20,7 @@ from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.prepared import with_prepared
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.visibility import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -142,9 +143,12 @@ class SnapshotRows:
         as_of = None if self.relocation is None else self.relocation.as_of
 
         def blocks() -> Iterable[PlacedBlock]:
+            base = status.base()
             if as_of is None:
-                return _beside(view, dumped(self.client, status.base(), place, end))
-            return _beside(view, dumped_without(self.client, status.base(), GtidSet.parse(as_of[1]), end))
+                found, start = dumped(self.client, base, place, end), place
+            else:
+                found, start = dumped_without(self.client, base, GtidSet.parse(as_of[1]), end), None
+            return _beside(view, with_prepared(found, self.client, base, start=start))
 
         is_behind = as_of is not None or end > place
         if keyless and is_behind:
@@ -159,7 +163,9 @@ class SnapshotRows:
             for block, dropped in self._cut_where_dropped(blocks(), tables):
                 looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged)
                 undoing = [each for each in since if each[0].table in tables - keyless]
-                for changes in decoder.decode(block.memory, block.events, block.file, block.places):
+                for changes in decoder.decode(
+                    block.memory, block.events, block.file, block.places, prepared=block.prepared
+                ):
                     for chunk, changed in undoing:
                         if chunk.table == (changes.table.database, changes.table.table):
                             yield from self._batch(chunk, changed.undone(changes), place)
@@ -205,9 +211,12 @@ class SnapshotRows:
             if leads := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[leads - 1])
         decoder = self._decoder(connection, {table}, {table})
-        for block in _beside(view, dumped(self.client, base, begin, place)):
+        found = with_prepared(dumped(self.client, base, begin, place), self.client, base, start=begin)
+        for block in _beside(view, found):
             looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged)
-            for changes in decoder.decode(block.memory, block.events, block.file, block.places):
+            for changes in decoder.decode(
+                block.memory, block.events, block.file, block.places, prepared=block.prepared
+            ):
                 for changed in undone:
                     changed.add_before(changes)
 

@@ -125,10 +125,13 @@ class ChangeDecoder:
         self.reached = 0
         """The latest commit time of all transactions so far, of any table; microseconds, 0 before the first."""
 
-    def decode(self, memory: Bytes, events: Longs, file: str, places: Longs | None = None) -> Iterator[Changes]:
+    def decode(
+        self, memory: Bytes, events: Longs, file: str, places: Longs | None = None, *, prepared: bool = False
+    ) -> Iterator[Changes]:
         """Yield the changes of a block of events of ``file``, table by table.
 
-        ``places`` has the place after each event, as a number; by default it is the position in the file.
+        ``places`` has the place after each event, as a number; by default it is the position in the file. Rows that
+        were ``prepared`` (XA) are those of the transaction that was before, which commits them.
 
         Nothing yielded refers to ``memory``, but it must stay as it is until the iterator ends.
 
@@ -138,11 +141,13 @@ class ChangeDecoder:
         first = self._router.transactions
         versions = self._versions(events, events[:, POSITION] if places is None else places)
         for each, unpacked in self._unpacker.plain(memory, events, file):
-            yield from self._changes(each, unpacked, file, first, versions)
+            routes = self._routes(each, unpacked, file, prepared=prepared)
+            yield from self._changes(each, unpacked, file, first, versions, routes)
 
-    def _changes(self, memory: Bytes, events: Longs, file: str, first: int, versions: Longs) -> Iterator[Changes]:
+    def _changes(  # noqa: PLR0917 - arrays in, columns out
+        self, memory: Bytes, events: Longs, file: str, first: int, versions: Longs, routes: Routes
+    ) -> Iterator[Changes]:
         """Yield the changes of events of which none is packed; ``versions`` are those of transaction ``first`` on."""
-        routes = self._routes(memory, events, file)
         if self._router.transactions - first >= len(versions):
             raise fault_error(Fault.GTID, f"binlog {file}, in a compressed transaction")
         for chosen in self._tables.stretches(routes.tables):
@@ -161,7 +166,7 @@ class ChangeDecoder:
                     self._numbers((table.database, table.table), transactions),
                 )
 
-    def pass_over(self, memory: Bytes, events: Longs, file: str, places: Longs) -> None:
+    def pass_over(self, memory: Bytes, events: Longs, file: str, places: Longs, *, prepared: bool = False) -> None:
         """Take in a block whose rows somebody else reads; what comes after is numbered as if they had been read.
 
         Raises as ``decode`` does.
@@ -169,7 +174,7 @@ class ChangeDecoder:
         self._versions(events, places)
         # A compressed transaction ends here; only one that does not has numbers to go on from.
         events = events[events[:, TYPE] != EventType.TRANSACTION_PAYLOAD]
-        routes = self._routes(memory, events, file)
+        routes = self._routes(memory, events, file, prepared=prepared)
         goes_on = routes.transactions == routes.transactions[-1:]
         for index in np.unique(routes.tables[goes_on & (routes.tables >= 0)]).tolist():
             table, decoder = self._tables.found[index]
@@ -178,11 +183,15 @@ class ChangeDecoder:
             last, counted = self._counted.get(name, (-1, 0))
             self._counted[name] = (transaction, images + (counted if last == transaction else 0))
 
-    def _routes(self, memory: Bytes, events: Longs, file: str) -> Routes:
+    def _routes(self, memory: Bytes, events: Longs, file: str, *, prepared: bool) -> Routes:
         routes = self._router.route(memory, events, file)
         self._leave_out_undone(memory, events, routes, file)
         self.reached = max(self.reached, int(routes.committed.max(initial=0)))
-        self._refuse_prepared(memory, events, routes, file)
+        if not prepared:
+            self._leave_out_prepared(memory, events, routes, file)
+        with_rows = routes.transactions[routes.tables >= 0]
+        if with_rows.size:
+            self._last_with_rows = int(with_rows[-1])
         return routes
 
     def _leave_out_undone(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
@@ -198,21 +207,19 @@ class ChangeDecoder:
             undone = (numbers >= (since or 0)) & (numbers < number) & (routes.transactions == transaction)
             routes.tables[undone] = NO_TABLE
 
-    def _refuse_prepared(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
-        """Refuse rows of a transaction that is only prepared: whether it is committed is told later, elsewhere."""
-        prepared = np.flatnonzero(events[:, TYPE] == EventType.XA_PREPARE)
-        with_rows = routes.transactions[routes.tables >= 0]
-        for i in prepared.tolist():
-            transaction = routes.transactions[i]
-            # Its first byte says whether it is committed at once.
-            one_phase = memory[events[i, START] + HEADER_SIZE]
-            if not one_phase and (transaction == self._last_with_rows or transaction in with_rows):
-                raise UnsupportedFormatError(
-                    f"binlog {file} position {events[i, POSITION]}: a transaction that was prepared (XA PREPARE) "
-                    "changed a table that is read; whether it was committed is not followed yet. Begin a new query"
-                )
-        if with_rows.size:
-            self._last_with_rows = int(with_rows[-1])
+    def _leave_out_prepared(self, memory: Bytes, events: Longs, routes: Routes, file: str) -> None:
+        """Leave out rows that are only prepared; refuse if some may have been delivered already."""
+        at = np.flatnonzero(events[:, TYPE] == EventType.XA_PREPARE)
+        # Its first byte says whether it is committed at once.
+        at = at[memory[events[at, START] + HEADER_SIZE] == 0]
+        transactions = routes.transactions[at]
+        if at.size and self._last_with_rows in transactions:
+            raise UnsupportedFormatError(
+                f"binlog {file} position {events[at[0], POSITION]}: a transaction of XA was prepared, and is too long "
+                "to be left out until it is committed (more than 8 MB, packed 4 MB). Begin a new query behind it, and "
+                "have such a transaction committed in one phase, or in parts"
+            )
+        routes.tables[np.isin(routes.transactions, transactions)] = NO_TABLE
 
     def _versions(self, events: Longs, places: Longs) -> Longs:
         """Return the version of the transaction before a block and of each that begins in it."""

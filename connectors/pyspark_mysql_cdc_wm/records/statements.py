@@ -6,6 +6,7 @@ But for those that drop a table, or a database: what it held is gone, and nobody
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from watermark_source.errors import CorruptDataError, UnsupportedFormatError, sh
 _NAME_SIZE, _VARIABLES_SIZE, _FIXED = 8, 11, 13
 _BEGIN_SIZE = len("BEGIN")
 _QUERY = int(EventType.QUERY)
+_XA = b"XA "
 _SHORT = "near here is a statement that does not fit its event; the binlog is damaged. Check it with mysqlbinlog"
 _ROWS = re.compile(r"(INSERT|UPDATE|DELETE|REPLACE|LOAD|CALL|WITH)\b", re.IGNORECASE)
 _ALTER_TABLE = r"ALTER\s+(?:(?:ONLINE|OFFLINE|IGNORE)\s+)*TABLE\b\s*(?:IF\s+EXISTS\b\s*)?"
@@ -91,26 +93,67 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
     Raises:
         CorruptDataError: one that does not fit its event.
     """
+    queries, names, texts = _queries(memory, events)
+    for i in np.flatnonzero(events[queries, STOP] - texts != _BEGIN_SIZE).tolist():
+        event = events[queries[i]]
+        text = memory[texts[i] : event[STOP]].tobytes().decode(errors="replace")
+        yield Statement(
+            memory[names[i] : texts[i] - 1].tobytes().decode(errors="replace"),
+            without_remarks(text),
+            int(event[POSITION]),
+            int(queries[i]),
+        )
+
+
+class XaEnd(NamedTuple):
+    """A statement that ends a transaction which was prepared before."""
+
+    transaction: str
+    """Its name, as ``prepared_name`` has it."""
+    commits: bool
+    number: int
+    """Of its event in the block."""
+
+
+def xa_ends(memory: Bytes, events: Longs) -> Iterator[XaEnd]:
+    """Yield the statements of a block of events that commit or roll back what was prepared.
+
+    Servers write them themselves, always in one form; see ``statements`` for what is raised.
+    """
+    queries, _, texts = _queries(memory, events)
+    heads = memory[texts[:, None] + np.arange(len(_XA))] == np.frombuffer(_XA, np.uint8)
+    for i in np.flatnonzero(heads.all(axis=1)).tolist():
+        text = memory[texts[i] : events[queries[i], STOP]].tobytes().decode("ascii", errors="replace")
+        _, what, name = text.split(" ", 2)
+        if what in ("COMMIT", "ROLLBACK"):
+            yield XaEnd(name.casefold(), what == "COMMIT", int(queries[i]))
+
+
+def prepared_name(body: bytes) -> str:
+    """Return the name of a transaction by the body of its XA_PREPARE event.
+
+    One byte, the number of the name's format and the sizes of its two parts (4 bytes each), then these.
+    """
+    kind, first, second = struct.unpack_from("<iII", body, 1)
+    whole, begin = body[13 : 13 + first + second], first
+    return f"X'{whole[:begin].hex()}',X'{whole[begin:].hex()}',{kind}".casefold()
+
+
+def _queries(memory: Bytes, events: Longs) -> tuple[Longs, Longs, Longs]:
+    """Return which events are statements, where the name of each one's database begins, and its text."""
     numbers = np.flatnonzero(events[:, TYPE] == _QUERY)
     queries = events[numbers]
     if not len(queries):
-        return
+        return numbers, numbers, numbers
     bodies = queries[:, START] + HEADER_SIZE
     if (bodies + _FIXED > queries[:, STOP]).any():
         raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")
     variables = memory[bodies + _VARIABLES_SIZE] | memory[bodies + _VARIABLES_SIZE + 1].astype(np.int64) << 8
     names = bodies + _FIXED + variables
-    texts = names + memory[bodies + _NAME_SIZE] + 1
+    texts = names + memory[bodies + _NAME_SIZE].astype(np.int64) + 1
     if (texts > queries[:, STOP]).any():
         raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")
-    for i in np.flatnonzero(queries[:, STOP] - texts != _BEGIN_SIZE).tolist():
-        text = memory[texts[i] : queries[i, STOP]].tobytes().decode(errors="replace")
-        yield Statement(
-            memory[names[i] : texts[i] - 1].tobytes().decode(errors="replace"),
-            without_remarks(text),
-            int(queries[i, POSITION]),
-            int(numbers[i]),
-        )
+    return numbers, names, texts
 
 
 class Definitions(NamedTuple):
