@@ -146,6 +146,7 @@ class MySqlSource(SourceDefinition):
             nothing_follows=self.options.start is StartMode.SNAPSHOT,
             one_moment=self.options.one_moment,
             by_gtids=by_gtids,
+            may_be_swapped=self.options.ignores_unlogged,
         )
 
     def _reader(self, layout: Layout, *, knows: bool) -> RangeReader:

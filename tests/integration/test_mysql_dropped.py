@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.snapshot import consistent_view
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from services.deadline import wait_until
+from services.mysql_client import connect
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_tables import TABLE, Tables, applied, batch, fill, on_server
@@ -100,6 +102,34 @@ def test_a_database_that_is_dropped_is_told_of(
     life.reader.stop()
     assert f"the database {other} was dropped; of the rows that were delivered of its tables no deletion" in caplog.text
     assert f"{other}_2" not in caplog.text
+
+
+def test_a_chunk_of_a_table_that_is_locked_for_longer_than_two_waits_says_so_and_comes_whole(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here of a second each; of fifty, and five minutes in all, where nobody is in a hurry."""
+    session = consistent_view._SESSION
+    shorter = tuple(each.replace("lock_wait_timeout = 50", "lock_wait_timeout = 1") for each in session)
+    assert shorter != session
+    monkeypatch.setattr(consistent_view, "_SESSION", shorter)
+    fill(mysql_database, "t", 10)
+    life = Life(mysql_database)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    server = mysql_database.server
+    with (
+        connect(server.host, server.port, database=mysql_database.name) as holder,
+        holder.cursor() as cursor,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        cursor.execute("LOCK TABLES t WRITE")
+        rows = pool.submit(life.rows, start, end)
+        wait_until(lambda: caplog.text.count("waiting to read it") > 2, 30, "the chunk says that it waits")
+        assert not rows.done()
+        cursor.execute("UNLOCK TABLES")
+        assert len(rows.result(60)) == 10
+    life.reader.stop()
+    assert f"{mysql_database.name}.t is locked, or about to be altered: waiting to read it" in caplog.text
 
 
 def test_a_table_dropped_since_the_tables_were_listed_is_left_out(mysql_database: Database) -> None:

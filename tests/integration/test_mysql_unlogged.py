@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -89,5 +91,70 @@ def test_of_a_copy_that_took_the_place_of_a_table_a_chunk_sees_what_it_had_then(
         return hold(view, tables)
 
     monkeypatch.setattr(ConsistentView, "hold", swapped_before)
+    assert sorted(row["id"] for row in life.rows(start, end)) == [2 * i for i in range(10)]
+    life.reader.stop()
+
+
+_COPY = (
+    "CREATE TABLE `_t_new` LIKE t", "ALTER TABLE `_t_new` ADD INDEX (amount)",
+    "INSERT INTO `_t_new` SELECT * FROM t",
+)  # fmt: skip
+SWAPS = {
+    # pt-online-schema-change 3.2.1, on MariaDB: MySQL from 8.0 on it refuses to do so.
+    "drop_swap": (("SET foreign_key_checks = 0", "DROP TABLE IF EXISTS t"), ("RENAME TABLE `_t_new` TO t",)),
+    # gh-ost 1.1.6.
+    "two-step": (
+        ("alter /* gh-ost */ table t rename `_t_del`",), ("alter /* gh-ost */ table `_t_new` rename `t`",),
+    ),
+    # Both, by default.
+    "one RENAME": ((), ("rename /* gh-ost */ table t to `_t_del`, `_t_new` to t",)),
+}  # fmt: skip
+"""What tools that alter a copy of a table do at last: how the table goes, and how its copy comes."""
+
+
+@pytest.mark.parametrize("at", ["plan", "read"])
+@pytest.mark.parametrize("tool", SWAPS)
+def test_a_table_whose_copy_takes_its_place_is_whole_however_a_tool_swaps_them(
+    mysql_database: Database, looks_often: None, tool: str, at: str
+) -> None:
+    """While its snapshot is planned, or read, there is no table of its name for a moment."""
+    database, (away, back) = mysql_database, SWAPS[tool]
+    fill(database, "t", 60)
+    life = Life(database, snapshotChunkRows=20, snapshotParallelism=1, **_IGNORE)
+    tables: Tables = {}
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    start, end = end, life.reader.latestOffset(end, ALL)
+    applied(batch(life, start, end), tables)
+    # Some of what is changed lies behind the next batch's place, and is undone.
+    planned = life.reader.latestOffset(end, ALL)
+    database.run(*_COPY)
+    database.run(*(f"UPDATE {table} SET amount = -5 WHERE id IN (4, 44, 84)" for table in ("t", "`_t_new`")))
+    later = threading.Timer(1.0, lambda: database.run(*back, "UPDATE t SET amount = -6 WHERE id IN (6, 46, 86)"))
+    if away:
+        database.run(*away)
+    later.start()
+    time.sleep(0.2)
+    start, end = end, life.reader.latestOffset(end, ALL) if at == "plan" else planned
+    applied(batch(life, start, end), tables)
+    later.join()
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        applied(batch(life, start, end), tables)
+    life.reader.stop()
+    assert tables == on_server(database, "t")
+
+
+def test_a_table_that_is_taken_away_and_not_replaced_is_refused_until_it_is(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = mysql_database
+    monkeypatch.setattr("pyspark_mysql_cdc_wm.reading.snapshot_rows.SWAP_SECONDS", 0.3)
+    fill(database, "t", 10)
+    life = Life(database, **_IGNORE)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    database.run("ALTER TABLE t RENAME away")
+    with pytest.raises(UnsupportedFormatError, match=r"it took .*[.]t away while .*Rename the table, or the copy, to"):
+        life.rows(start, end)
+    database.run("ALTER TABLE away RENAME t")
     assert sorted(row["id"] for row in life.rows(start, end)) == [2 * i for i in range(10)]
     life.reader.stop()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -32,12 +33,13 @@ from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
-from pyspark_mysql_cdc_wm.records.statements import defined_until, drops
+from pyspark_mysql_cdc_wm.records.statements import Arrival, Drop, arrivals, defined_until, drops
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
-from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
+from pyspark_mysql_cdc_wm.snapshot.consistent_view import SWAP_PAUSE_SECONDS, SWAP_SECONDS, ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
+from watermark_source.errors import UnsupportedFormatError
 from watermark_source.planning.split import Split
 from watermark_source.spark.columns.arrow import repeated
 from watermark_source.spark.connector.copies import Relocation
@@ -90,7 +92,7 @@ class SnapshotRows:
             closing(MySqlConnection(self.client)) as connection,
             closing(ConsistentView(self.client, batch_rows=self.batch_rows)) as view,
         ):
-            there = view.hold({chunk.table for chunk in chunks})
+            there = self._held(view, {chunk.table for chunk in chunks})
             columns = described(connection, there, self.choice)
             # After the view was opened: it sees nothing that is not in the binlog before here.
             order = LoggedOrder(connection, self.choice)
@@ -103,6 +105,14 @@ class SnapshotRows:
                     yield from self._still_as_they_were(chunk, columns[chunk.table], changed, view, place)
                 else:
                     _log.warning(_GONE, chunk.table, chunk.keys)
+
+    def _held(self, view: ConsistentView, tables: Set[TableName]) -> frozenset[TableName]:
+        """Return the tables that are there, and kept; one that a copy may take the place of has some time for that."""
+        until = time.monotonic() + (SWAP_SECONDS if self.ignores_unlogged else 0.0)
+        while len(there := view.hold(tables)) < len(tables) and time.monotonic() < until:
+            view.release()
+            time.sleep(SWAP_PAUSE_SECONDS)
+        return there
 
     def _still_as_they_were(
         self, chunk: TableChunk, columns: TableColumns, undone: RollBack, view: ConsistentView, place: int
@@ -153,15 +163,18 @@ class SnapshotRows:
         is_behind = as_of is not None or end > place
         if keyless and is_behind:
             # What was dropped had a key, perhaps, and is told of by that.
-            keyless -= {each for _, dropped in self._cut_where_dropped(blocks(), keyless) for each in dropped}
+            gone: set[TableName] = set()
+            keyless -= {each for _, dropped in self._cut_where_dropped(blocks(), keyless, gone) for each in dropped}
+            keyless -= gone
         if not shows_all_of_its_end(connection):
             for table in (tables & left) - keyless:
                 of_table = [changed for chunk, changed in since if chunk.table == table]
                 self._take_unseen(connection, view, table, of_table, place)
         if is_behind:
             decoder, concerns = self._decoder(connection, tables, left), self._concerns(tables)
-            for block, dropped in self._cut_where_dropped(blocks(), tables):
-                looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged)
+            gone, changed_as_a_whole = set(), dict[tuple[str, str], str]()
+            for block, dropped in self._cut_where_dropped(blocks(), tables, gone):
+                changed_as_a_whole |= looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged).whole
                 undoing = [each for each in since if each[0].table in tables - keyless]
                 for changes in decoder.decode(
                     block.memory, block.events, block.file, block.places, prepared=block.prepared
@@ -171,26 +184,55 @@ class SnapshotRows:
                             yield from self._batch(chunk, changed.undone(changes), place)
                 tables -= dropped
                 left -= dropped
+            self._refuse_taken_away(tables - gone - left, changed_as_a_whole)
+            left -= gone
         for chunk, changed in since:
             if chunk.table in left:
                 yield from self._batch(chunk, changed.rows_before(), place)
 
+    def _refuse_taken_away(self, missing: Set[TableName], whole: Mapping[tuple[str, str], str]) -> None:
+        """Refuse tables that are not there, and were not dropped: their rows are, by another name."""
+        key = self.tables.key
+        for (database, name), where in sorted(whole.items()):
+            if key(TableName(database, name)) in map(key, missing):
+                raise UnsupportedFormatError(
+                    f"{where}: it took {database}.{name} away while its snapshot was read, and no copy of it came in "
+                    f"its place within {SWAP_SECONDS:g} s. Rename the table, or the copy, to {database}.{name}; the "
+                    "query goes on from its checkpoint then"
+                )
+
     def _cut_where_dropped(
-        self, blocks: Iterable[PlacedBlock], tables: Collection[TableName]
+        self, blocks: Iterable[PlacedBlock], tables: Collection[TableName], gone: set[TableName]
     ) -> Iterator[tuple[PlacedBlock, Set[TableName]]]:
-        """Yield blocks, which end where tables are dropped, and which."""
+        """Yield blocks, which end where tables are dropped, and which.
+
+        With ``ignores_unlogged`` one that was dropped for a copy to take its place is as it was: no row of it comes in
+        between. Then they end where a dropped one is made anew, and those that were not are in ``gone`` at last.
+        """
         key = self.tables.key
         for block in blocks:
             begin = 0
-            for drop in drops(block.memory, block.events):
+            found: list[Drop | Arrival] = list(drops(block.memory, block.events))
+            if self.ignores_unlogged and (found or gone):
+                found = sorted((*found, *arrivals(block.memory, block.events)), key=lambda each: each.events)
+            for drop in found:
                 named = {key(TableName(*each)) for each in drop.tables}
+                if isinstance(drop, Arrival):
+                    came = {table for table in gone if key(table) in named}
+                    gone -= came
+                    if came and drop.is_new:
+                        yield block.between(begin, drop.events), came
+                        begin = drop.events
+                    continue
                 dropped = {
                     table
                     for table in tables
                     if key(table) in named
                     or any(key(TableName(each, table.table)) == key(table) for each in drop.databases)
                 }
-                if dropped:
+                if self.ignores_unlogged:
+                    gone |= dropped
+                elif dropped:
                     yield block.between(begin, drop.events), dropped
                     begin = drop.events
             if begin < len(block.events):

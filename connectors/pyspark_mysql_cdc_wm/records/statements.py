@@ -39,6 +39,7 @@ _RENAME = re.compile(_RENAME_TABLE, re.IGNORECASE)
 _DROP = re.compile(r"DROP\s+(?:TEMPORARY\s+)?TABLES?\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
 _REPLACE = re.compile(r"CREATE\s+OR\s+REPLACE\s+TABLE\b\s*", re.IGNORECASE)
 """MariaDB's word for dropping a table and making it anew."""
+_CREATE = re.compile(r"CREATE\s+(?:OR\s+REPLACE\s+)?TABLE\b\s*(?:IF\s+NOT\s+EXISTS\b\s*)?", re.IGNORECASE)
 _OWN = re.compile(r"DROP\s+TEMPORARY\b", re.IGNORECASE)
 """What concerns a table that one session alone has."""
 _DROP_DATABASE = re.compile(r"DROP\s+(?:DATABASE|SCHEMA)\b\s*(?:IF\s+EXISTS\b\s*)?", re.IGNORECASE)
@@ -231,6 +232,29 @@ def drops(memory: Bytes, events: Longs) -> Iterator[Drop]:
         drop = (_DROP.match(found.text) or _REPLACE.match(found.text)) and not _OWN.match(found.text)
         if drop or databases:
             yield Drop(tables_named(found.text, found.database) if drop else set(), databases, found.number + 1)
+
+
+class Arrival(NamedTuple):
+    """A statement after which there is a table by a name: it is made, or renamed to it."""
+
+    tables: set[tuple[str, str]]
+    """Those that it names, each with its database."""
+    is_new: bool
+    """Whether it is made: nothing is in it that was in another one by its name."""
+    events: int
+    """As those of ``Drop``."""
+
+
+def arrivals(memory: Bytes, events: Longs) -> Iterator[Arrival]:
+    """Yield the statements of a block of events that make tables, or give them other names; raises as ``drops``."""
+    for found in statements(memory, events):
+        if made := _CREATE.match(found.text):
+            tables = _tables(found.text[made.end() :], found.database, most=1)
+        elif _WHOLE.match(_without_texts(found.text)):
+            tables = tables_named(found.text, found.database)
+        else:
+            continue
+        yield Arrival(tables, made is not None, found.number + 1)
 
 
 def rollbacks(memory: Bytes, events: Longs, transactions: Longs) -> Iterator[tuple[int, int | None]]:

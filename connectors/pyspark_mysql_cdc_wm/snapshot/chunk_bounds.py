@@ -15,6 +15,7 @@ from pyspark_mysql_cdc_wm.lookup.transactions import has_gtids
 from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
+from pyspark_mysql_cdc_wm.snapshot.consistent_view import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from pyspark_mysql_cdc_wm.snapshot.described_tables import DescribedTables
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
 from watermark_source.errors import (
@@ -66,8 +67,12 @@ class ChunkBounds:
         nothing_follows: bool,
         one_moment: bool,
         by_gtids: bool,
+        may_be_swapped: bool,
     ) -> None:
-        """Cut ``tables`` by their primary keys or chosen columns; those with neither are one chunk each."""
+        """Cut ``tables`` by their primary keys or chosen columns; those with neither are one chunk each.
+
+        ``may_be_swapped``: others take their places, and for a moment there is none.
+        """
         self._connection = connection
         self._tables = tables
         self._cut = size
@@ -75,6 +80,7 @@ class ChunkBounds:
         self._nothing_follows = nothing_follows
         self._one_moment = one_moment
         self._by_gtids = by_gtids
+        self._patience = SWAP_SECONDS if may_be_swapped else 0.0
         self._described = described
         self._tell_again_at: dict[TableName, float] = {}
 
@@ -104,12 +110,19 @@ class ChunkBounds:
     def gone(self, logs: Set[str]) -> Set[str]:
         """Return which tables that were not listed are gone: MariaDB leaves one out while it is renamed.
 
+        One that another may take the place of is gone after ten seconds.
+
         Raises:
             SourceError: the server cannot be reached, or refuses.
         """
-        held = {log for log in filter(self.is_wanted, logs) if self._is_held(TableName.of(log))}
-        self._tables.forget()
-        return logs - self.logs() - held
+        until = time.monotonic() + self._patience
+        while True:
+            held = {log for log in filter(self.is_wanted, logs) if self._is_held(TableName.of(log))}
+            self._tables.forget()
+            gone = logs - self.logs() - held
+            if time.monotonic() >= until or not any(map(self.is_wanted, gone)):
+                return gone
+            time.sleep(SWAP_PAUSE_SECONDS)
 
     def is_wanted(self, log: str) -> bool:
         """Return whether a table is one of those the user chose."""

@@ -39,6 +39,9 @@ _BEGIN = "START TRANSACTION READ ONLY"
 _ANOTHER_VIEW = (1213, 1412)
 """The server's numbers for locks in a circle, and for a table that was emptied, altered or made anew since the view
 began."""
+SWAP_SECONDS = 10.0
+"""For so long a table that is taken away is waited for: a copy takes its place, for which tools need less than one."""
+SWAP_PAUSE_SECONDS = 0.1
 _VIEWS = 20
 _WAITS = 6
 _STAY = 60.0
@@ -71,6 +74,11 @@ class ConsistentView:
         if time.monotonic() - self._asked_at > _STAY:
             with self._telling():
                 self._execute("DO 0")
+
+    def release(self) -> None:
+        """Let go of what is held, and see what there is later; raises as ``hold``."""
+        with self._telling():
+            self._execute(_BEGIN)
 
     def hold(self, tables: Iterable[TableName]) -> frozenset[TableName]:
         """Keep tables as they are until the end, and return those that are there.
