@@ -21,6 +21,8 @@ OTHERS = "Others"
 ENGINE_GROUPS: dict[str, str] = {
     "watermarkStrategy": EVENT_TIME,
     "maxOutOfOrderness": EVENT_TIME,
+    "watermarkPercentile": EVENT_TIME,
+    "percentileRows": EVENT_TIME,
     "maxWatermarkLag": EVENT_TIME,
     "maxEventTimeLag": EVENT_TIME,
     "idleTimeout": EVENT_TIME,

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watermark_source.errors import OffsetError
+from watermark_source.eventtime.disorder import BUCKETS
+from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
@@ -32,7 +34,25 @@ def split_states(draw: st.DrawFn) -> SplitState:
     )
 
 
-states = st.builds(
+buckets = st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(1, 10**12), max_size=5)
+counts = buckets.map(lambda found: tuple(sorted(found.items())))
+
+
+@st.composite
+def with_learned(draw: st.DrawFn, states: st.SearchStrategy[SourceState]) -> SourceState:
+    """A state of a source that learns from disorder."""
+    state = draw(states)
+    learned = Learned(draw(st.integers(0, 10**12)), draw(counts), draw(counts))
+    usual = {s: None if t.watermark is None else t.watermark + learned.bound + 1 for s, t in state.splits.items()}
+    highest = {s: draw(st.just(at) | millis | st.none()) for s, at in usual.items()}
+    splits = {
+        s: replace(t, highest=h if h is None or h <= MAX else None)
+        for (s, t), h in zip(state.splits.items(), highest.values(), strict=True)
+    }
+    return replace(state, splits=splits, learned=learned)
+
+
+plain_states = st.builds(
     SourceState,
     splits=st.dictionaries(splits, split_states(), max_size=5),
     watermark=st.none() | millis,
@@ -41,6 +61,7 @@ states = st.builds(
     future_cap=st.none() | millis,
     run=st.integers(0, 2**40),
 )
+states = plain_states | with_learned(plain_states)
 
 
 def text(state: SourceState) -> str:

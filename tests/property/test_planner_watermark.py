@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver, highest
 from tests.simulation.log import Row, SimulatedLog
 from tests.simulation.scenarios import Action, Kill, KillPlanning, Step, actions, budgets, logs, perform
+from watermark_source.eventtime.percentile import Percentile
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.combined import combined
+from watermark_source.planning.learning import in_force
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.split import Split
@@ -19,6 +21,12 @@ from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SplitState, SplitStatus
 
 _BOOLEANS = st.booleans()
+strategies = {
+    "percentile": st.none() | st.builds(Percentile, st.sampled_from([500_000, 750_000]), st.just(80), st.just(700)),
+    "punctuated": st.just(False),
+}
+"""Learned from 20 or 40 rows on."""
+any_strategy = st.one_of(st.fixed_dictionaries(strategies), st.just({"punctuated": True}))
 event_time_policies = st.builds(
     PlanPolicy,
     out_of_orderness=st.sampled_from([0, 1, 500]),
@@ -26,6 +34,7 @@ event_time_policies = st.builds(
     passes_returning=_BOOLEANS,
     max_drift=st.none() | st.sampled_from([0, 1, 1_000, 60_000]),
     max_future_skew=st.none() | st.sampled_from([0, 3_600_000, 100_000_000]),
+    **strategies,
 )
 
 
@@ -64,6 +73,7 @@ def test_a_kill_at_any_point_leaves_the_watermark_as_it_would_have_been(data: st
         out_of_orderness=data.draw(st.sampled_from([0, 500])),
         max_drift=data.draw(st.none() | st.sampled_from([0, 1_000])),
         max_future_skew=data.draw(st.none() | st.just(3_600_000)),
+        **data.draw(any_strategy),
     )
     max_rows = data.draw(budgets)
     killed = Driver(log, policy, max_rows=max_rows, index=index)
@@ -123,6 +133,7 @@ def test_a_watermark_told_before_its_rows_are_read_is_one_that_they_lead_to(
         perform(driver, action, adds_splits=True)
     driver.run()
     for batch in driver.batches:
+        policy = in_force(policy, batch.after.learned)
         rows = {r.split: highest(batch.rows[r.split], batch.after.future_cap) for r in ranges_of(batch.after)}
         seen = {s: _after(t, rows.get(s), policy) for s, t in batch.after.splits.items()}
         assert _known(batch.after.watermark) <= _known(combined(batch.before, seen, policy))

@@ -6,7 +6,10 @@ import json
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from tests.simulation.log import Row, SimulatedLog
+from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.combined import when_read, with_rows
 from watermark_source.planning.observation import Observation, PlanPolicy
@@ -17,6 +20,8 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.driver.backlog import uncommitted
+from watermark_source.spark.exchange.packs import beginnings_of
+from watermark_source.spark.tasks.disorder import DisorderCount
 
 CODEC = OffsetCodec(source="simulated", name="log")
 START = 1_700_000_000_000
@@ -67,6 +72,17 @@ def highest(rows: list[Row], future_cap: Millis | None) -> Millis | None:
     return Millis(max(times)) if times else None
 
 
+def summary(rows: list[Row], state: SourceState, wanted: SplitRange) -> RangeSummary:
+    """What a task reports about a range of the batch that ends in ``state``."""
+    marks = [row.mark for row in rows if row.mark is not None]
+    marked = [m for m in marks if state.future_cap is None or m <= state.future_cap]
+    dated = [row for row in rows if state.future_cap is None or row.event_time <= state.future_cap]
+    count = DisorderCount(wanted.start, beginnings_of([wanted], state).get(wanted.split))
+    if dated:
+        count.add(np.array([row.event_time * 1_000 for row in dated]), np.array([row.position for row in dated]))
+    return RangeSummary(highest(rows, state.future_cap), Millis(max(marked)) if marked else None, count.stretches())
+
+
 class Driver:
     """A query on one source. Everything but ``text``, the last offset written, is lost in a restart."""
 
@@ -90,13 +106,14 @@ class Driver:
         row is in an open transaction.
         ``previews``: the system tells an event time of the rows that are planned, of some splits the highest.
         """
-        self.previews = previews
+        # What brokers know of event times is not what a punctuated watermark goes by.
+        self.previews = previews and not policy.punctuated
         self.without_newest = without_newest
         self.dated = dated
         self.log = log
         self.policy = policy
         self.max_rows = max_rows
-        self.index = index
+        self.index = index and not policy.punctuated
         self.now = START
         self.batches: list[Batch] = []
         self.losses: list[str] = []
@@ -107,7 +124,7 @@ class Driver:
     def restart(self, *, final: bool = False) -> None:
         """Begin a new process from the last offset; with ``final`` one whose ends are fixed now."""
         self._memory: tuple[str, SourceState] | None = None
-        self._reports: dict[SplitRange, Millis | None] = {}
+        self._reports: dict[SplitRange, RangeSummary] = {}
         self._announced = False
         self._rows_at: int | None = None
         self._rest = Rest()
@@ -136,7 +153,7 @@ class Driver:
             silent=frozenset(self._silent) if frozen is None else frozenset(),
             earliest=self.log.earliest(),
             added={s: self.log.splits[s].earliest for s in added if s in self.log.splits},
-            highest={r.split: self._reported(r, state.future_cap) for r in ranges_of(state)},
+            seen={r.split: self._reported(r, state) for r in ranges_of(state)},
             reached=dict.fromkeys(known, Millis(self.now) if frozen is None else frozen.at) if self.dated else {},
             newest=self._newest(known),
             # As if rows had come to the others since.
@@ -191,7 +208,7 @@ class Driver:
         self._memory = (text, planned.state)
         # From the written offset alone, as every replay of the batch.
         rows = {r.split: self.log.rows(r) for r in ranges_of(after)}
-        self._reports = {r: highest(rows[r.split], after.future_cap) for r in ranges_of(after)}
+        self._reports = {r: summary(rows[r.split], after, r) for r in ranges_of(after)}
         self.batches.append(Batch(before, after, rows, planned, observation))
 
     def _with_rows(self, planned: Plan, before: SourceState) -> SourceState:
@@ -204,9 +221,9 @@ class Driver:
         times = {s: [row.event_time for row in found] for s, found in rows.items() if found and s.number % 3 != 2}
         return {s: Millis(max(found) if s.number % 3 else found[-1]) for s, found in times.items()}
 
-    def _reported(self, wanted: SplitRange, future_cap: Millis | None) -> Millis | None:
+    def _reported(self, wanted: SplitRange, state: SourceState) -> RangeSummary:
         """What a task reported, or what a second look shows in a process that has no report."""
         if wanted in self._reports:
             return self._reports[wanted]
         gone = wanted.split not in self.log.splits
-        return None if gone else highest(self.log.rows(wanted), future_cap)
+        return NOTHING_SEEN if gone else summary(self.log.rows(wanted), state, wanted)

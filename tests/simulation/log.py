@@ -16,6 +16,11 @@ class Row(NamedTuple):
     position: int
     event_time: int
 
+    @property
+    def mark(self) -> int | None:
+        """The watermark that it carries: each third row one that may be wrong."""
+        return None if self.position % 3 else self.event_time - 300
+
 
 class SplitLog:
     """One split. Positions without a row (compacted, control records, rows of aborted transactions) are gaps."""

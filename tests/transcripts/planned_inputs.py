@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.combined import when_read, with_rows
 from watermark_source.planning.observation import Observation, PlanPolicy
@@ -51,7 +52,7 @@ class PlannedInputs:
         ends = {s: t.position + len(changes[s].rows if s in changes else ()) for s, t in self.state.splits.items()}
         active = {s for s, c in changes.items() if c.status is SplitStatus.ACTIVE and not c.rows}
         quiet = {s for s, c in changes.items() if c.status is SplitStatus.IDLE}
-        highest = {s: Millis(max(c.rows)) for s, c in changes.items() if c.rows}
+        seen_rows = {s: RangeSummary(Millis(max(c.rows))) for s, c in changes.items() if c.rows}
         for last in (False, False, True):
             if last:
                 # As if it had been quiet for so long already.
@@ -62,7 +63,7 @@ class PlannedInputs:
                     for s, t in self.state.splits.items()
                 }
                 self.state = replace(self.state, splits=states)
-            seen = Observation(now=_NOW, asked_at=_NOW, ends=ends, uncommitted=active, highest=highest)
+            seen = Observation(now=_NOW, asked_at=_NOW, ends=ends, uncommitted=active, seen=seen_rows)
             self.state = plan(self.state, seen, self.policy, None).state
 
     @property
@@ -88,7 +89,10 @@ class PlannedRecords:
     def plan(self, now: int) -> None:
         self.end += len(self.rows)
         seen = Observation(
-            now=Millis(now), asked_at=Millis(now), ends={self.split: self.end}, highest={self.split: self.highest}
+            now=Millis(now),
+            asked_at=Millis(now),
+            ends={self.split: self.end},
+            seen={self.split: RangeSummary(self.highest)},
         )
         before = self.state
         planned = plan(before, seen, self.policy, None).state

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from watermark_source.errors import OptionError
+from watermark_source.eventtime.percentile import Percentile
 from watermark_source.option_table import OptionTable
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, NOT_NEEDED
 from watermark_source.spark.options.engine_options import EngineOptions
@@ -88,6 +91,48 @@ def test_what_does_not_go_with_a_lag_is_refused(given: dict[str, str], option: s
     error = refusal(**given)
     assert error.option == option
     assert text in str(error)
+
+
+def test_a_learned_bound_has_a_wish_and_an_upper_bound() -> None:
+    plain = parsed(watermarkStrategy="percentile", maxOutOfOrderness="10 minutes")
+    assert plain.percentile == Percentile(on_time=999_000, rows=100_000, most=600_000)
+    assert plain.out_of_orderness == 600_000
+    chosen = parsed(
+        watermarkStrategy="PERCENTILE", maxOutOfOrderness="1 hour", watermarkPercentile="95 %", percentileRows="400"
+    )
+    assert chosen.percentile == Percentile(on_time=950_000, rows=400, most=3_600_000)
+    assert parsed(maxOutOfOrderness="10 minutes").percentile is None
+
+
+PERCENTILE = {"watermarkStrategy": "percentile", "maxOutOfOrderness": "10 minutes"}
+
+
+@pytest.mark.parametrize(("given", "option", "text"), [
+    ({"watermarkPercentile": "99"}, "watermarkPercentile", "belongs to watermarkStrategy percentile"),
+    ({"percentileRows": "100000"}, "percentileRows", "belongs to watermarkStrategy percentile, and the strategy is b"),
+    ({"watermarkStrategy": "percentile"}, "maxOutOfOrderness", "it is the largest bound that may be learned"),
+    ({"watermarkStrategy": "percentile", "maxOutOfOrderness": "0 ms"}, "maxOutOfOrderness", "is needed"),
+    ({**PERCENTILE, "watermarkPercentile": "99.99"}, "percentileRows", "must be at least 200000.* of 99.99, for"),
+    ({**PERCENTILE, "percentileRows": "19999"}, "percentileRows", "must be at least 20000"),
+    ({**PERCENTILE, "maxRecordsPerPartition": "65535"}, "maxRecordsPerPartition", "must be at least 65536 with"),
+    ({**PERCENTILE, "watermarkPercentile": "100"}, "watermarkPercentile", "must be at least 50 and less than 100"),
+    ({**PERCENTILE, "watermarkPercentile": "nan"}, "watermarkPercentile", "at least 50"),
+    ({**PERCENTILE, "watermarkPercentile": "most"}, "watermarkPercentile", "not a number"),
+    ({**PERCENTILE, "watermarkPercentile": "99.99999"}, "watermarkPercentile", "more than four digits"),
+    ({"watermarkStrategy": "punctuated", "maxOutOfOrderness": "1 s"}, "maxOutOfOrderness", "bounded, percentile or"),
+])  # fmt: skip
+def test_what_does_not_go_with_a_learned_bound_is_refused(given: dict[str, str], option: str, text: str) -> None:
+    error = refusal(**given)
+    assert error.option == option
+    assert re.search(text, str(error))
+
+
+@pytest.mark.parametrize("strategy", ["percentile", "punctuated"])
+def test_a_system_that_dates_its_rows_in_order_has_nothing_to_learn_from(strategy: str) -> None:
+    given = {"watermarkStrategy": strategy, "maxOutOfOrderness": "1 minute"}
+    given = given if strategy == "percentile" else {"watermarkStrategy": strategy}
+    with pytest.raises(OptionError, match="this source's own system dates its rows"):
+        EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given, dated=True)
 
 
 @pytest.mark.parametrize("given", [

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from watermark_source.eventtime.combine import recompute
 from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.planning.learning import in_force
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import future_cap, watermark_of
@@ -71,7 +72,7 @@ def when_read(planned: SourceState, reached: Mapping[Split, Millis], policy: Pla
             moves nothing.
         policy: the user's decisions.
     """
-    cap = planned.future_cap
+    cap, policy = planned.future_cap, in_force(policy, planned.learned)
     splits = dict(planned.splits)
     for split, event_time in reached.items():
         at = splits[split]

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from watermark_source.alignment.others import NOBODY, Others
+from watermark_source.eventtime.percentile import Percentile
+from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.minimum_rows import MinimumRows
@@ -49,8 +51,8 @@ class Observation:
     no row from before. The watermark does not advance while that is not known."""
     added: Mapping[Split, int] = field(default_factory=dict)
     """Start position of the splits that are new."""
-    highest: Mapping[Split, Millis | None] = field(default_factory=dict)
-    """Highest event time of each split's last planned range, ``None`` if it held no row that counts."""
+    seen: Mapping[Split, RangeSummary] = field(default_factory=dict)
+    """What was seen in each split's last planned range."""
     newest: Mapping[Split, Millis | None] = field(default_factory=dict)
     """Highest event time in the log, asked for *before* the ends; empty without a time index, and while nobody needs
     it."""
@@ -75,6 +77,10 @@ class PlanPolicy:
     """What the user decided; durations in milliseconds."""
 
     out_of_orderness: int = 0
+    percentile: Percentile | None = None
+    """Learn the bound on out-of-orderness; ``out_of_orderness`` is the one in force then."""
+    punctuated: bool = False
+    """Only watermarks that rows carry move a split's."""
     watermark_lag: int | None = None
     """How far the watermark of a split at rest is behind the clock (``reached``), where that is not the log's own."""
     use_processing_time: bool = False

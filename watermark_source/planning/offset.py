@@ -8,6 +8,10 @@ Layout of version 1, keys sorted, integers only, absent keys for absent values::
      "ended": true,                     nothing more comes: the watermark is the end of time
      "forgotten": {"shop.users": 1},    logs whose snapshot was given up, and how often
      "held": 3,                         batches of runs with an end that only waited for the alignment group
+     "learned": {"bound": 640, "earlier": [0, 98304, 9, 71], "behind": {"orders": {"0": 71001}}},
+                                        of disorder: the bound in force; rows by how far they are behind, as pairs of
+                                        bucket and rows, ``recent`` and ``earlier``; how far a split's watermark is
+                                        behind its highest event time, where that is not the bound and one
      "limit": 1700000010000,            alignment limit of the batch
      "member": "5b1d0c2e9f31",          by which name its alignment group knows it
      "name": "orders",                  the source's own name
@@ -33,18 +37,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from watermark_source.errors import OffsetError, shortened
+from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.planning.learned_offset import KEY, decode_learned, encode_learned
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Bound, Origin, SourceState, SplitState, SplitStatus
 
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
 _KNOWN = _REQUIRED | {
-    "cap", "complete", "done", "ended", "forgotten", "held", "limit", "member", "pt", "shift", "since", "snapshot",
+    "cap", "complete", "done", "ended", "forgotten", "held", KEY, "limit", "member", "pt", "shift", "since", "snapshot",
     "system", "wm",
 }  # fmt: skip
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None)
@@ -77,6 +83,7 @@ class OffsetCodec:
             "ended": True if state.ended else None,
             "forgotten": dict(sorted(state.forgotten.items())) or None,
             "held": state.held or None,
+            KEY: encode_learned(state.learned, state.splits),
             "limit": state.limit,
             "member": state.member,
             "name": self.name,
@@ -106,8 +113,10 @@ class OffsetCodec:
             if offset.get(key, True) is not True:
                 raise _broken(f'"{key}" is {_shown(offset[key])}', "true or no such key")
         watermark = _millis(offset, "wm")
+        splits = _decode_splits(offset["splits"], watermark or 0, _millis(offset, "since") or 0)
+        learned, highest = _decode_learned(offset, splits)
         return SourceState(
-            splits=_decode_splits(offset["splits"], watermark or 0, _millis(offset, "since") or 0),
+            splits={s: replace(t, highest=highest[s]) for s, t in splits.items()} if highest else splits,
             watermark=watermark,
             use_processing_time="pt" in offset,
             limit=_millis(offset, "limit"),
@@ -119,6 +128,7 @@ class OffsetCodec:
             member=_decode_member(offset.get("member")),
             ended="ended" in offset,
             held=_integer(offset.get("held", 0), '"held"', minimum=0),
+            learned=learned,
             run=_integer(offset["run"], '"run"', minimum=0),
         )
 
@@ -165,6 +175,15 @@ def _decode_splits(splits: object, watermark: int, since: int) -> dict[Split, Sp
             split = Split(log, _decode_number(log, number))
             decoded[split] = _decode_split(split, fields, watermark, since)
     return dict(sorted(decoded.items()))
+
+
+def _decode_learned(
+    offset: Mapping[str, Any], splits: Mapping[Split, SplitState]
+) -> tuple[Learned | None, Mapping[Split, Millis | None]]:
+    try:
+        return decode_learned(offset.get(KEY), splits)
+    except ValueError:
+        raise _broken(f'"{KEY}" is {_shown(offset[KEY])}', "what was learned of disorder") from None
 
 
 def _decode_frontiers(frontiers: object, splits: object) -> dict[str, tuple[Bound, ...]]:

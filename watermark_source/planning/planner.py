@@ -17,6 +17,7 @@ from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.combined import at_dated_ends, combined, is_left_out
 from watermark_source.planning.end_of_time import closed, has_said_the_last, is_at_its_end
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
+from watermark_source.planning.learning import in_force, learned_after
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.membership import membership
 from watermark_source.planning.minimum_rows import waits_for_more
@@ -24,7 +25,7 @@ from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import completed, finished, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_watermark import future_cap, watermark_of
+from watermark_source.planning.split_watermark import folded, future_cap
 from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
 from watermark_source.planning.status import (
     TRANSITIONS,
@@ -72,7 +73,7 @@ def plan(
 
     Args:
         state: as of the last planned batch.
-        observation: what the outside said; ``highest`` must have every split with a range not yet observed.
+        observation: what the outside said; ``seen`` must have every split with a range not yet observed.
         policy: the user's decisions.
         index: event-time look-ups; without one, alignment and budget go by what has been read so far.
         rows: look-ups of rows in a log whose positions are not rows.
@@ -140,8 +141,14 @@ def _plan(
     on_clock = state.use_processing_time or (policy.use_processing_time and not going_on)
     begun = {log: lower for log, lower in going_on.items() if log not in observation.dropped}
     done = finished(state) | set(map(snapshot_split, observation.dropped))
-    folded = {s: _fold(t, s, observation, policy) for s, t in state.splits.items() if s not in done}
-    splits, losses = check_loss(folded, observation, policy.position_text)
+    learned = learned_after(state, observation, policy)
+    policy = in_force(policy, learned)
+    kept = {
+        s: folded(t, observation.seen[s] if t.observed != t.position else None, policy)
+        for s, t in state.splits.items()
+        if s not in done
+    }
+    splits, losses = check_loss(kept, observation, policy.position_text)
     splits |= {s: unanswered(t) for s, t in splits.items() if s in observation.silent}
     if policy.fail_on_data_loss:
         refuse(losses, policy.loss_conditions)
@@ -210,6 +217,7 @@ def _plan(
             forgotten=_forgotten(state, observation),
             member=state.member,
             held=state.held + (held and not has_rows),
+            learned=learned,
             run=state.run + announce,
         ),
         is_batch=is_batch,
@@ -232,19 +240,6 @@ def _plan(
 def ranges_of(state: SourceState) -> list[SplitRange]:
     """Return the ranges the batch that ends in ``state`` reads, in split order."""
     return sorted(SplitRange(s, t.observed, t.position) for s, t in state.splits.items() if t.position > t.observed)
-
-
-def _fold(state: SplitState, split: Split, observation: Observation, policy: PlanPolicy) -> SplitState:
-    """Take what the last range's tasks saw into the split's watermark, which never regresses."""
-    if state.observed == state.position:
-        return state
-    highest = observation.highest[split]
-    if highest is None or policy.use_processing_time:
-        reached = state.watermark
-    else:
-        candidate = watermark_of(highest, policy)
-        reached = candidate if state.watermark is None else max(candidate, state.watermark)
-    return SplitState(state.position, state.position, reached, state.status, state.since)
 
 
 def _at_rest(
@@ -333,7 +328,7 @@ def _advance(
     if status is state.status and since == state.since and (end is None or end == state.position):
         return state
     position = state.position if end is None else end
-    return SplitState(position, state.observed, state.watermark, status, since)
+    return replace(state, position=position, status=status, since=since)
 
 
 def _clock(before: SourceState, observation: Observation) -> Millis:

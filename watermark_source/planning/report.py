@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from watermark_source.eventtime.disorder import STRETCH, Stretch
+from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.late_rows import NONE_LATE, LateRows
 from watermark_source.planning.split import SplitRange
@@ -25,6 +27,10 @@ class RangeReport:
     """Rows at or before the watermark that their batch began with."""
     undated_rows: int = 0
     """Rows in which no event time was found."""
+    marked: Millis | None = None
+    """Highest watermark that a row carries, not beyond the future cap."""
+    stretches: tuple[Stretch, ...] = ()
+    """How disordered the rows are, where somebody learns from it; from the range's beginning on."""
 
 
 class Coverage(NamedTuple):
@@ -37,28 +43,46 @@ class Coverage(NamedTuple):
     """Parts of the range no report tells about, in order."""
     late: LateRows = NONE_LATE
     undated_rows: int = 0
+    marked: Millis | None = None
+    stretches: tuple[Stretch, ...] = ()
+
+    @property
+    def summary(self) -> RangeSummary:
+        """Return what a strategy goes by."""
+        return RangeSummary(self.max_event_time, self.marked, self.stretches)
 
 
 def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
-    """Put together the reports that lie inside ``wanted``; what overlaps an earlier part is not counted twice."""
+    """Put together the reports that lie inside ``wanted``; what overlaps an earlier part is not counted twice.
+
+    Nor does a report that counts disorder in other stretches than those of ``wanted``.
+    """
     own = (r for r in reports if r.range.split == wanted.split)
     inside = sorted(
         (r for r in own if wanted.start <= r.range.start < r.range.end <= wanted.end), key=lambda r: r.range
     )
-    at, highest, rows, future, late, undated = wanted.start, None, 0, 0, NONE_LATE, 0
-    missing: list[SplitRange] = []
+    at, missing = wanted.start, list[SplitRange]()
+    counted: list[RangeReport] = []
     for report in inside:
-        if report.range.start < at:
+        if report.range.start < at or (report.stretches and (report.range.start - wanted.start) % STRETCH):
             continue
         if report.range.start > at:
             missing.append(SplitRange(wanted.split, at, report.range.start))
         at = report.range.end
-        rows += report.rows
-        future += report.future_rows
-        late += report.late
-        undated += report.undated_rows
-        if report.max_event_time is not None and (highest is None or report.max_event_time > highest):
-            highest = report.max_event_time
+        counted.append(report)
     if at < wanted.end:
         missing.append(SplitRange(wanted.split, at, wanted.end))
-    return Coverage(highest, rows, future, tuple(missing), late, undated)
+    return _together(counted, tuple(missing))
+
+
+def _together(reports: Sequence[RangeReport], missing: tuple[SplitRange, ...]) -> Coverage:
+    return Coverage(
+        max((r.max_event_time for r in reports if r.max_event_time is not None), default=None),
+        sum(r.rows for r in reports),
+        sum(r.future_rows for r in reports),
+        missing,
+        sum((r.late for r in reports), NONE_LATE),
+        sum(r.undated_rows for r in reports),
+        max((r.marked for r in reports if r.marked is not None), default=None),
+        tuple(stretch for r in reports for stretch in r.stretches),
+    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 
@@ -38,6 +39,9 @@ class SplitState:
     status: SplitStatus = SplitStatus.ACTIVE
     since: Millis | None = None
     """IDLE, PAUSED: when that began. ACTIVE: when the split was first seen with nothing left to read, if so."""
+    highest: Millis | None = None
+    """Highest event time of the rows before ``observed``, where the bound is learned: the watermark may be further
+    behind than the bound in force."""
 
 
 class Origin(NamedTuple):
@@ -80,5 +84,7 @@ class SourceState:
     """How many batches of runs with an end were there only because the group let nobody read."""
     ended: bool = False
     """Whether the end of time has gone out as the watermark, and has been applied: nothing more comes."""
+    learned: Learned | None = None
+    """What is known of the rows' disorder, where the bound is learned from it."""
     run: int = 0
     """Counts the processes that planned for this checkpoint, so that each one's first batch carries the watermark."""

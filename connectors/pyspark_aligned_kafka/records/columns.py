@@ -87,7 +87,8 @@ class ColumnBuilder:
             "headers": lambda: headers_array(split, data, located, offset),
         }
         columns = tuple(makers[name]() for name in self._columns)
-        return ReadBatch(split, rows, columns, timestamp if event_time is None else event_time, undated=undated)
+        times = timestamp if event_time is None else event_time
+        return ReadBatch(split, rows, columns, times, undated=undated, positions=offset)
 
 
 def binary_column(data: Bytes, places: Longs, size: int, nulls: int) -> pa.Array:

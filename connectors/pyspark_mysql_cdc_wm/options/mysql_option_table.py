@@ -347,5 +347,7 @@ NOT_NEEDED_HERE: Mapping[str, str] = {
 OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS), not_needed={**NOT_NEEDED, **NOT_NEEDED_HERE})
 NO_MEANING: Mapping[str, str] = {
     "maxRecordsPerPartition": "see minPartitions for the binlog and snapshotChunkRows for a snapshot",
+    "watermarkPercentile": "the server dates its rows, in order: there is no disorder to learn from",
+    "percentileRows": "the server dates its rows, in order: there is no disorder to learn from",
 }
 """Options of the engine that this source cannot honour, and why."""

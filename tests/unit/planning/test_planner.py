@@ -11,6 +11,7 @@ from tests.simulation.log import SimulatedLog, SplitLog
 from tests.simulation.scenarios import Outage, perform
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
 from watermark_source.errors import DataLossError, OffsetError
+from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation, PlanPolicy
@@ -234,7 +235,7 @@ def test_ten_thousand_splits_are_planned_in_150_milliseconds() -> None:
         now=NOW,
         asked_at=NOW,
         ends=dict.fromkeys(splits, 2_000),
-        highest=dict.fromkeys(splits, Millis(NOW + 5)),
+        seen=dict.fromkeys(splits, RangeSummary(Millis(NOW + 5))),
         newest=dict.fromkeys(splits, Millis(NOW + 9)),
     )
     policy = PlanPolicy(idle_timeout=30_000, max_drift=10_000)

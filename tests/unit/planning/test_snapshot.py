@@ -12,6 +12,7 @@ import pytest
 from tests.unit.planning.example_states import A, B, at, log_of, observation
 from watermark_source.alignment.others import Elsewhere, Others
 from watermark_source.errors import InternalError, OffsetError
+from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
@@ -35,9 +36,10 @@ def planned(
     if bounds is not None:
         ends[TABLE] = state.splits[TABLE].position + len(bounds)
         chunks["shop.orders"] = bounds
-    times = {r.split: None if r.split == TABLE or highest is None else Millis(highest) for r in ranges_of(state)}
+    known = None if highest is None else Millis(highest)
+    seen_rows = {r.split: NOTHING_SEEN if r.split == TABLE else RangeSummary(known) for r in ranges_of(state)}
     now = Millis(policy.pop("now", 1_700_000_000_000))
-    seen = Observation(now=now, asked_at=now, ends=ends, chunks=chunks, highest=times)
+    seen = Observation(now=now, asked_at=now, ends=ends, chunks=chunks, seen=seen_rows)
     return plan(state, seen, PlanPolicy(**policy), None)
 
 
@@ -89,7 +91,7 @@ def test_a_log_that_waits_for_snapshots_stays_where_it_is() -> None:
     for now in range(1_000, 5_000, 1_000):
         seen = Observation(
             now=Millis(now), asked_at=Millis(now), ends={LOG: 100 if now == 1_000 else 900, TABLE: now // 1_000},
-            chunks={"shop.orders": ((now,),)}, highest={TABLE: None}, waiting=frozenset({LOG}),
+            chunks={"shop.orders": ((now,),)}, seen={TABLE: NOTHING_SEEN}, waiting=frozenset({LOG}),
             reached={LOG: Millis(now)},
         )  # fmt: skip
         state = plan(state, seen, PlanPolicy(idle_timeout=10), None).state
@@ -172,10 +174,10 @@ def running(watermark: int = 5_000) -> SourceState:
 def found_later(state: SourceState, end: int, chunks: tuple[Bound, ...], highest: int, **seen: Any) -> Plan:
     position = state.splits[OTHER].position if OTHER in state.splits else 0
     ends = {LOG: end, OTHER: position + len(chunks)} if "dropped" not in seen else {LOG: end}
-    times = {r.split: None if r.split == OTHER else Millis(highest) for r in ranges_of(state)}
+    rows = {r.split: NOTHING_SEEN if r.split == OTHER else RangeSummary(Millis(highest)) for r in ranges_of(state)}
     now = Millis(1_700_000_000_000)
     observation = Observation(
-        now=now, asked_at=now, ends=ends, chunks={"shop.users": chunks}, highest=times,
+        now=now, asked_at=now, ends=ends, chunks={"shop.users": chunks}, seen=rows,
         **({"added": {OTHER: 0}, "found": frozenset({"shop.users"})} if OTHER not in state.splits else {}), **seen,
     )  # fmt: skip
     return plan(state, observation, PlanPolicy(), None)
@@ -266,13 +268,15 @@ def test_a_table_dropped_while_its_snapshot_is_read_is_forgotten_and_no_loss() -
 def test_a_table_that_is_chosen_no_more_is_forgotten() -> None:
     state = running()
     now = Millis(1)
-    seen = Observation(now=now, asked_at=now, ends={LOG: 300}, highest={LOG: None}, dropped=frozenset({"shop.orders"}))
+    seen = Observation(
+        now=now, asked_at=now, ends={LOG: 300}, seen={LOG: NOTHING_SEEN}, dropped=frozenset({"shop.orders"})
+    )
     assert plan(state, seen, PlanPolicy(), None).state.complete == frozenset()
 
 
 def test_a_source_that_takes_snapshots_does_so_when_all_its_tables_are_gone() -> None:
     seen = Observation(
-        now=Millis(1), asked_at=Millis(1), ends={LOG: 200}, highest={LOG: None}, dropped=frozenset({"shop.orders"})
+        now=Millis(1), asked_at=Millis(1), ends={LOG: 200}, seen={LOG: NOTHING_SEEN}, dropped=frozenset({"shop.orders"})
     )
     first = planned(NEW, 200, ((10,),)).state
     gone = plan(first, seen, PlanPolicy(), None).state

@@ -36,3 +36,7 @@ class ReadBatch:
     log has reached may be later than that of any row: of what it tells, rows are only a part."""
     undated: int = 0
     """Rows in which no event time was found."""
+    positions: pa.Array | None = None
+    """``int64``, where each row is; ``None`` where positions are no rows."""
+    marks: pa.Array | None = None
+    """``int64``, microseconds: the watermarks that rows carry, in order, of those that do; ``None``: nobody asks."""

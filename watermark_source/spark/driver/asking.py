@@ -61,7 +61,7 @@ class Asking:
             earliest=self._earliest(state, logs.ends, limit, last),
             added=self.added(logs.ends.keys() - state.splits.keys(), logs.found),
             others=self._membership.others(state),
-            highest=self._reports.highest(
+            seen=self._reports.seen(
                 state, logs.ends.keys() | logs.unknown, self._whereabouts.reading, is_first=last.is_first
             ),
             max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,

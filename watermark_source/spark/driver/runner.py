@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 
 from watermark_source.clock import Clock
 from watermark_source.errors import listed
+from watermark_source.eventtime.disorder import STRETCH
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.moments import watermark_text
 from watermark_source.planning.combined import when_read, with_rows
@@ -40,7 +41,7 @@ from watermark_source.spark.driver.stream_end import StreamEnd
 from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.driver.telling import ShownProgress, StatusReport
 from watermark_source.spark.driver.termination import before_termination
-from watermark_source.spark.exchange.packs import Pack, TaskWork, tasks_of
+from watermark_source.spark.exchange.packs import Pack, TaskWork, beginnings_of, tasks_of
 from watermark_source.spark.options.engine_options import EngineOptions
 from watermark_source.spark.options.policy import plan_policy
 from watermark_source.spark.startup.collector import collect_later, collect_rarely, spare_imports
@@ -126,7 +127,7 @@ class SourceRunner:
             planned = self._plan(state, observation)
         planned, splits = self._with_rows(planned, state)
         self._warn(planned, state)
-        self._reports.forget(observation.highest)
+        self._reports.forget(observation.seen)
         self._asking.note(planned)
         self._membership.tell(planned)
         self._status.note(self._seen(planned, splits, observation))
@@ -154,6 +155,7 @@ class SourceRunner:
             relocation,
             at_least=self._options.min_partitions,
             at_most=self._options.max_records_per_partition,
+            stretch=STRETCH if self._options.percentile is not None else 1,
         )
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:
@@ -175,6 +177,7 @@ class SourceRunner:
                 snapshot=snapshot,
                 relocation=relocation,
                 whole=each.whole,
+                beginnings=beginnings_of(each.ranges, after) if self._options.percentile is not None else None,
             )
             for number, each in enumerate(laid)
         ]

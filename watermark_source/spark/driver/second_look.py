@@ -13,7 +13,7 @@ from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.copies import Relocation
 from watermark_source.spark.connector.stream import SourceDefinition
-from watermark_source.spark.exchange.packs import Pack
+from watermark_source.spark.exchange.packs import Pack, beginnings_of
 from watermark_source.spark.exchange.reports import ReportBook, ReportServer
 from watermark_source.spark.tasks.reading import batches_of, observe
 
@@ -27,10 +27,12 @@ def again_of(
     *,
     late_at: Millis | None,
     enters_anywhere: bool,
+    learns: bool = False,
 ) -> Pack:
     """Return a range of the last planned batch, which ends in ``state``, as work to do again.
 
-    ``enters_anywhere``: its log can be read from any position on, and not only from where a range begins.
+    ``enters_anywhere``: its log can be read from any position on, and not only from where a range begins. ``learns``:
+    how disordered its rows are matters.
     """
     by_positions = relocation is None or relocation.left_out is None
     return Pack(
@@ -43,6 +45,7 @@ def again_of(
         snapshot=last_batch(state),
         relocation=relocation,
         whole=wanted if by_positions and not enters_anywhere else None,
+        beginnings=beginnings_of([wanted], state) if learns else None,
     )
 
 
@@ -75,7 +78,7 @@ class SecondLook:
         try:
             for part in parts:
                 batches = batches_of(reader, replace(again, ranges=(part,)))
-                self._book.add(observe(batches, [part], again.future_cap, again.late_at))
+                self._book.add(observe(batches, [part], again.future_cap, again.late_at, again.beginnings))
         except (DataLossError, UnknownSplitError, UnsupportedFormatError) as error:
             # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
             _log.warning("%s cannot be looked at again, its watermark stays: %s", shown, error)

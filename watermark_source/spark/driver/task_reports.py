@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 
+from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.report import Coverage
@@ -28,6 +29,9 @@ class TaskReports:
         self._second_look = SecondLook(definition, self._book, self._server)
         self._logs = logs
         self._on_clock = options.processing_time
+        self._by_highest = not (options.processing_time or options.punctuated or options.percentile is not None)
+        """Whether the highest event time of a range is all that a strategy goes by."""
+        self._learns = options.percentile is not None
         self._anywhere = anywhere
         """Whether logs can be read from any position on."""
         self.late_at: Millis | None = None
@@ -48,10 +52,10 @@ class TaskReports:
         """Drop what is known of splits: it is part of their watermarks now."""
         self._book.forget(*splits)
 
-    def highest(
+    def seen(
         self, state: SourceState, known: Set[Split], relocation: Relocation | None, *, is_first: bool
-    ) -> dict[Split, Millis | None]:
-        """Return the highest event time of each split's last range, looking again at what no task reported.
+    ) -> dict[Split, RangeSummary]:
+        """Return what is in each split's last range, looking again at what no task reported.
 
         Args:
             state: as of the last batch.
@@ -59,11 +63,11 @@ class TaskReports:
             relocation: how the copy that is read is read on.
             is_first: the first plan of a process: reports to an earlier one went with it.
         """
-        seen: dict[Split, Millis | None] = {}
+        seen: dict[Split, RangeSummary] = {}
         last = ranges_of(state)
         covered = self._book.cover_each(last)
         told: Mapping[Split, Millis] = {}
-        if is_first and not self._on_clock:
+        if is_first and self._by_highest:
             told = self._logs.highest([w for w, c in zip(last, covered, strict=True) if c.missing])
         for wanted, reported in zip(last, covered, strict=True):
             coverage = reported
@@ -75,8 +79,10 @@ class TaskReports:
                 coverage = coverage._replace(max_event_time=None)
                 self.snapshots.add(wanted.split.log, coverage.rows)
             elif coverage.missing and wanted.split in known and not self._on_clock:
-                again = again_of(wanted, state, relocation, late_at=self.late_at, enters_anywhere=self._anywhere)
+                again = again_of(
+                    wanted, state, relocation, late_at=self.late_at, enters_anywhere=self._anywhere, learns=self._learns
+                )
                 coverage = self._second_look.at(again, coverage, reports_due=not is_first)
-            seen[wanted.split] = coverage.max_event_time
+            seen[wanted.split] = coverage.summary
             self.rows.add(wanted.split, coverage)
         return seen

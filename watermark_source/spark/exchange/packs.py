@@ -6,7 +6,7 @@ small ranges share one; a big range is a pack of its own, or several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
+from watermark_source.planning.state import SourceState
 from watermark_source.spark.columns.markers import Marker
 from watermark_source.spark.connector.copies import Relocation
 from watermark_source.spark.connector.stream import Connector
@@ -27,6 +28,14 @@ BIG = 2_000_000
 """A range of more positions than this is cut, so that one long log still uses every core."""
 SHARE = 4
 """A range of more than this part of a batch is cut too, unless it is small."""
+
+
+class Beginning(NamedTuple):
+    """Where a range of a split begins, and what came before."""
+
+    position: int
+    highest: Millis | None
+    """Highest event time of the rows before it; ``None`` if there are none."""
 
 
 @dataclass
@@ -47,12 +56,14 @@ class Pack(InputPartition):
     """Of a system with copies."""
     whole: SplitRange | None = None
     """Where the log of the only range can be entered and left, if the range is a piece of it."""
+    beginnings: Mapping[Split, Beginning] | None = None
+    """Of the ranges that begin here and of which that is known; ``None``: nobody learns from disorder."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ranges log by log, as numbers: ten thousand of them as objects take longer than all else here."""
         logs = [(log, _numbers_of(ranges)) for log, ranges in groupby(self.ranges, key=lambda r: r.split.log)]
         others = (self.markers, self.future_cap, self.clock, self.late_at, self.report_to)
-        return _unpickled, (logs, *others, self.snapshot, self.relocation, self.whole)
+        return _unpickled, (logs, *others, self.snapshot, self.relocation, self.whole, self.beginnings)
 
 
 def _numbers_of(ranges: Iterable[SplitRange]) -> list[int]:
@@ -66,6 +77,19 @@ def _unpickled(logs: Iterable[tuple[str, Sequence[int]]], *others: Any) -> Pack:
         for number, start, end in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     )
     return Pack(tuple(ranges), *others)
+
+
+def beginnings_of(ranges: Iterable[SplitRange], state: SourceState) -> dict[Split, Beginning]:
+    """Return what is known of where ranges begin that were planned last, ``state`` being as of their end.
+
+    Where the highest event time is not known, as after another strategy, nothing is.
+    """
+    known: dict[Split, Beginning] = {}
+    for each in ranges:
+        at = state.splits.get(each.split)
+        if at is not None and each.start == at.observed and (at.highest is not None or at.watermark is None):
+            known[each.split] = Beginning(at.observed, at.highest)
+    return known
 
 
 class TaskWork(NamedTuple):
@@ -84,10 +108,11 @@ def tasks_of(
     *,
     at_least: int | None,
     at_most: int | None,
+    stretch: int = 1,
 ) -> list[TaskWork]:
     """Lay all that a batch reads into tasks, as its source's positions allow."""
     if connector.positions_are_rows:
-        return [TaskWork(each) for each in pack(ranges, at_least=at_least, at_most=at_most)]
+        return [TaskWork(each) for each in pack(ranges, at_least=at_least, at_most=at_most, stretch=stretch)]
     chunks = () if snapshot is None else tuple(snapshot.chunks)
     together = connector.snapshots is not None and connector.snapshots.one_moment
     of_chunks = [chunks] if together and chunks else [(each,) for each in chunks]
@@ -101,7 +126,7 @@ def tasks_of(
 
 
 def pack(
-    ranges: Sequence[SplitRange], *, at_least: int | None = None, at_most: int | None = None
+    ranges: Sequence[SplitRange], *, at_least: int | None = None, at_most: int | None = None, stretch: int = 1
 ) -> list[tuple[SplitRange, ...]]:
     """Lay ranges into packs, keeping their order.
 
@@ -109,6 +134,7 @@ def pack(
         ranges: what the batch reads.
         at_least: make so many packs if there are enough positions.
         at_most: put no more positions than this into one.
+        stretch: cut ranges only behind a multiple of so many positions.
     """
     total = sum(r.size for r in ranges)
     big, small = max(SMALL, min(BIG, -(-total // SHARE))), SMALL
@@ -121,7 +147,7 @@ def pack(
     packs: list[tuple[SplitRange, ...]] = []
     open_pack: list[SplitRange] = []
     filled = 0
-    for piece in (piece for r in ranges for piece in _cut(r, big)):
+    for piece in (piece for r in ranges for piece in _cut(r, big, stretch)):
         size = piece.end - piece.start
         if open_pack and filled + size > small:
             packs.append(tuple(open_pack))
@@ -133,10 +159,11 @@ def pack(
     return packs
 
 
-def _cut(whole: SplitRange, big: int) -> list[SplitRange]:
+def _cut(whole: SplitRange, big: int, stretch: int) -> list[SplitRange]:
     # An empty range is one piece: a log without rows may have some when it is read.
-    pieces = max(1, -(-whole.size // big))
+    pieces = max(1, -(-whole.size // max(big // stretch * stretch, stretch)))
     if pieces == 1:
         return [whole]
-    edges = [whole.start + whole.size * i // pieces for i in range(pieces + 1)]
+    units = -(-whole.size // stretch)
+    edges = [min(whole.start + units * i // pieces * stretch, whole.end) for i in range(pieces + 1)]
     return [SplitRange(whole.split, a, b) for a, b in pairwise(edges)]

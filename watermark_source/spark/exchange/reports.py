@@ -24,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from watermark_source.errors import shortened
+from watermark_source.eventtime.disorder import BUCKETS, Stretch
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.late_rows import BOUNDS_MS, NONE_LATE, LateRows
 from watermark_source.planning.report import Coverage, RangeReport, cover
@@ -92,9 +93,7 @@ class ReportBook:
     def _cover(self, wanted: SplitRange) -> Coverage:
         known = self._reports.get(wanted.split, {})
         whole = known.get(wanted)
-        if whole is not None:
-            return Coverage(whole.max_event_time, whole.rows, whole.future_rows, (), whole.late, whole.undated_rows)
-        return cover(wanted, known.values())
+        return cover(wanted, known.values() if whole is None else (whole,))
 
 
 class ReportServer:
@@ -250,6 +249,8 @@ def _encode(reports: Sequence[RangeReport]) -> bytes:
                 r.future_rows,
                 [r.late.longest, r.late.total, *r.late.histogram] if r.late.histogram else [],
                 r.undated_rows,
+                r.marked,
+                [[before, highest, *(n for pair in counts for n in pair)] for before, highest, counts in r.stretches],
             ]
             for r in reports
         ]
@@ -274,16 +275,20 @@ def _report(  # noqa: PLR0917 - the fields as they are on the wire
     future: object,
     late: object,
     undated: object,
+    marked: object,
+    stretches: object,
 ) -> RangeReport:
     if not isinstance(log, str):
         raise TypeError(f"a log with the name {shortened(log)}")
     found = RangeReport(
         range=SplitRange(Split(log, _integer(number)), _integer(start), _integer(end)),
-        max_event_time=None if highest is None else Millis(_integer(highest, minimum=MIN)),
+        max_event_time=_moment(highest),
         rows=_integer(rows),
         future_rows=_integer(future),
         late=_late(late),
         undated_rows=_integer(undated),
+        marked=_moment(marked),
+        stretches=_stretches(stretches),
     )
     if found.range.end < found.range.start:
         raise ValueError(f"not a report: {found.range} ends before it begins")
@@ -299,6 +304,24 @@ def _late(told: object) -> LateRows:
     if len(histogram) != len(BOUNDS_MS) + 1:
         raise ValueError(f"not a report: late rows in {len(histogram)} buckets")
     return LateRows(tuple(histogram), longest, total)
+
+
+def _stretches(told: object) -> tuple[Stretch, ...]:
+    if not isinstance(told, list) or not all(isinstance(each, list) for each in told):
+        raise TypeError(f"disorder as {shortened(told)}")
+    return tuple(_stretch(*each) for each in told)
+
+
+def _stretch(before: object, highest: object, *counts: object) -> Stretch:
+    buckets = [_integer(bucket) for bucket in counts[::2]]
+    rows = [_integer(each, minimum=1) for each in counts[1::2]]
+    if len(buckets) != len(rows) or sorted(set(buckets)) != buckets or any(b >= BUCKETS for b in buckets):
+        raise ValueError(f"not a report: disorder in the buckets {shortened(buckets)}")
+    return Stretch(_moment(before), _moment(highest), tuple(zip(buckets, rows, strict=True)))
+
+
+def _moment(value: object) -> Millis | None:
+    return None if value is None else Millis(_integer(value, minimum=MIN))
 
 
 def _integer(value: object, *, minimum: int = 0) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from watermark_source import durations
 from watermark_source.alignment.group import LONGEST_NAME
 from watermark_source.option_table import Option, boolean, duration, host_name, non_empty, ports, positive_integer, word
+from watermark_source.spark.options.strategy_options import PERCENTILE, PUNCTUATED, on_time
 
 BOUNDED = "bounded"
 MONOTONOUS = "monotonous"
@@ -44,12 +45,14 @@ def _group_name(text: str) -> str:
 ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         name="watermarkStrategy",
-        parse=word((BOUNDED, MONOTONOUS, INGESTION, NONE)),
+        parse=word((BOUNDED, MONOTONOUS, PERCENTILE, PUNCTUATED, INGESTION, NONE)),
         default=BOUNDED,
-        accepted="must be bounded, monotonous, ingestion or none",
+        accepted="must be bounded, monotonous, percentile, punctuated, ingestion or none",
         example="bounded",
         doc="How a split's watermark follows its event times. `bounded`: the highest event time seen less "
-        "`maxOutOfOrderness` and one millisecond. `monotonous`: the same with no disorder allowed. `ingestion`: the "
+        "`maxOutOfOrderness` and one millisecond. `monotonous`: the same with no disorder allowed. `percentile`: the "
+        "same as `bounded`, with a bound that is learned from the rows, at most `maxOutOfOrderness`. `punctuated`: "
+        "only records that carry a watermark move it (Kafka's `watermarkColumn`). `ingestion`: the "
         "same as `bounded`, and while a split has nothing left to read its watermark follows the clock at a distance "
         "of `maxWatermarkLag`. `none`: no event-time watermark; time is the clock (processing-time watermark).",
     ),
@@ -60,8 +63,28 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="0 seconds",
         accepted=f"must be {durations.ACCEPTED}",
         example="5 seconds",
-        doc="How far an event may be behind the highest event time of its own split and still be on time. Only with "
-        "`watermarkStrategy` `bounded` or `ingestion`.",
+        doc="How far an event may be behind the highest event time of its own split and still be on time. With "
+        "`watermarkStrategy` `percentile` the most that is allowed for. Only with `bounded`, `percentile` or "
+        "`ingestion`.",
+    ),
+    Option(
+        name="watermarkPercentile",
+        parse=on_time,
+        default_text="99.9",
+        accepted="must be a percentage, at least 50 and less than 100, with at most four digits behind the point",
+        example="99.9",
+        doc="Which share of the rows is to be on time: the bound is what so many of the rows read last were behind at "
+        "most. Only with `watermarkStrategy` `percentile`.",
+    ),
+    Option(
+        name="percentileRows",
+        parse=positive_integer,
+        default_text="100000",
+        accepted="must be a whole number of at least 1",
+        example="100000",
+        doc="From how many of the source's last rows the bound is learned, at least half of them. Fewer follow a "
+        "change sooner. At least twenty must be expected beyond `watermarkPercentile`. Only with `watermarkStrategy` "
+        "`percentile`.",
     ),
     Option(
         name="maxWatermarkLag",

@@ -8,9 +8,13 @@ from typing import Any
 
 from watermark_source import durations
 from watermark_source.errors import OptionError
+from watermark_source.eventtime.percentile import Percentile
 from watermark_source.spark.options.engine_option_table import BOUNDED, DRIVER, GROUP, INGESTION, NO_STORE, NONE, PASSES
+from watermark_source.spark.options.strategy_options import PERCENTILE, PUNCTUATED, percentile_of
 
 DEFAULT_WATERMARK_LAG = 10_000
+_BOUNDED = (BOUNDED, PERCENTILE, INGESTION)
+"""Strategies with a bound on out-of-orderness."""
 _LAGS = ("maxWatermarkLag", "maxEventTimeLag")
 """Two names for one bound: of clocks, and of an application."""
 _OF_OTHERS = ("alignmentTimeToLive", "alignmentMembers", "alignmentWaitForFirst", "snapshotHoldsGroup")
@@ -29,7 +33,10 @@ class EngineOptions:
 
     source_name: str
     out_of_orderness: int
-    """Of the bounded strategy; meaningless when ``processing_time`` is set."""
+    """Of strategies that have a bound."""
+    percentile: Percentile | None
+    """Of the percentile strategy, with ``out_of_orderness`` as the upper bound; ``None`` with the others."""
+    punctuated: bool
     watermark_lag: int | None
     """Of the ingestion strategy; ``None`` with the others."""
     processing_time: bool
@@ -75,13 +82,15 @@ class EngineOptions:
             example = "2 minutes" if drift is None else "checkout"
             raise OptionError(missing, None, f"is needed because {here} is set", example=example)
         strategy = values["watermarkStrategy"]
-        if strategy not in (BOUNDED, INGESTION) and "maxoutoforderness" in named:
+        if strategy not in _BOUNDED and "maxoutoforderness" in named:
             raise OptionError(
                 "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
-                f"belongs to watermarkStrategy bounded or ingestion, and the strategy is {strategy}",
+                f"belongs to watermarkStrategy {', '.join(_BOUNDED[:-1])} or {_BOUNDED[-1]}, and the strategy is "
+                f"{strategy}",
                 example="leave it out",
             )  # fmt: skip
         lag = _watermark_lag(values, given, dated=dated)
+        percentile = percentile_of(values, given, dated=dated)
         store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
         for name in ("alignmentStore", *_OF_OTHERS):
             if group is None and name.lower() in named:
@@ -114,7 +123,9 @@ class EngineOptions:
             )  # fmt: skip
         return cls(
             source_name=values["sourceName"] or format_name,
-            out_of_orderness=values["maxOutOfOrderness"] if strategy in (BOUNDED, INGESTION) else 0,
+            out_of_orderness=values["maxOutOfOrderness"] if strategy in _BOUNDED else 0,
+            percentile=percentile,
+            punctuated=strategy == PUNCTUATED,
             watermark_lag=lag,
             processing_time=strategy == NONE,
             idle_timeout=values["idleTimeout"],

@@ -22,6 +22,8 @@ def plan_policy(
     """Return what the planner goes by."""
     return PlanPolicy(
         out_of_orderness=options.out_of_orderness,
+        percentile=options.percentile,
+        punctuated=options.punctuated,
         watermark_lag=options.watermark_lag,
         use_processing_time=options.processing_time,
         idle_timeout=options.idle_timeout,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 import numpy as np
@@ -22,16 +22,24 @@ from watermark_source.spark.connector.pieces import PieceReader
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.connector.snapshots import SnapshotRangeReader
-from watermark_source.spark.exchange.packs import Pack
+from watermark_source.spark.exchange.packs import Beginning, Pack
 from watermark_source.spark.exchange.reports import send_reports
 from watermark_source.spark.startup.collector import spare_imports
+from watermark_source.spark.tasks.disorder import DisorderCount
 
 
 class Observer:
     """Watches the event times of ranges, column by column. Of several ranges of a split the first has all its rows."""
 
-    def __init__(self, ranges: Sequence[SplitRange], future_cap: Millis | None, late_at: Millis | None = None) -> None:
+    def __init__(
+        self,
+        ranges: Sequence[SplitRange],
+        future_cap: Millis | None,
+        late_at: Millis | None = None,
+        beginnings: Mapping[Split, Beginning] | None = None,
+    ) -> None:
         self._ranges = ranges
+        self._disorder = None if beginnings is None else _disorder_counts(ranges, beginnings)
         self._late_at = None if late_at is None else in_micros(late_at)
         # Event times are microseconds in the columns; a whole millisecond at the cap still counts.
         self._cap = None if future_cap is None else future_cap * 1_000 + 999
@@ -40,6 +48,7 @@ class Observer:
         self._future: dict[Split, int] = {}
         self._undated: dict[Split, int] = {}
         self._late: dict[Split, LateRows] = {}
+        self._marked: dict[Split, int] = {}
 
     def observe(self, batch: ReadBatch) -> None:
         """Take a batch's event times in."""
@@ -48,36 +57,70 @@ class Observer:
         if batch.undated:
             self._undated[split] = self._undated.get(split, 0) + batch.undated
         dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
-        micros = _micros(dated)
+        micros = _longs(dated)
         if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):
             self._highest[split] = max(batch.reached, self._highest.get(split, batch.reached))
+        if batch.marks is not None:
+            self._observe_marks(split, batch.marks)
         if not len(micros):
             return
         if self._late_at is not None and micros.min() <= self._late_at:
             self._late[split] = self._late.get(split, NONE_LATE) + late_among(micros, self._late_at)
-        highest = int(micros.max())
+        highest, is_counted = int(micros.max()), None
         if self._cap is not None and highest > self._cap:
-            counted = micros[micros <= self._cap]
-            self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
+            is_counted = micros <= self._cap
+            counted = micros[is_counted]
+            if batch.marks is None:
+                self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
             if not len(counted):
                 return
-            highest = int(counted.max())
+            micros, highest = counted, int(counted.max())
         self._highest[split] = max(highest, self._highest.get(split, highest))
+        if self._disorder is not None and batch.positions is not None:
+            positions = _longs(
+                batch.positions.filter(batch.event_time.is_valid()) if batch.event_time.null_count else batch.positions
+            )
+            self._disorder[split].add(micros, positions if is_counted is None else positions[is_counted])
+
+    def _observe_marks(self, split: Split, marks: pa.Array) -> None:
+        micros = _longs(marks)
+        if self._cap is not None:
+            counted = micros[micros <= self._cap]
+            self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
+            micros = counted
+        if len(micros):
+            highest = int(micros.max())
+            self._marked[split] = max(highest, self._marked.get(split, highest))
 
     def reports(self) -> list[RangeReport]:
         """Return what was seen, a report a range."""
         rows, future, late, undated = dict(self._rows), dict(self._future), dict(self._late), dict(self._undated)
+        disorder = {} if self._disorder is None else dict(self._disorder)
         return [
             RangeReport(
                 range=r,
-                max_event_time=None if (m := self._highest.get(r.split)) is None else Millis(m // 1_000),
+                max_event_time=_millis(self._highest.get(r.split)),
                 rows=rows.pop(r.split, 0),
                 future_rows=future.pop(r.split, 0),
                 late=late.pop(r.split, NONE_LATE),
                 undated_rows=undated.pop(r.split, 0),
+                marked=_millis(self._marked.get(r.split)),
+                stretches=() if (counted := disorder.pop(r.split, None)) is None else counted.stretches(),
             )
             for r in self._ranges
         ]
+
+
+def _disorder_counts(ranges: Sequence[SplitRange], beginnings: Mapping[Split, Beginning]) -> dict[Split, DisorderCount]:
+    first: dict[Split, SplitRange] = {}
+    for each in ranges:
+        first.setdefault(each.split, each)
+    counts: dict[Split, DisorderCount] = {}
+    for split, each in first.items():
+        beginning = beginnings.get(split)
+        here = beginning if beginning is not None and beginning.position == each.start else None
+        counts[split] = DisorderCount(each.start, here)
+    return counts
 
 
 def late_among(micros: npt.NDArray[np.int64], late_at: int) -> LateRows:
@@ -93,9 +136,10 @@ def observe(
     ranges: Sequence[SplitRange],
     future_cap: Millis | None,
     late_at: Millis | None = None,
+    beginnings: Mapping[Split, Beginning] | None = None,
 ) -> list[RangeReport]:
     """Read batches only for what their event times say."""
-    observer = Observer(ranges, future_cap, late_at)
+    observer = Observer(ranges, future_cap, late_at, beginnings)
     for batch in batches:
         observer.observe(batch)
     return observer.reports()
@@ -107,7 +151,7 @@ def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[p
         yield marker_batch(pack.markers, schema)
     if not pack.ranges:
         return
-    observer = Observer(pack.ranges, pack.future_cap, pack.late_at)
+    observer = Observer(pack.ranges, pack.future_cap, pack.late_at, pack.beginnings)
     spare_imports()
     for batch in batches_of(reader, pack):
         observer.observe(batch)
@@ -149,9 +193,13 @@ def _late_column(event_time: pa.Array, late_at: Millis | None) -> pa.Array:
     if late_at is None:
         return repeated(False, pa.bool_(), len(event_time))
     return pa.Array.from_buffers(
-        pa.bool_(), len(event_time), [None, bitmap(_micros(event_time) <= in_micros(late_at))], 0
+        pa.bool_(), len(event_time), [None, bitmap(_longs(event_time) <= in_micros(late_at))], 0
     )
 
 
-def _micros(event_time: pa.Array) -> npt.NDArray[np.int64]:
-    return np.frombuffer(event_time.buffers()[1], dtype=np.int64, count=len(event_time), offset=8 * event_time.offset)
+def _millis(micros: int | None) -> Millis | None:
+    return None if micros is None else Millis(micros // 1_000)
+
+
+def _longs(of: pa.Array) -> npt.NDArray[np.int64]:
+    return np.frombuffer(of.buffers()[1], dtype=np.int64, count=len(of), offset=8 * of.offset)

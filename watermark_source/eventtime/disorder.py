@@ -1,0 +1,69 @@
+"""Disorder: how far rows are behind the highest event time before them, counted on a logarithmic scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+from watermark_source.eventtime.watermark import MIN, Millis
+
+BUCKETS: Final = 126
+"""Bucket 0 is less than 512 microseconds, the last one 2^40 (12 days) and more; between them each doubling has four."""
+_PARTS: Final = 4
+_FIRST_EXPONENT: Final = 9
+
+STRETCH: Final = 65_536
+"""Positions of a range after which running maxima begin anew, from the range's own beginning on. Tasks' shares of a
+range end there, so nothing depends on how many there are."""
+
+Counts: TypeAlias = tuple[tuple[int, int], ...]
+"""Rows by bucket, in order, of those that have some."""
+
+
+class Stretch(NamedTuple):
+    """What was counted in one stretch of a range.
+
+    A task does not know what lies before its share. So in a stretch that does not begin where the range does, rows of
+    the first half only tell how far time is, and those of the second half are counted. They are counted right if the
+    first half has come as far as all that lies before: see ``exact``.
+    """
+
+    before: Millis | None
+    """Highest event time before the counted rows, as far as the stretch knows; ``None`` if it knows of none."""
+    highest: Millis | None
+    """Highest event time in the stretch."""
+    counts: Counts
+
+
+def exact(stretches: Iterable[Stretch], highest: Millis | None) -> Iterator[Counts]:
+    """Yield the counts of a range's stretches that are exact, ``highest`` being the highest event time before it."""
+    for stretch in stretches:
+        if highest is None or (stretch.before is not None and stretch.before >= highest):
+            yield stretch.counts
+        if stretch.highest is not None:
+            highest = Millis(max(stretch.highest, MIN if highest is None else highest))
+
+
+def summed(counts: Iterable[Counts]) -> Counts:
+    """Return the sum of counts."""
+    total: dict[int, int] = {}
+    for each in counts:
+        for bucket, rows in each:
+            total[bucket] = total.get(bucket, 0) + rows
+    return tuple(sorted(total.items()))
+
+
+def rows_of(counts: Counts) -> int:
+    """Return how many rows were counted."""
+    return sum(rows for _, rows in counts)
+
+
+def bound_of(bucket: int) -> int | None:
+    """Return the least ``maxOutOfOrderness`` in milliseconds that makes no row of a bucket late; ``None``: no such."""
+    if bucket >= BUCKETS - 1:
+        return None
+    if not bucket:
+        return 1
+    doubling, part = divmod(bucket - 1, _PARTS)
+    micros = (_PARTS + part + 1) << (_FIRST_EXPONENT + doubling - 2)
+    return -(-micros // 1_000)
