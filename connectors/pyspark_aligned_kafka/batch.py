@@ -19,6 +19,8 @@ _STREAMS_ONLY = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "commitGroupId",
+    "watermarkColumn",
+    "watermarkFormat",
 )
 
 

@@ -42,8 +42,7 @@ def open_connector(options: KafkaOptions) -> Connector:
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
         bounds=KafkaLogBounds(admin, options.stale_ends),
         watched=KafkaWatch(KafkaAdmin(options.client, leaders=leaders)),
-        # What brokers look up by is the records' own timestamps.
-        time_index=KafkaTimeIndex(admin) if options.event_time is None else None,
+        time_index=KafkaTimeIndex(admin) if _goes_by_timestamps(options) else None,
         progress=_progress(options),
         preview=_preview(admin, options),
         transactions=_transactions(cluster, leaders, options),
@@ -84,7 +83,14 @@ def _tell(admin: KafkaAdmin, options: KafkaOptions, topics: Set[str]) -> None:
 
 
 def _preview(admin: KafkaAdmin, options: KafkaOptions) -> KafkaPreview | None:
-    return None if options.event_time is not None else KafkaPreview(admin, read_committed=options.client.read_committed)
+    if not _goes_by_timestamps(options):
+        return None
+    return KafkaPreview(admin, read_committed=options.client.read_committed)
+
+
+def _goes_by_timestamps(options: KafkaOptions) -> bool:
+    """Return whether watermarks follow what brokers look up by: the records' own timestamps."""
+    return options.event_time is None and options.marks is None
 
 
 def _transactions(cluster: Cluster, leaders: Leaders, options: KafkaOptions) -> KafkaTransactions | None:

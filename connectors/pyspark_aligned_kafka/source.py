@@ -43,12 +43,12 @@ class KafkaSource(SourceDefinition):
     @property
     def range_reader(self) -> RangeReader:
         """The executor side."""
-        return range_reader(self.options, self.options.columns)
+        return range_reader(self.options, self.options.columns, stream=True)
 
     @property
     def observing_reader(self) -> RangeReader:
         """The executor side without columns, for event times alone."""
-        return range_reader(self.options, ())
+        return range_reader(self.options, (), stream=True)
 
     def open(self) -> Connector:
         """Return the driver side; it connects on first use."""
@@ -62,8 +62,8 @@ class KafkaSource(SourceDefinition):
         return checkpoint.foreign_positions(offset)
 
 
-def range_reader(given: KafkaOptions, columns: tuple[str, ...]) -> KafkaRangeReader:
-    """Return the executor side, which delivers these columns."""
+def range_reader(given: KafkaOptions, columns: tuple[str, ...], *, stream: bool = False) -> KafkaRangeReader:
+    """Return the executor side, which delivers these columns; ``stream``: and looks for watermarks in records."""
     # The reader brings numba with it, which takes its time and is not needed to check options.
     from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader  # noqa: PLC0415
 
@@ -74,4 +74,5 @@ def range_reader(given: KafkaOptions, columns: tuple[str, ...]) -> KafkaRangeRea
         poll_timeout_ms=given.poll_timeout_ms,
         decompressed_max_bytes=given.decompressed_max_bytes,
         event_time=given.event_time,
+        marks=given.marks if stream else None,
     )

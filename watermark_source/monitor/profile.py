@@ -13,7 +13,7 @@ import numpy.typing as npt
 from watermark_source.durations import format_duration
 from watermark_source.errors import UsageError
 from watermark_source.monitor.disorder import Disorder
-from watermark_source.monitor.numbers import count_text
+from watermark_source.monitor.numbers import count_text, share_text
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import Split
 
@@ -101,7 +101,7 @@ def write(profile: Profile, out: TextIO) -> None:
     out.write(f"{'':{width}}  {'':>12}  {'late rows with maxOutOfOrderness':^50}\n")
     out.write(f"{'split':{width}}  {'rows':>12}  {bounds}  {'longest':>12}  behind by 10 ms … 1 day\n")
     for split, each in with_rows.items():
-        shares = "".join(f"{_percent(each.late_with(bound)):>10}" for bound in BOUNDS)
+        shares = "".join(f"{share_text(each.late_with(bound)):>10}" for bound in BOUNDS)
         longest = format_duration(each.longest)
         out.write(f"{split!s:{width}}  {count_text(each.rows):>12}  {shares}  {longest:>12}  {_picture(each)}\n")
     out.write(
@@ -110,7 +110,7 @@ def write(profile: Profile, out: TextIO) -> None:
     for wish in _WISHES:
         bound = format_duration(profile.bound_for(wish))
         out.write(
-            f"maxOutOfOrderness = {bound:12} for {'no late row' if not wish else f'at most {_percent(wish)} late'}\n"
+            f"maxOutOfOrderness = {bound:12} for {'no late row' if not wish else f'at most {share_text(wish)} late'}\n"
         )
     highest = {split: each.highest for split, each in with_rows.items() if each.highest is not None}
     first, last = min(highest, key=lambda s: highest[s]), max(highest, key=lambda s: highest[s])
@@ -124,12 +124,6 @@ def write(profile: Profile, out: TextIO) -> None:
         out.write(
             f"{count_text(profile.undated)} rows without an event time are not in the table: see eventTimeErrors\n"
         )
-
-
-def _percent(share: float) -> str:
-    if not share:
-        return "0 %"
-    return "< 0.01 %" if share < 0.0001 else f"{100 * share:.3g} %"
 
 
 def _picture(of: Disorder) -> str:

@@ -27,7 +27,8 @@ class StatusCollector(Collector):
     ``partition_late_records_total``. Per source:
     ``watermark_timestamp_seconds``, ``watermark_lag_seconds``, ``alignment_max_allowed_timestamp_seconds``,
     ``partitions``, ``lag_records``, ``records_total``, ``future_records_total``, ``undated_records_total``,
-    ``late_lag_seconds`` (a histogram), ``status_age_seconds``.
+    ``late_lag_seconds`` (a histogram), ``late_ratio``, ``status_age_seconds``, and where the bound is learned
+    ``out_of_orderness_bound_seconds``, ``out_of_orderness_bound_since_timestamp_seconds``.
     Per snapshot that is read: ``snapshot_rows``, ``snapshot_expected_rows``. Per query:
     ``late_records_total``.
     """
@@ -84,6 +85,13 @@ class _Families:
             f"{_PREFIX}late_lag_seconds", "How far late records were behind the watermark.", labels=_SOURCE
         )
         self.all.append(self._lateness)
+        self._late_share = self._gauge(
+            "late_ratio", "Share of the records that were late since the query was started.", _SOURCE
+        )
+        self._bound = self._gauge(
+            "out_of_orderness_bound_seconds", "What is allowed for disorder, where that is learned.", _SOURCE
+        )
+        self._bound_since = self._gauge("out_of_orderness_bound_since_timestamp_seconds", "Since when.", _SOURCE)
         self._late_rows = self._counter("partition_late_records", "Late records of the partition.", _SPLIT)
         self._age = self._gauge("status_age_seconds", "Age of the report the other metrics come from.", _SOURCE)
         self._snapshot_rows = self._gauge("snapshot_rows", "Rows read of the table's snapshot.", _SNAPSHOT)
@@ -118,6 +126,12 @@ class _Families:
         late = status.late
         bounds = [*(f"{_seconds(bound)}" for bound in BOUNDS_MS), "+Inf"]
         self._lateness.add_metric(source, list(zip(bounds, late.up_to, strict=True)), _seconds(late.total))
+        if status.late_share is not None:
+            self._late_share.add_metric(source, status.late_share)
+        if status.bound is not None:
+            self._bound.add_metric(source, _seconds(status.bound.bound))
+            if status.bound.since is not None:
+                self._bound_since.add_metric(source, _seconds(status.bound.since))
         self._age.add_metric(source, _seconds(max(0, now - status.at)))
         for each in status.snapshots:
             self._snapshot_rows.add_metric([*source, each.log], each.rows)

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
 from watermark_source.errors import UsageError
+from watermark_source.monitor.bound import BoundInForce, bound_from_json, bound_to_json
 from watermark_source.monitor.late import late_from_json, late_to_json
 from watermark_source.monitor.report_fields import Fields
 from watermark_source.monitor.snapshot import SnapshotProgress
@@ -134,6 +135,8 @@ class SourceStatus:
     """Those of ``rows`` at or before the watermark that their batch began with."""
     undated_rows: int = 0
     """Those of ``rows`` in which no event time was found."""
+    bound: BoundInForce | None = None
+    """What is allowed for disorder, where that is learned."""
     snapshots: tuple[SnapshotProgress, ...] = ()
     """While there are some that are not done: those of this run, by name, at most ``REPORTED_SPLITS``."""
 
@@ -154,6 +157,7 @@ class SourceStatus:
         late: LateRows = NONE_LATE,
         undated_rows: int = 0,
         uncounted: bool = False,
+        bound: BoundInForce | None = None,
         snapshots: Iterable[SnapshotProgress] = (),
     ) -> SourceStatus:
         """Build the status of a source from *all* its splits; only those that are reported are viewed."""
@@ -173,6 +177,7 @@ class SourceStatus:
             future_rows=future_rows,
             late=late,
             undated_rows=undated_rows,
+            bound=bound,
             snapshots=_at_work(snapshots),
         )
 
@@ -180,6 +185,11 @@ class SourceStatus:
     def splits_total(self) -> int:
         """Return how many splits the source has; ``splits`` may hold fewer."""
         return sum(self.counts.values())
+
+    @property
+    def late_share(self) -> float | None:
+        """Return which share of ``rows`` was late; ``None`` before the first row."""
+        return self.late.rows / self.rows if self.rows else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report: strings, integers, ``true`` and nested objects only; what is ``None`` is left out.
@@ -204,6 +214,7 @@ class SourceStatus:
             futureRows=self.future_rows,
             late=late_to_json(self.late),
             undatedRows=self.undated_rows or None,
+            bound=bound_to_json(self.bound),
             splits=dict(splits),
             snapshots={each.log: _snapshot_to_json(each) for each in self.snapshots} or None,
         )
@@ -243,6 +254,7 @@ class SourceStatus:
             future_rows=fields.integer("futureRows"),
             late=late_from_json(fields.child("late")) if "late" in report else NONE_LATE,
             undated_rows=fields.optional_integer("undatedRows") or 0,
+            bound=bound_from_json(fields.child("bound")) if "bound" in report else None,
             snapshots=tuple(_snapshots_from_json(fields.child("snapshots"))) if "snapshots" in report else (),
         )
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from watermark_source.durations import format_duration
 from watermark_source.moments import watermark_text
-from watermark_source.monitor.numbers import count_text
+from watermark_source.monitor.bound import BoundInForce
+from watermark_source.monitor.numbers import count_text, share_text
 from watermark_source.monitor.snapshot import progress_line
 from watermark_source.monitor.status import GroupStatus, SourceStatus, SplitView, Status, most_interesting
 
@@ -168,12 +169,21 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
     if late := status.late.rows:
         longest = format_duration(status.late.longest)
         most = format_duration(status.late.behind_at_most(0.99))
-        pieces.append(f"late rows: {count_text(late)}, 99 % by at most {most}, all by at most {longest}")
+        share = share_text(status.late_share or 0)
+        pieces.append(f"late rows: {count_text(late)} ({share}), 99 % by at most {most}, all by at most {longest}")
+    if status.bound is not None:
+        pieces.append(_bound(status.bound, status.at if now is None else now))
     if status.future_rows:
         pieces.append(f"rows too far in the future: {count_text(status.future_rows)}")
     if status.undated_rows:
         pieces.append(f"rows without an event time: {count_text(status.undated_rows)}")
     return tuple(pieces)
+
+
+def _bound(of: BoundInForce, now: int) -> str:
+    since = "" if of.since is None else f" for {format_duration(max(0, now - of.since) // 1_000 * 1_000)}"
+    wish = f"for at most {share_text(of.wish)} late, never more than {format_duration(of.most)}"
+    return f"bound {format_duration(of.bound)}{since}, learned {wish}"
 
 
 def snapshot_lines(status: SourceStatus, *, width: int, lines: int | None = None) -> list[str]:

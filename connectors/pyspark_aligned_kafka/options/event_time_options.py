@@ -13,6 +13,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     Format,
     InHeader,
     InJson,
+    MarkChoice,
     Place,
     WithoutTime,
 )
@@ -20,9 +21,11 @@ from pyspark_aligned_kafka.records.json_path import parse_path
 from watermark_source.errors import OptionError
 from watermark_source.option_table import Option, word
 from watermark_source.spark.options.engine_options import given_text
+from watermark_source.spark.options.strategy_options import PUNCTUATED
 
 TIMESTAMP = "timestamp"
 FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"
+MARKS, MARKS_FORMAT = "watermarkColumn", "watermarkFormat"
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
 _FORMATS = tuple(each.value for each in Format)
 _WITHOUT = tuple(each.value for each in WithoutTime)
@@ -79,6 +82,57 @@ EVENT_TIME_OPTIONS = (
         "time and moves no watermark. Such records are counted in the status and in `undated_records_total`.",
     ),
 )
+
+_PLACES = "`value:$.a.b`, `key:$.a`, `header:NAME` or `package.module:function`"
+MARK_OPTIONS = (
+    Option(
+        name=MARKS,
+        parse=_place,
+        default_text="none",
+        accepted="must be timestamp, value: or key: and a path into JSON, header: and a name, or module:function",
+        example="header:watermark",
+        doc=f"Where records carry a watermark, in the forms of `eventTimeColumn`: `timestamp`, {_PLACES}. One that has "
+        "nothing there, or JSON's null, moves nothing; one with something that is no moment ends the query. Belongs to "
+        "`watermarkStrategy` `punctuated`, which needs it.",
+    ),
+    Option(
+        name=MARKS_FORMAT,
+        parse=word(_FORMATS),
+        default=Format.AUTO.value,
+        accepted=f"must be one of {', '.join(_FORMATS)}",
+        example=Format.MILLIS.value,
+        doc="How it is written there, as in `eventTimeFormat`.",
+    ),
+)
+
+
+def mark_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> MarkChoice | None:
+    """Return where records carry a watermark; ``None``: nobody asks.
+
+    Raises:
+        OptionError: options that mean nothing together.
+    """
+    strategy, text = values["watermarkStrategy"], given_text(given, MARKS)
+    if strategy != PUNCTUATED:
+        for name in (name for name in (MARKS, MARKS_FORMAT) if given_text(given, name) is not None):
+            raise OptionError(
+                name, given_text(given, name),
+                f"belongs to watermarkStrategy punctuated, and the strategy is {strategy}",
+                example="leave it out",
+            )  # fmt: skip
+        return None
+    if text is None:
+        raise OptionError(
+            MARKS, None, "is needed because watermarkStrategy is punctuated: only what it names moves the watermark",
+            example="header:watermark",
+        )  # fmt: skip
+    place: Place | None = values[MARKS]
+    if given_text(given, MARKS_FORMAT) is not None and (place is None or isinstance(place, ByFunction)):
+        raise OptionError(
+            MARKS_FORMAT, given_text(given, MARKS_FORMAT),
+            f"has no meaning with {MARKS} = {text}, which is no text to be read", example="leave it out",
+        )  # fmt: skip
+    return MarkChoice(place, Format(values[MARKS_FORMAT]))
 
 
 def event_time_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> EventTimeChoice | None:

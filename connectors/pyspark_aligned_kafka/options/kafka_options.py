@@ -10,7 +10,12 @@ from pyspark_aligned_kafka.client import settings
 from pyspark_aligned_kafka.client.setting_table import protocol_name
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.options import positions
-from pyspark_aligned_kafka.options.event_time_options import EVENT_TIME_OPTIONS, event_time_choice
+from pyspark_aligned_kafka.options.event_time_options import (
+    EVENT_TIME_OPTIONS,
+    MARK_OPTIONS,
+    event_time_choice,
+    mark_choice,
+)
 from pyspark_aligned_kafka.options.positions import NoMatch, PositionPolicy
 from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from pyspark_aligned_kafka.options.subscription import (
@@ -19,7 +24,7 @@ from pyspark_aligned_kafka.options.subscription import (
     parse_subscribe,
     parse_subscribe_pattern,
 )
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from watermark_source import durations
 from watermark_source.errors import OptionError
 from watermark_source.option_table import (
@@ -220,6 +225,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         "They keep Spark's order. `event_time` and `marker` are always there.",
     ),
     *EVENT_TIME_OPTIONS,
+    *MARK_OPTIONS,
     Option(
         name="kafkaConsumer.pollTimeoutMs",
         parse=positive_integer,
@@ -303,6 +309,8 @@ class KafkaOptions:
     """Chosen columns of Spark's Kafka schema, in its order."""
     event_time: EventTimeChoice | None
     """Where event times are; ``None``: the record's timestamp."""
+    marks: MarkChoice | None
+    """Where records carry a watermark; ``None``: nobody asks."""
     commit_group: str | None
     client: ClientSettings
     engine: EngineOptions
@@ -328,6 +336,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         decompressed_max_bytes=values["maxDecompressedBatchBytes"],
         columns=_chosen_columns(values, given),
         event_time=event_time_choice(values, given),
+        marks=mark_choice(values, given),
         commit_group=values["commitGroupId"],
         client=settings.parse_settings(given),
         engine=EngineOptions.of(values, format_name=FORMAT, given=given),

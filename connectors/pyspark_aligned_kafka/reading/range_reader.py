@@ -14,7 +14,7 @@ from pyspark_aligned_kafka.reading.patience import Patience
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.reading.session import leased
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
 
@@ -37,6 +37,8 @@ class KafkaRangeReader:
     """Most bytes a compressed batch may become."""
     event_time: EventTimeChoice | None = None
     """Where event times are; ``None``: the record's timestamp."""
+    marks: MarkChoice | None = None
+    """Where records carry watermarks; ``None``: nobody asks."""
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
         """Return what each partition's log holds now; those that do not exist are left out."""
@@ -70,6 +72,7 @@ class KafkaRangeReader:
             decompressed_limit=self.decompressed_max_bytes,
             check_crcs=bool(values["check.crcs"]),
             event_time=self.event_time,
+            marks=self.marks,
         )
         patience = Patience(self.poll_timeout_ms)
         with leased(self.client, fresh=_is_retry()) as session:

@@ -63,6 +63,7 @@ class ColumnBuilder:
         log_append: bool,
         event_time: pa.Array | None = None,
         undated: int = 0,
+        marks: pa.Array | None = None,
     ) -> ReadBatch:
         """Return the located records as one batch; ``offset``, ``timestamp`` and ``event_time`` are already columns.
 
@@ -88,7 +89,7 @@ class ColumnBuilder:
         }
         columns = tuple(makers[name]() for name in self._columns)
         times = timestamp if event_time is None else event_time
-        return ReadBatch(split, rows, columns, times, undated=undated, positions=offset)
+        return ReadBatch(split, rows, columns, times, undated=undated, positions=offset, marks=marks)
 
 
 def binary_column(data: Bytes, places: Longs, size: int, nulls: int) -> pa.Array:

@@ -22,7 +22,7 @@ from pyspark_aligned_kafka.records.batches import (
 )
 from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder, allocated
 from pyspark_aligned_kafka.records.compression import Arena
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from pyspark_aligned_kafka.records.found_times import Records
 from pyspark_aligned_kafka.records.rows import RowLocator, exhausted, new_cursor
 from watermark_source.planning.split import Split, SplitRange
@@ -30,6 +30,7 @@ from watermark_source.spark.connector.read_batch import ReadBatch
 
 if TYPE_CHECKING:
     from pyspark_aligned_kafka.records.event_times import EventTimes
+    from pyspark_aligned_kafka.records.watermark_marks import WatermarkMarks
 
 _ARENA_FILL = 4 * 1024 * 1024
 
@@ -37,7 +38,7 @@ _ARENA_FILL = 4 * 1024 * 1024
 class RecordDecoder:
     """Decodes record batches to columns. Scratch memory is kept from call to call: it serves one read at a time."""
 
-    __slots__ = ("_arena", "_builder", "_check_crcs", "_locator", "_times")
+    __slots__ = ("_arena", "_builder", "_check_crcs", "_locator", "_marks", "_times")
 
     def __init__(
         self,
@@ -48,10 +49,15 @@ class RecordDecoder:
         decompressed_limit: int,
         check_crcs: bool = True,
         event_time: EventTimeChoice | None = None,
+        marks: MarkChoice | None = None,
     ) -> None:
-        """Begin to read for ``columns``; ``event_time`` is where it is if not the record's timestamp."""
+        """Begin to read for ``columns``.
+
+        ``event_time`` is where it is if not the record's timestamp, ``marks`` where records carry watermarks.
+        """
         self._times = None if event_time is None else event_times_of(event_time)
-        looked_at = {*columns, *(() if event_time is None else event_time.fields)}
+        self._marks = None if marks is None else marks_of(marks)
+        looked_at = {*columns, *(field for each in (event_time, marks) if each is not None for field in each.fields)}
         self._locator = RowLocator(looked_at, capacity=batch_rows, byte_limit=batch_bytes)
         self._builder = ColumnBuilder(columns)
         self._check_crcs = check_crcs
@@ -102,10 +108,12 @@ class RecordDecoder:
             left -= located.rows
             if located.rows:
                 timestamp = pa.Array.from_buffers(TIMESTAMP, located.rows, [None, micros])
-                event_time, undated = timestamp, 0
+                event_time, undated, marks = timestamp, 0, None
+                records = Records(wanted.split, data, located, offsets_view, timestamp)
                 if self._times is not None:
-                    records = Records(wanted.split, data, located, offsets_view, timestamp)
                     event_time, undated = self._times.of(records)
+                if self._marks is not None:
+                    marks = self._marks.of(records)
                 yield self._builder.build(
                     wanted.split,
                     data,
@@ -115,6 +123,7 @@ class RecordDecoder:
                     log_append=log_append,
                     event_time=event_time,
                     undated=undated,
+                    marks=marks,
                 )
 
 
@@ -123,6 +132,13 @@ def event_times_of(choice: EventTimeChoice) -> EventTimes:
     from pyspark_aligned_kafka.records.event_times import EventTimes  # noqa: PLC0415
 
     return EventTimes(choice)
+
+
+def marks_of(choice: MarkChoice) -> WatermarkMarks:
+    """Return what finds the watermarks that records carry."""
+    from pyspark_aligned_kafka.records.watermark_marks import WatermarkMarks  # noqa: PLC0415
+
+    return WatermarkMarks(choice)
 
 
 def _runs(frames: Longs) -> Iterator[Longs]:

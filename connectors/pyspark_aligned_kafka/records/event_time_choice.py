@@ -108,3 +108,17 @@ class EventTimeChoice:
         if isinstance(self.place, InJson):
             return frozenset({self.place.field})
         return frozenset({"headers"} if isinstance(self.place, InHeader) else {"key", "value", "headers"})
+
+
+@dataclass(frozen=True, slots=True)
+class MarkChoice:
+    """Where records carry a watermark, and how it is written there."""
+
+    place: Place | None
+    """``None``: each record's timestamp is one."""
+    written: Format = Format.AUTO
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """Which fields of a record are looked at."""
+        return frozenset() if self.place is None else EventTimeChoice(self.place).fields

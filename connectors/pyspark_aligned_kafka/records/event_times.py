@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_aligned_kafka.errors.place import place
@@ -36,7 +37,7 @@ class EventTimes:
 
     def __init__(self, choice: EventTimeChoice) -> None:
         self._choice = choice
-        self._finder = _finder(choice)
+        self._finder = time_finder(choice)
 
     def of(self, records: Records) -> tuple[pa.Array, int]:
         """Return the event time of each record, null where it has none, and in how many it was not found.
@@ -64,7 +65,8 @@ class EventTimes:
         return pa.Array.from_buffers(TIMESTAMP, len(micros), [present, pa.py_buffer(micros)], missing), missing
 
 
-def _finder(choice: EventTimeChoice) -> TimeFinder:
+def time_finder(choice: EventTimeChoice) -> TimeFinder:
+    """Return what looks at the place of a choice."""
     if isinstance(choice.place, InJson):
         return _JsonTimes(choice, choice.place)
     if isinstance(choice.place, InHeader):
@@ -77,12 +79,21 @@ class _JsonTimes:
     def __init__(self, choice: EventTimeChoice, where: InJson) -> None:
         self._scan, self._moments = JsonScan(where.path), MomentReader(choice.written)
         self._at = KEY_AT if where.field == "key" else VALUE_AT
+        self._kinds = self._begins = np.empty(0, np.int64)
 
     def find(self, records: Records) -> Found:
         kinds, at, sizes = self._scan.find(records.data, *self._places(records))
+        self._kinds, self._begins = kinds, at
         # What is neither text nor number has no size.
         sizes[(kinds < Kind.TEXT) | (kinds == Kind.OTHER)] = 0
         return Found(*self._moments.read(records.data, at, sizes, kinds == Kind.ESCAPED))
+
+    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
+        nothing: npt.NDArray[np.bool_] = (self._kinds == Kind.NO_DOCUMENT) | (self._kinds == Kind.NOTHING)
+        other = self._kinds == Kind.OTHER
+        # No other value of JSON begins so.
+        nothing[other] = records.data[self._begins[other]] == ord("n")
+        return nothing
 
     def seen(self, records: Records, row: int) -> str:
         starts, sizes = (places[row : row + 1] for places in self._places(records))
@@ -107,9 +118,14 @@ class _JsonTimes:
 class _HeaderTimes:
     def __init__(self, choice: EventTimeChoice, where: InHeader) -> None:
         self._scan, self._moments = HeaderScan(where.name), MomentReader(choice.written)
+        self._sizes = np.empty(0, np.int64)
 
     def find(self, records: Records) -> Found:
-        return Found(*self._moments.read(records.data, *self._places(records)))
+        starts, self._sizes = self._places(records)
+        return Found(*self._moments.read(records.data, starts, self._sizes))
+
+    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
+        return self._sizes < 0
 
     def seen(self, records: Records, row: int) -> str:
         starts, sizes = self._places(records)

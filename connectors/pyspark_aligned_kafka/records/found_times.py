@@ -38,6 +38,10 @@ class TimeFinder(Protocol):
         """Return the event times of all records."""
         ...
 
+    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
+        """Return which records have nothing in that place, of those that were looked at last."""
+        ...
+
     def seen(self, records: Records, row: int) -> str:
         """Return what is in the place of a row's event time, for a message."""
         ...

@@ -54,6 +54,10 @@ class FunctionTimes:
             )
         return _found(answer)
 
+    def absent(self, records: Records) -> npt.NDArray[np.bool_]:
+        """Return all: what the function leaves null is nothing, wherever it looked."""
+        return np.ones(records.located.rows, np.bool_)
+
     def seen(self, records: Records, row: int) -> str:
         """Return what the function answered for a row."""
         return "null from the function, or a moment before the year 1 or after the year 9999"

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
+from watermark_source.monitor.bound import BoundInForce
 from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.prometheus import StatusCollector
 from watermark_source.monitor.snapshot import SnapshotProgress
@@ -127,6 +128,7 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         rows=1_000,
         future_rows=3,
         undated_rows=4,
+        bound=BoundInForce(1_049, 600_000, 999_000, NOON),
         snapshots=[SnapshotProgress(log="shop.a", rows=70, chunks=7, expected=100, rate=5, done=False)],
     )
     listener.onQueryProgress(progressed(status, stateOperators=LATE))
@@ -164,6 +166,9 @@ def test_the_metrics_of_a_status_are_complete() -> None:
         },
         ("watermark_source_late_lag_seconds_count", *source): 5,
         ("watermark_source_late_lag_seconds_sum", *source): 26,
+        ("watermark_source_late_ratio", *source): 0.005,
+        ("watermark_source_out_of_orderness_bound_seconds", *source): 1.049,
+        ("watermark_source_out_of_orderness_bound_since_timestamp_seconds", *source): noon,
         ("watermark_source_status_age_seconds", *source): 3,
         ("watermark_source_snapshot_rows", *source, "shop.a"): 70,
         ("watermark_source_snapshot_expected_rows", *source, "shop.a"): 100,
@@ -175,7 +180,7 @@ def test_labels_are_named_as_documented() -> None:
     registry = CollectorRegistry()
     listener = StatusListener(registry)
     snapshot = SnapshotProgress(log="shop.a", rows=70, chunks=7, expected=100, rate=5, done=False)
-    listener.onQueryProgress(progressed(checkout(snapshots=[snapshot])))
+    listener.onQueryProgress(progressed(checkout(snapshots=[snapshot], bound=BoundInForce(1, 2, 3, NOON))))
     families = text_string_to_metric_families(generate_latest(registry).decode())
     labels = {family.name: set(family.samples[0].labels) for family in families}
     assert labels["watermark_source_late_records"] == {"query"}

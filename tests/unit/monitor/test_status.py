@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
 from watermark_source.errors import UsageError
+from watermark_source.monitor.bound import BoundInForce
 from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.status import (
     REPORTED_SPLITS,
@@ -59,11 +60,18 @@ _GROUPS = st.builds(
     watermark=st.none() | _INT64,
     processing_time=st.booleans(),
     late=st.just(LateRows()) | st.builds(LateRows, _LATE, _INT64, _INT64),
+    bound=st.none() | st.builds(BoundInForce, _INT64, _INT64, _INT64, st.none() | _INT64),
 )
 def test_a_report_read_back_from_its_text_is_the_same(
-    views: list[SplitView], group: GroupStatus | None, watermark: int | None, processing_time: bool, late: LateRows
+    views: list[SplitView],
+    group: GroupStatus | None,
+    watermark: int | None,
+    processing_time: bool,
+    late: LateRows,
+    bound: BoundInForce | None,
 ) -> None:
-    status = source_status(*views, group=group, watermark=watermark, processing_time=processing_time, late=late)
+    given = {"group": group, "watermark": watermark, "processing_time": processing_time, "late": late, "bound": bound}
+    status = source_status(*views, **given)
     assert SourceStatus.from_json(json.loads(json.dumps(status.to_json()))) == status
 
 
@@ -123,6 +131,14 @@ def test_most_interesting_is_who_holds_back_then_paused_then_idle_then_the_highe
 @pytest.mark.parametrize(("end", "lag"), [(150, 50), (100, 0), (None, None), (90, 0)])
 def test_lag_is_what_is_left_to_read_and_never_negative(end: int | None, lag: int | None) -> None:
     assert split_view(0, end=end).lag == lag
+
+
+def test_a_bound_that_stays_keeps_since_when_it_is_in_force() -> None:
+    first = BoundInForce(600_000, 600_000, 999_000).after(None, 100)
+    assert first.since == 100
+    same = BoundInForce(600_000, 600_000, 999_000).after(first, 200)
+    assert same.since == 100
+    assert BoundInForce(1_049, 600_000, 999_000).after(same, 300).since == 300
 
 
 def test_a_source_without_splits_is_a_status_too() -> None:

@@ -7,9 +7,11 @@ import pytest
 from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
 from watermark_source.eventtime.watermark import MAX, MIN
 from watermark_source.moments import watermark_text
+from watermark_source.monitor.bound import BoundInForce
 from watermark_source.monitor.numbers import count_text
 from watermark_source.monitor.status import GroupStatus, SourceStatus, Status
 from watermark_source.monitor.table import GAP, Layout, headline, join_pieces, layout
+from watermark_source.planning.late_rows import LateRows
 
 
 def cells(table: Layout, title: str) -> list[str]:
@@ -147,6 +149,16 @@ def test_the_headline_has_a_sentence_where_there_is_no_value() -> None:
         "no watermark yet", "as of 2026-11-21 12:00:05.000 UTC", "no splits"
     )  # fmt: skip
     assert headline(source_status(split_view(0)))[3] == "1 split: 1 active"
+
+
+def test_the_headline_tells_which_bound_is_in_force_and_how_many_rows_were_late() -> None:
+    late = LateRows((3, *[0] * 13), longest=900, total=1_000)
+    status = checkout(bound=BoundInForce(1_049, 600_000, 999_000, NOON - 57_000), late=late, rows=1_000)
+    pieces = headline(status, now=NOON + 8_000)
+    assert "bound 1 s for 1 min 05 s, learned for at most 0.1 % late, never more than 10 min" in pieces
+    assert "late rows: 3 (0.3 %), 99 % by at most 900 ms, all by at most 900 ms" in pieces
+    new = checkout(bound=BoundInForce(600_000, 600_000, 990_000, NOON), group=None)
+    assert "bound 10 min for 0 ms, learned for at most 1 % late, never more than 10 min" in headline(new, now=NOON)
 
 
 def test_the_headline_tells_of_the_groups_other_sources() -> None:

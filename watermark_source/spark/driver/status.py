@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from watermark_source.alignment.group import FIRST
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
+from watermark_source.monitor.bound import BoundInForce
 from watermark_source.monitor.snapshot import SnapshotProgress
 from watermark_source.monitor.status import GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.why import Facts, Held, why
@@ -38,6 +39,8 @@ class Seen:
     """Why what is known of the alignment group's other sources may be old."""
     store: str | None = None
     """Where they meet."""
+    bound: BoundInForce | None = None
+    """Where it is learned."""
 
 
 def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Millis) -> SourceStatus:
@@ -94,8 +97,15 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         undated_rows=seen.counts.undated,
         late=seen.counts.late,
         uncounted=seen.uncounted,
+        bound=seen.bound,
         snapshots=seen.snapshots,
     )
+
+
+def bound_in_force(plan: Plan, options: EngineOptions) -> BoundInForce | None:
+    """Return the bound that is learned, as of a plan."""
+    learned, wish = plan.state.learned, options.percentile
+    return None if learned is None or wish is None else BoundInForce(learned.bound, wish.most, wish.on_time)
 
 
 def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis, *, growing: bool) -> SplitView:

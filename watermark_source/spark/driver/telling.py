@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from watermark_source.clock import Clock
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.progress import ProgressSink
-from watermark_source.spark.driver.status import Seen, source_status
+from watermark_source.spark.driver.status import Seen, bound_in_force, source_status
 from watermark_source.spark.options.engine_options import EngineOptions
 
 _STATUS_INTERVAL = 1.0
@@ -28,7 +29,9 @@ class StatusReport:
 
     def note(self, seen: Seen) -> None:
         """Take in the last plan."""
-        self._seen = seen
+        before = None if self._seen is None else self._seen.bound
+        bound = bound_in_force(seen.plan, self._options)
+        self._seen = replace(seen, bound=None if bound is None else bound.after(before, seen.observation.now))
         if seen.plan.is_batch:
             self._made = None
 

@@ -18,6 +18,7 @@ from pyspark_aligned_kafka.options.kafka_options import (
 from pyspark_aligned_kafka.options.positions import At, AtTime, Earliest, Everywhere, Latest, NoMatch, PerSplit
 from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern
+from pyspark_aligned_kafka.records.event_time_choice import Format, InHeader, MarkChoice
 from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.errors import OptionError, UnknownOptionError
 from watermark_source.eventtime.watermark import Millis
@@ -323,3 +324,28 @@ def test_how_large_a_decompressed_batch_may_be_reaches_the_tasks() -> None:
     source = KafkaSource.of({**SERVERS, "subscribe": "t", "maxDecompressedBatchBytes": "5000"})
     assert source.range_reader.decompressed_max_bytes == 5_000  # type: ignore[attr-defined]
     assert source.observing_reader.decompressed_max_bytes == 5_000  # type: ignore[attr-defined]
+
+
+PUNCTUATED = {"watermarkStrategy": "punctuated"}
+
+
+def test_where_records_carry_a_watermark_is_said_as_for_event_times() -> None:
+    assert parsed().marks is None
+    header = parsed(watermarkColumn="header:w", watermarkFormat="seconds", **PUNCTUATED)
+    assert header.marks == MarkChoice(InHeader("w"), Format.SECONDS)
+    assert header.engine.punctuated
+    assert parsed(watermarkColumn="timestamp", **PUNCTUATED).marks == MarkChoice(None)
+
+
+@pytest.mark.parametrize(("given", "option", "text"), [
+    (PUNCTUATED, "watermarkColumn", "is needed because watermarkStrategy is punctuated"),
+    ({"watermarkColumn": "header:w"}, "watermarkColumn", "belongs to watermarkStrategy punctuated"),
+    ({"watermarkFormat": "millis"}, "watermarkFormat", "belongs to watermarkStrategy punctuated"),
+    ({**PUNCTUATED, "watermarkColumn": "watermark"}, "watermarkColumn", "must be timestamp, value: or key:"),
+    ({**PUNCTUATED, "watermarkColumn": "timestamp", "watermarkFormat": "millis"}, "watermarkFormat", "no meaning with"),
+])  # fmt: skip
+def test_a_watermark_in_records_and_its_strategy_go_together(given: dict[str, str], option: str, text: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parsed(**given)
+    assert caught.value.option == option
+    assert text in str(caught.value)

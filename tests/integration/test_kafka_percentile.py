@@ -1,0 +1,188 @@
+"""A bound that is learned, on a real broker: disorder that grows sixtyfold and shrinks again, kills, other cuts."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+
+from services.bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka import Kafka
+from tests.integration.kafka_streams import KafkaStreams
+from tests.spark.processes import runner_processes
+from tests.spark.queries import START
+from watermark_source import follow_watermark
+from watermark_source.eventtime.disorder import STRETCH, rows_of
+from watermark_source.monitor.progress_event import parse_progress
+from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+_log = logging.getLogger(__name__)
+
+NewTopic = Callable[..., str]
+Millis = npt.NDArray[np.int64]
+PARTITIONS = 2
+SMALL, LARGE = 1_000, 60_000
+"""Milliseconds of disorder."""
+WISH = 0.001
+LEARNS = {"watermarkStrategy": "percentile", "maxOutOfOrderness": "1 hour"}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch with rows: what the offset before it and its own say."""
+
+    before: SourceState
+    after: SourceState
+
+    def rows(self, partition: int) -> tuple[int, int]:
+        at = self.after.splits[next(s for s in self.after.splits if s.number == partition)]
+        return at.observed, at.position
+
+
+def batches(streams: KafkaStreams, name: str) -> Iterator[Batch]:
+    codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
+    before = SourceState()
+    for offset in streams.offsets(name):
+        after = codec.decode(offset)
+        if offset != codec.encode(before) and any(t.position > t.observed for t in after.splits.values()):
+            yield Batch(before, after)
+        before = after
+
+
+def disordered(chance: np.random.Generator, sizes: Millis, step: int, begin: int = 0) -> Millis:
+    """One row each ``step`` ms, each too early by up to its size."""
+    forth = START + begin + step * np.arange(len(sizes))
+    return np.asarray(forth - (chance.random(len(sizes)) * sizes).astype(np.int64))
+
+
+def behind(times: Millis) -> Millis:
+    return np.asarray(np.maximum.accumulate(times) - times)
+
+
+def write(kafka: Kafka, topic: str, times: dict[int, Millis]) -> None:
+    bulk_produce_partitions(kafka.bootstrap, topic, {p: PartitionRecords(t, value_size=20) for p, t in times.items()})
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "learned_from"),
+    [
+        pytest.param(320_000, 20_000, 20_000, id="320 000 rows"),
+        pytest.param(4_000_000, 100_000, 100_000, marks=pytest.mark.long("320 000 rows"), id="4 000 000 rows"),
+    ],
+)
+def test_a_bound_follows_disorder_that_grows_and_shrinks(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, rows: int, batch: int, learned_from: int
+) -> None:
+    """Two batches after each change as many rows are late as was wished, and the watermark is not much too slow."""
+    topic, chance = new_topic(PARTITIONS, config={"retention.ms": "-1"}), np.random.default_rng(11)
+    each = rows // PARTITIONS
+    # Two batches are longer than the disorder: a watermark that must not go back is overtaken by then.
+    step = round(0.8 * LARGE * PARTITIONS / batch)
+    phases = np.array_split(np.arange(each), [each // 4, each // 2 + each // 8])
+    sizes = np.full(each, SMALL)
+    sizes[phases[1]] = LARGE
+    times = {p: disordered(chance, sizes, step) for p in range(PARTITIONS)}
+    write(kafka, topic, times)
+    source = streams.source(
+        subscribe=topic, maxOffsetsPerTrigger=batch, percentileRows=learned_from, includeLate="true", **LEARNS
+    )
+    query = streams.run(follow_watermark(source).select("late"), "q")
+    far = {p: behind(t) for p, t in times.items()}
+    ideal = [max(np.quantile(far[p][phase[batch:]], 1 - WISH) for p in far) for phase in phases]
+    late = settled_late = settled_rows = settled_beyond = 0
+    slowest = 0.0
+    for found in batches(streams, "q"):
+        bound = None if found.after.learned is None else found.after.learned.bound
+        for p in range(PARTITIONS):
+            first, end = found.rows(p)
+            part = slice(first, end)
+            watermark = found.before.watermark
+            here = 0 if watermark is None else int((times[p][part] <= watermark).sum())
+            late += here
+            number = next(n for n, phase in enumerate(phases) if first <= phase[-1])
+            settled = first - phases[number][0] >= 2 * batch // PARTITIONS and end - 1 <= phases[number][-1]
+            if not settled:
+                continue
+            assert bound is not None
+            settled_late, settled_rows = settled_late + here, settled_rows + end - first
+            settled_beyond += int((far[p][part] > bound).sum())
+            at = found.after.splits[Split(topic, p)]
+            assert at.highest is not None
+            assert at.watermark is not None
+            slowest = max(slowest, (at.highest - at.watermark - 1) / ideal[number])
+    (status,) = parse_progress(query.lastProgress.json)
+    _log.info(
+        "of %d rows %d are late, %.3f %%; of %d in settled batches %.3f %% are late and %.3f %% beyond the bound; "
+        "watermarks at most %.2f times as far behind as need be; at last a bound of %s",
+        rows, late, 100 * late / rows, settled_rows, 100 * settled_late / settled_rows,
+        100 * settled_beyond / settled_rows, slowest, status.bound,
+    )  # fmt: skip
+    assert streams.result("q").where("late").count() == status.late.rows == late
+    # Those that nobody could foresee.
+    assert late > 100
+    assert settled_rows >= rows / 3
+    for share in (settled_late / settled_rows, settled_beyond / settled_rows):
+        assert abs(share - WISH) <= 0.002
+    assert slowest <= 2
+    assert status.bound is not None
+    assert ideal[2] <= status.bound.bound <= 2 * ideal[2]
+    assert status.bound.since is not None
+    assert status.late_share == pytest.approx(late / rows)
+
+
+def end_states(streams: KafkaStreams, name: str) -> dict[tuple[int, ...], Any]:
+    """Return what the last offset at each position says of event time, and of disorder."""
+    codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
+    found = {}
+    for state in map(codec.decode, streams.offsets(name)):
+        positions = tuple(at.position for at in state.splits.values())
+        found[positions] = state.watermark, state.learned, [(t.watermark, t.highest) for t in state.splits.values()]
+    return found
+
+
+def test_kills_and_other_numbers_of_tasks_change_nothing_that_is_learned(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, request: pytest.FixtureRequest
+) -> None:
+    """A partition's share of a batch is several stretches, read by one task, by many, and by the driver itself."""
+    topic, chance = new_topic(2, config={"retention.ms": "-1"}), np.random.default_rng(7)
+    sizes = np.repeat([300, 30_000, 300, 3_000], 150_000)
+    write(kafka, topic, {0: disordered(chance, sizes, 1), 1: disordered(chance, sizes[::2], 2)})
+    limits = {"maxOffsetsPerTrigger": 200_000, "percentileRows": 150_000, **LEARNS}
+
+    def frame(**options: object) -> DataFrame:
+        return follow_watermark(streams.source(subscribe=topic, **limits, **options)).select("partition", "offset")
+
+    streams.run(frame(minPartitions=1), "unhurt")
+    expected = end_states(streams, "unhurt")
+    codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
+    learned = [known for offset in streams.offsets("unhurt") if (known := codec.decode(offset).learned) is not None]
+    # More than the first stretch of each partition has.
+    assert max(rows_of(each.earlier) for each in learned) > 2 * STRETCH
+    assert len({each.bound for each in learned}) >= 3
+    rng = np.random.default_rng(request.config.getoption("--kills-seed"))
+    for number in range(5):
+        query = streams.start_file(frame(minPartitions=[7, 2, 16][number % 3]), "killed", availableNow=True)
+        time.sleep(rng.uniform(0.5, 5))
+        for victim in runner_processes(streams.spark)[:1]:
+            victim.kill()
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination(240)
+    streams.run(frame(minPartitions=5), "killed")
+    found = end_states(streams, "killed")
+    assert found.keys() == expected.keys()
+    for positions, state in expected.items():
+        assert found[positions] == state
+    rows = streams.result("killed").where("partition IS NOT NULL")
+    assert rows.count() == rows.distinct().count() == len(sizes) * 3 // 2
