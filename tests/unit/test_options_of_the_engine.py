@@ -199,3 +199,11 @@ def test_an_option_of_flink_that_has_no_place_here_is_refused_with_the_reason(na
     assert error.option == name
     assert NOT_NEEDED[name] in str(error)
     assert "leave it out" in str(error)
+
+
+def test_an_idle_timeout_that_is_learned_has_a_longest() -> None:
+    learned = parsed(idleTimeout="Auto")
+    assert (learned.idle_timeout, learned.idle_learned) == (300_000, True)
+    plain = parsed(idleTimeout="30 seconds")
+    assert (plain.idle_timeout, plain.idle_learned) == (30_000, False)
+    assert refusal(watermarkStrategy="none", idleTimeout="auto").option == "idleTimeout"

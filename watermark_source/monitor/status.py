@@ -72,6 +72,9 @@ class SplitView:
     late_rows: int = 0
     """Late rows of this run: those at or before the watermark that their batch began with."""
 
+    idle_after: int | None = None
+    """For how long it must be quiet to be idle, milliseconds, where that is learned."""
+
     @property
     def lag(self) -> int | None:
         """Return how many rows are still to be read, ``None`` where that is not known."""
@@ -345,6 +348,7 @@ def _split_to_json(view: SplitView) -> dict[str, Any]:
         holdsBack=view.holds_back or None,
         uncounted=view.uncounted or None,
         late=view.late_rows or None,
+        idleAfter=view.idle_after,
     )
 
 
@@ -361,4 +365,5 @@ def _split_from_json(split: Split, fields: Fields) -> SplitView:
         holds_back=fields.flag("holdsBack"),
         uncounted=fields.flag("uncounted"),
         late_rows=fields.optional_integer("late") or 0,
+        idle_after=fields.optional_integer("idleAfter"),
     )

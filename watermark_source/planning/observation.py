@@ -60,6 +60,8 @@ class Observation:
     """Splits that had the same end before ``newest`` was asked for: no row of theirs is later than it."""
     others: Others = NOBODY
     """What is known of the alignment group's members elsewhere; nothing without a group, and of a group alone."""
+    idle_timeouts: Mapping[Split, int] = field(default_factory=dict)
+    """Where it is learned: how long splits must be quiet to be idle, of those with nothing left to read."""
     max_rows: int | None = None
     """At most so many positions in the batch."""
     since_rows: Millis | None = None
@@ -70,6 +72,10 @@ class Observation:
     """``Trigger.AvailableNow``: the run reads up to these ends and no further."""
     one_batch: bool = False
     """``Trigger.Once``: everything up to the ends belongs to this batch, whatever the limits."""
+
+    def idle_timeout(self, split: Split, policy: PlanPolicy) -> int | None:
+        """Return for how many milliseconds a split must be quiet to be idle; ``None``: it never is."""
+        return self.idle_timeouts.get(split, policy.idle_timeout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

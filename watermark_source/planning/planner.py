@@ -179,7 +179,7 @@ def _plan(
         if s in opened
         else unanswered(t)
         if s in silent
-        else _advance(t, allowed.get(s), ends.get(s), observation, policy)
+        else _advance(t, allowed.get(s), ends.get(s), observation.asked_at, observation.idle_timeout(s, policy))
         for s, t in splits.items()
     }
     has_rows = any(t.position > t.observed for t in planned.values())
@@ -313,12 +313,11 @@ def _waits_for_more(
 
 
 def _advance(
-    state: SplitState, allowed: int | None, end: int | None, observation: Observation, policy: PlanPolicy
+    state: SplitState, allowed: int | None, end: int | None, asked_at: Millis, idle_timeout: int | None
 ) -> SplitState:
     """Move a split to its planned end. ``allowed`` is where the group lets it go, ``None`` if it has no rows."""
-    asked_at = observation.asked_at
     if allowed is None or end is None:
-        event = rest_event(state, asked_at, policy.idle_timeout)
+        event = rest_event(state, asked_at, idle_timeout)
     elif allowed == state.position:
         event = SplitEvent.HELD
     else:

@@ -37,6 +37,7 @@ _VIEWS = st.builds(
     holds_back=st.booleans(),
     uncounted=st.booleans(),
     late_rows=st.integers(0, 9),
+    idle_after=st.none() | _INT64,
 )
 _LATE = st.lists(st.integers(0, 9), min_size=14, max_size=14).filter(any).map(tuple)
 _GROUPS = st.builds(

@@ -20,6 +20,7 @@ from watermark_source.spark.driver.fixed_ends import FixedEnds
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.relocation import Whereabouts
 from watermark_source.spark.driver.snapshot_chunks import with_chunks
 from watermark_source.spark.driver.task_reports import TaskReports
@@ -39,6 +40,7 @@ class Asking:
         reports: TaskReports,
         membership: Membership,
         whereabouts: Whereabouts,
+        pauses: PauseMemory | None,
     ) -> None:
         self._connector = connector
         self._policy = policy
@@ -48,12 +50,15 @@ class Asking:
         self._reports = reports
         self._membership = membership
         self._whereabouts = whereabouts
+        self._pauses = pauses
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Return the outside world for the plan that begins in ``state``."""
         tables = frozenset() if state.complete is None else self._ends.tables()
         logs = self._ends.logs or self._logs_now(state, limit)
         logs = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
+        if self._pauses is not None:
+            logs = replace(logs, idle_timeouts=self._pauses.timeouts(state, logs, is_first=last.is_first))
         observation = replace(
             logs,
             now=self._clock.now(),

@@ -38,13 +38,13 @@ def uncommitted(
         return frozenset()
     moves = bool(splits_behind(state, logs.ends)) or any(t.position > t.observed for t in state.splits.values())
 
-    def is_asked(split: SplitState) -> bool:
+    def is_asked(name: Split, split: SplitState) -> bool:
         if policy.watermark_lag is not None:
             return True
         if split.status is SplitStatus.IDLE:
             return moves
-        quiet = rest_event(split, logs.asked_at, policy.idle_timeout) is SplitEvent.QUIET
+        quiet = rest_event(split, logs.asked_at, logs.idle_timeout(name, policy)) is SplitEvent.QUIET
         return split.status is SplitStatus.ACTIVE and quiet
 
-    asked = {s: t.position for s, t in state.splits.items() if logs.ends.get(s) == t.position and is_asked(t)}
+    asked = {s: t.position for s, t in state.splits.items() if logs.ends.get(s) == t.position and is_asked(s, t)}
     return transactions.behind(asked) if asked else frozenset()

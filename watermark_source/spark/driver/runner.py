@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from watermark_source.clock import Clock
 from watermark_source.errors import listed
 from watermark_source.eventtime.disorder import STRETCH
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.moments import watermark_text
 from watermark_source.planning.combined import when_read, with_rows
 from watermark_source.planning.minimum_rows import MinimumRows
@@ -34,6 +34,7 @@ from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.offsets import Offsets
+from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.query_start import QueryStart
 from watermark_source.spark.driver.reaching_back import reaching_back
 from watermark_source.spark.driver.status import Seen
@@ -47,6 +48,10 @@ from watermark_source.spark.options.policy import plan_policy
 from watermark_source.spark.startup.collector import collect_later, collect_rarely, spare_imports
 
 _log = logging.getLogger(__name__)
+
+
+_FAR_FUTURE = 3_600_000
+"""Milliseconds after which a watermark of the future is told, where nothing keeps it from there."""
 
 
 class SourceRunner:
@@ -88,6 +93,7 @@ class SourceRunner:
             reports=self._reports,
             membership=self._membership,
             whereabouts=self._offsets.whereabouts,
+            pauses=PauseMemory() if options.idle_learned else None,
         )
         self._last = LastPlan()
         self._status = StatusReport(options, definition.name, clock)
@@ -126,7 +132,7 @@ class SourceRunner:
             observation = self._asking.dated(observation, state)
             planned = self._plan(state, observation)
         planned, splits = self._with_rows(planned, state)
-        self._warn(planned, state)
+        self._warn(planned, state, observation.now)
         self._reports.forget(observation.seen)
         self._asking.note(planned)
         self._membership.tell(planned)
@@ -226,12 +232,19 @@ class SourceRunner:
             store=self._membership.place,
         )
 
-    def _warn(self, planned: Plan, before: SourceState) -> None:
+    def _warn(self, planned: Plan, before: SourceState, now: Millis) -> None:
         added = planned.state.splits.keys() - before.splits.keys()
         if added and before.watermark is not None and not self._policy.use_processing_time:
             _log.warning(
                 "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
                 "watermark, %s, are late", listed(added), watermark_text(before.watermark),
+            )  # fmt: skip
+        watermark, soon = planned.state.watermark, now + _FAR_FUTURE
+        if self._policy.max_future_skew is None and (before.watermark or MIN) <= soon < (watermark or MIN):
+            _log.warning(
+                "the watermark, %s, is more than an hour in the future: rows of now are late. A clock may be wrong; "
+                "with maxFutureSkew (1 hour, say) such a row would be counted and move no watermark",
+                watermark_text(watermark),
             )  # fmt: skip
         for loss in planned.losses:
             _log.warning("failOnDataLoss is false, going on: %s", loss.text)

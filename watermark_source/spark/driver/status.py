@@ -111,6 +111,7 @@ def bound_in_force(plan: Plan, options: EngineOptions) -> BoundInForce | None:
 def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis, *, growing: bool) -> SplitView:
     split, state = of.split, seen.splits[of.split]
     resting = of.lag == 0
+    idle_timeout = seen.observation.idle_timeouts.get(split, options.idle_timeout)
     return SplitView(
         split=split,
         position=state.position,
@@ -126,8 +127,8 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
                 watermark=state.watermark,
                 # All of them, before the first has a watermark.
                 holds_back=of.holds_back or (state.watermark is None and not options.processing_time),
-                quiet=_quiet(state, options, now) if resting else None,
-                idle_timeout=options.idle_timeout,
+                quiet=_quiet(state, idle_timeout, now) if resting else None,
+                idle_timeout=idle_timeout,
                 held=_held(split, state, seen.plan.limit, options),
                 reading=state.position > state.observed,
                 waits_for_budget=not resting and state.position == state.observed,
@@ -138,14 +139,15 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
         late_rows=seen.counts.late_by_split.get(split, 0),
         holds_back=of.holds_back,
         uncounted=seen.uncounted,
+        idle_after=idle_timeout if options.idle_learned else None,
     )
 
 
-def _quiet(state: SplitState, options: EngineOptions, now: Millis) -> int | None:
+def _quiet(state: SplitState, idle_timeout: int | None, now: Millis) -> int | None:
     if state.since is None:
         return None
     # An idle split has been idle since then, and quiet for the timeout before.
-    return now - state.since + (options.idle_timeout or 0 if state.status is SplitStatus.IDLE else 0)
+    return now - state.since + (idle_timeout or 0 if state.status is SplitStatus.IDLE else 0)
 
 
 def _order(state: SplitState) -> int:

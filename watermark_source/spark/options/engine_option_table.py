@@ -14,6 +14,8 @@ MONOTONOUS = "monotonous"
 INGESTION = "ingestion"
 NONE = "none"
 
+AUTO = "auto"
+
 NOTHING = "nothing"
 GROUP = "group"
 
@@ -23,6 +25,10 @@ PASSES = "pass"
 DRIVER = "driver"
 """The store that is a file of the driver's."""
 NO_STORE = "none"
+
+
+def _idle_timeout(text: str) -> int | str:
+    return AUTO if text.strip().lower() == AUTO else duration(minimum=1)(text)
 
 
 def _store(text: str) -> str:
@@ -108,13 +114,14 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="idleTimeout",
-        parse=duration(minimum=1),
+        parse=_idle_timeout,
         default_text="off",
-        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        accepted=f"must be auto, or {durations.ACCEPTED}, greater than zero",
         example="30 seconds",
         doc="A split that has nothing left to read for longer than this is idle: it no longer holds the watermark "
-        "back, and what it brings later may be late. A split that is paused, behind, or cannot be reached is never "
-        "idle.",
+        "back, and what it brings later may be late. `auto`: half as long again as the longest pauses that this run "
+        "has seen of the split, at least 10 seconds and at most 5 minutes, and 5 minutes until ten batches had rows of "
+        "it. A split that is paused, behind, or cannot be reached is never idle.",
     ),
     Option(
         name="alignmentGroup",

@@ -9,7 +9,17 @@ from typing import Any
 from watermark_source import durations
 from watermark_source.errors import OptionError
 from watermark_source.eventtime.percentile import Percentile
-from watermark_source.spark.options.engine_option_table import BOUNDED, DRIVER, GROUP, INGESTION, NO_STORE, NONE, PASSES
+from watermark_source.planning.pauses import LONGEST
+from watermark_source.spark.options.engine_option_table import (
+    AUTO,
+    BOUNDED,
+    DRIVER,
+    GROUP,
+    INGESTION,
+    NO_STORE,
+    NONE,
+    PASSES,
+)
 from watermark_source.spark.options.strategy_options import PERCENTILE, PUNCTUATED, percentile_of
 
 DEFAULT_WATERMARK_LAG = 10_000
@@ -41,6 +51,8 @@ class EngineOptions:
     """Of the ingestion strategy; ``None`` with the others."""
     processing_time: bool
     idle_timeout: int | None
+    """Where it is learned, that of a split of which little is known."""
+    idle_learned: bool
     idle_follows: bool
     """Whether it goes on with its alignment group while all its splits are idle."""
     passes_returning: bool
@@ -128,7 +140,8 @@ class EngineOptions:
             punctuated=strategy == PUNCTUATED,
             watermark_lag=lag,
             processing_time=strategy == NONE,
-            idle_timeout=values["idleTimeout"],
+            idle_timeout=LONGEST if values["idleTimeout"] == AUTO else values["idleTimeout"],
+            idle_learned=values["idleTimeout"] == AUTO,
             idle_follows=values["idleFollows"] == GROUP,
             passes_returning=values["idleReturn"] == PASSES,
             alignment_group=group,

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tests.spark.file_log import FileLog
+from tests.spark.queries import START as QUERIES_START
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import SYSTEM, TWO, wm
 from watermark_source.errors import DataLossError, OffsetError
@@ -366,3 +367,22 @@ def test_with_processing_time_there_is_one_batch_without_rows_an_interval(log: P
         batches += after != end
         end = after
     assert 2 <= batches <= 4
+
+
+def test_a_watermark_of_the_future_is_told_once_unless_it_cannot_be(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ahead = round(time.time() - QUERIES_START / 1_000)
+    write(log, {0: [(ahead + 3_000, 1)]})
+    process = live()
+    end = process.run(process.runner.initial_offset())
+    assert "in the future" not in caplog.text
+    for later in (7_200, 8_000):
+        write(log, {0: [(ahead + later, 2)]})
+        end = process.run(end)
+    (told,) = [r.getMessage() for r in caplog.records if "in the future" in r.getMessage()]
+    assert "maxFutureSkew" in told
+    caplog.clear()
+    capped = live(maxFutureSkew="1 hour")
+    capped.run(capped.runner.initial_offset())
+    assert "in the future" not in caplog.text
