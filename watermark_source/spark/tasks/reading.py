@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from watermark_source.errors import InternalError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.late_rows import BOUNDS_MS, NONE_LATE, LateRows
 from watermark_source.planning.report import RangeReport
@@ -76,7 +77,9 @@ class Observer:
                 return
             micros, highest = counted, int(counted.max())
         self._highest[split] = max(highest, self._highest.get(split, highest))
-        if self._disorder is not None and batch.positions is not None:
+        if self._disorder is not None:
+            if batch.positions is None:
+                raise InternalError("watermarkStrategy percentile needs the positions of rows (ReadBatch.positions)")
             positions = _longs(
                 batch.positions.filter(batch.event_time.is_valid()) if batch.event_time.null_count else batch.positions
             )
