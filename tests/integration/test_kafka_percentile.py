@@ -79,7 +79,13 @@ def write(kafka: Kafka, topic: str, times: dict[int, Millis]) -> None:
     ("rows", "batch", "learned_from"),
     [
         pytest.param(320_000, 20_000, 20_000, id="320 000 rows"),
-        pytest.param(4_000_000, 100_000, 100_000, marks=pytest.mark.long("320 000 rows"), id="4 000 000 rows"),
+        pytest.param(
+            4_000_000,
+            100_000,
+            100_000,
+            marks=[pytest.mark.long("320 000 rows"), pytest.mark.timeout(1_800)],
+            id="4 000 000 rows",
+        ),
     ],
 )
 def test_a_bound_follows_disorder_that_grows_and_shrinks(
