@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.alignment import alignment
 from benchmarks.alignment_group import alignment_group
-from benchmarks.batch import batch
+from benchmarks.batch import batch, batch_filter
 from benchmarks.cold import cold
 from benchmarks.event_time import event_times, payload_topic
 from benchmarks.figures import Figure, save, table
@@ -35,8 +35,8 @@ from services.topics import create_topic
 
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
-    "throughput", "compressed", "batch", "alignment", "latency", "window-latency", "idle", "cold", "memory", "planning",
-    "ordering", "temporal-join", "event-time",
+    "throughput", "compressed", "batch", "batch-filter", "alignment", "latency", "window-latency", "idle", "cold",
+    "memory", "planning", "ordering", "temporal-join", "event-time",
 )  # fmt: skip
 GROUP_CASE = "alignment-group"
 CASES = (*KAFKA_CASES, GROUP_CASE, *MYSQL_CASES)
@@ -110,7 +110,7 @@ def _session(*, of_kafka: bool, of_mysql: bool, settings: Mapping[str, str]) -> 
 
 def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], rounds: int) -> Iterator[Figure]:
     with kafka_service() as kafka:
-        if {"throughput", "batch", "cold"} & set(chosen):
+        if {"throughput", "batch", "batch-filter", "cold"} & set(chosen):
             print("producing the even topic …", flush=True)
             even_topic(kafka.bootstrap, "even")
         if "alignment" in chosen:
@@ -149,6 +149,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "throughput": partial(throughput, read, "even", rounds),
                 "compressed": partial(compressed, read, {codec: f"even-{codec}" for codec in _CODECS}, rounds),
                 "batch": partial(batch, spark, kafka.bootstrap, "even", rounds),
+                "batch-filter": partial(batch_filter, spark, kafka.bootstrap, "even", rounds),
                 "alignment": partial(alignment, read, "skewed", rounds),
                 "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "window-latency": partial(window_latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),

@@ -1,16 +1,20 @@
-"""A batch read of the even topic into noop, the built-in source and ours in turn."""
+"""Batch reads of the even topic into noop: the built-in source and ours in turn, and ours with a filter on time."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.figures import Figure, ratio, spread
 from benchmarks.queries import BUILT_IN, OURS
-from benchmarks.topics import PARTITIONS, RECORDS
+from benchmarks.topics import HOURS, PARTITIONS, RECORDS, START
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_LAST = 0.01
+"""Part of the topic that a filter leaves."""
 
 
 def batch(spark: SparkSession, bootstrap: str, topic: str, rounds: int) -> Iterator[Figure]:
@@ -19,10 +23,10 @@ def batch(spark: SparkSession, bootstrap: str, topic: str, rounds: int) -> Itera
     for turn in range(rounds + 1):
         for source, taken in seconds.items():
             reader = spark.read.format(source).option("kafka.bootstrap.servers", bootstrap)
-            began = time.perf_counter()
-            reader.option("subscribe", topic).load().write.format("noop").mode("overwrite").save()
+            frame = reader.option("subscribe", topic).load()
+            wall = _seconds(frame)
             if turn:
-                taken.append(time.perf_counter() - began)
+                taken.append(wall)
     size = f"{RECORDS / 1e6:g} M records, {PARTITIONS} partitions"
     for source, taken in seconds.items():
         yield Figure(
@@ -30,3 +34,44 @@ def batch(spark: SparkSession, bootstrap: str, topic: str, rounds: int) -> Itera
             detail=f"{size}; s min/med/max {spread(taken)}",
         )  # fmt: skip
     yield Figure("batch read, built-in / ours", ratio(seconds[BUILT_IN], seconds[OURS]), "x", at_least=2.0)
+
+
+def batch_filter(spark: SparkSession, bootstrap: str, topic: str, rounds: int) -> Iterator[Figure]:
+    """Time the whole topic, and its last hundredth by ``where``, without push-down and with it, in turn."""
+    since = START + round(HOURS * 3_600_000 * (1 - _LAST))
+
+    def last(pushed: str) -> DataFrame:
+        return _load(spark, bootstrap, topic, pushDownPredicate=pushed).where(f"timestamp >= timestamp_millis({since})")
+
+    queries: dict[str, Callable[[], DataFrame]] = {
+        "the whole topic": lambda: _load(spark, bootstrap, topic),
+        "its last 1 %, not pushed down": lambda: last("false"),
+        "its last 1 %, pushed down": lambda: last("true"),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in queries}
+    spark.conf.set(_PUSHDOWN, "true")
+    for turn in range(rounds + 1):
+        for name, query in queries.items():
+            wall = _seconds(query())
+            if turn:
+                seconds[name].append(wall)
+    spark.conf.unset(_PUSHDOWN)
+    for name, taken in seconds.items():
+        yield Figure(f"batch read of {name}", statistics.median(taken), "s", detail=f"s min/med/max {spread(taken)}")
+    whole_seconds, *_, pushed_seconds = seconds.values()
+    yield Figure(
+        "batch read, the whole topic / its last 1 %", ratio(whole_seconds, pushed_seconds), "x", at_least=20.0,
+        detail=f"{RECORDS / 1e6:g} M records, {PARTITIONS} partitions",
+    )  # fmt: skip
+
+
+def _load(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> DataFrame:
+    reader = spark.read.format(OURS).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    return reader.options(**options).load()
+
+
+def _seconds(frame: DataFrame) -> float:
+    """Plan and run a read, and return how long that takes."""
+    began = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from pyspark.sql.datasource import Filter
 
 from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
+from pyspark_aligned_kafka.lookup.wanted import EVERYTHING, Wanted, wanted_by
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.source import range_reader
 from watermark_source.planning.late_binding import LateRange
@@ -30,6 +33,8 @@ class KafkaBatch:
 
     options: KafkaOptions
     bounds: BatchBounds
+    wanted: Wanted = EVERYTHING
+    """What the query's filters leave of it."""
 
     @classmethod
     def of(cls, options: KafkaOptions) -> KafkaBatch:
@@ -45,7 +50,11 @@ class KafkaBatch:
         """Ask the brokers for what there is, over connections that are closed again."""
         from pyspark_aligned_kafka.driver import look_up_batch  # noqa: PLC0415 - brings kafka-python with it
 
-        return look_up_batch(self.options, self.bounds)
+        return look_up_batch(self.options, self.bounds, self.wanted)
+
+    def narrowed(self, filters: Sequence[Filter]) -> KafkaBatch:
+        """Leave out what filters on topic, partition, offset and timestamp say is not needed."""
+        return replace(self, wanted=wanted_by(filters, event_time_is_timestamp=self.options.event_time is None))
 
 
 def ignored(given: Iterable[str]) -> list[str]:

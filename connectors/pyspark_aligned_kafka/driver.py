@@ -16,6 +16,7 @@ from pyspark_aligned_kafka.cluster.topic_settings import CREATE_TIME
 from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
+from pyspark_aligned_kafka.lookup.narrowing import narrowed
 from pyspark_aligned_kafka.lookup.offset_lookup import KafkaOffsetLookup
 from pyspark_aligned_kafka.lookup.preview import KafkaPreview
 from pyspark_aligned_kafka.lookup.start import start_of_stream
@@ -23,6 +24,7 @@ from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
 from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
 from pyspark_aligned_kafka.lookup.transactions import KafkaTransactions
 from pyspark_aligned_kafka.lookup.watch import KafkaWatch
+from pyspark_aligned_kafka.lookup.wanted import Wanted
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.durations import format_duration
 from watermark_source.errors import listed
@@ -49,15 +51,16 @@ def open_connector(options: KafkaOptions) -> Connector:
     )
 
 
-def look_up_batch(options: KafkaOptions, bounds: BatchBounds) -> Sequence[LateRange]:
-    """Return what a batch reads, as of now; the connection is closed again.
+def look_up_batch(options: KafkaOptions, bounds: BatchBounds, wanted: Wanted) -> Sequence[LateRange]:
+    """Return what a batch reads, as of now, without what is not wanted; the connection is closed again.
 
     Raises:
         OptionError: the bounds do not fit what is there.
         UnknownSplitError: a subscribed topic, or every assigned partition, does not exist.
     """
     with closing(KafkaAdmin(options.client)) as admin:
-        return bounds.late_ranges(_discovery(admin, admin, options).discover(), KafkaOffsetLookup(admin))
+        lookup = KafkaOffsetLookup(admin)
+        return narrowed(bounds.late_ranges(_discovery(admin, admin, options).discover(), lookup), wanted, lookup)
 
 
 def _discovery(

@@ -15,7 +15,7 @@ from pyspark_aligned_kafka.options.kafka_options import FORMAT
 from pyspark_aligned_kafka.schema import kafka_columns
 from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.eventtime.characteristic import WatermarkCharacteristic
-from watermark_source.spark.batch_reader import AlignedBatchReader
+from watermark_source.spark.batch_reader import AlignedBatchReader, NarrowingBatchReader
 from watermark_source.spark.stream_reader import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
 
 _log = logging.getLogger(__name__)
@@ -54,7 +54,8 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> AlignedBatchRe
     refuse_user_schema(schema, _schema(source), FORMAT)
     if names := ignored(given):
         _log.warning("A batch read ignores %s", ", ".join(names))
-    return AlignedBatchReader(KafkaBatch.of(source.options), source.options.engine, schema)
+    kind = NarrowingBatchReader if source.options.push_down else AlignedBatchReader
+    return kind(KafkaBatch.of(source.options), source.options.engine, schema)
 
 
 def _schema(source: KafkaSource) -> StructType:

@@ -19,6 +19,23 @@ class LateRange(NamedTuple):
     """Begins wherever the log begins when it is read; what is gone before that is no loss."""
     late_end: bool
     """Ends wherever the log ends when it is read."""
+    first: int = 0
+    """Nothing before this position was wanted of the log that was planned with."""
+    at_least: int = 0
+    """Nothing before this position is wanted, whatever becomes of the log."""
+    below: int | None = None
+    """Nor from this one on."""
+
+    def within(self, at_least: int, below: int | None, first: int = 0) -> LateRange | None:
+        """Return what of it is wanted, by the fields of these names; ``None`` if nothing is, nor will be."""
+        split, start, end = self.range
+        stop = end if below is None else min(end, below)
+        begin = max(start, first, at_least)
+        if (below is not None and below <= begin) or (begin >= stop and not self.late_end):
+            return None
+        return LateRange(
+            SplitRange(split, min(begin, stop), stop), self.late_start, self.late_end, first, at_least, below
+        )
 
 
 class LatePiece(NamedTuple):
@@ -55,4 +72,10 @@ def bind(piece: LatePiece, log: SplitRange) -> SplitRange:
                 "the topic or table was re-created or truncated. "
                 'Begin within it, for example startingOffsets = "earliest"'
             )
+    if is_first:
+        # A log that is shorter than it was is another one.
+        is_another = whole.late_end and log.end < whole.range.end
+        start = max(start, whole.at_least, 0 if is_another else whole.first)
+    if whole.below is not None:
+        end = min(end, whole.below)
     return SplitRange(split, start, max(start, end))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from watermark_source.errors import InternalError
 from watermark_source.planning.late_binding import LatePiece, LateRange, bind
-from watermark_source.planning.split import SplitRange
+from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.batch import BatchDefinition, BatchRangeReader
 from watermark_source.spark.exchange.packs import pack
 from watermark_source.spark.options.engine_options import EngineOptions
@@ -51,20 +53,56 @@ class AlignedBatchReader(DataSourceReader):
         return read_pieces(self._definition.range_reader, partition.pieces, self._schema)
 
 
+class NarrowingBatchReader(AlignedBatchReader):
+    """A batch read that leaves out what filters say is not needed.
+
+    A class of its own: Spark refuses a reader that has ``pushFilters`` while push-down is switched off, and its message
+    says how to switch it on.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take the filters that hold for every row wanted. Spark evaluates all of them all the same."""
+        self._definition = self._definition.narrowed(filters)
+        return filters
+
+
 def lay(wholes: Sequence[LateRange], *, at_least: int | None, at_most: int | None) -> list[tuple[LatePiece, ...]]:
-    """Lay ranges, one a split, into packs by the rules of ``packs.pack``; those without rows yet included."""
-    by_split = {whole.range.split: whole for whole in wholes}
-    laid = pack(sorted(whole.range for whole in wholes), at_least=at_least, at_most=at_most)
-    return [tuple(LatePiece(part, by_split[part.split]) for part in parts) for parts in laid]
+    """Lay ranges into packs by the rules of ``packs.pack``; those without rows yet included."""
+    in_order = sorted(wholes, key=attrgetter("range"))
+    laid = pack([whole.range for whole in in_order], at_least=at_least, at_most=at_most)
+    # Pieces come in the order of what they are cut from.
+    sources = iter(in_order)
+    packs, whole = [], None
+    for parts in laid:
+        pieces = []
+        for part in parts:
+            whole = next(sources) if whole is None else whole
+            pieces.append(LatePiece(part, whole))
+            whole = None if part.end == whole.range.end else whole
+        packs.append(tuple(pieces))
+    return packs
 
 
 def read_pieces(reader: BatchRangeReader, pieces: Sequence[LatePiece], schema: StructType) -> Iterator[pa.RecordBatch]:
     """Bind the pieces to what their logs hold now, and yield their rows."""
     spare_imports()
-    ranges = _bound(reader, pieces)
     from_beginning = frozenset(piece.range.split for piece in pieces if piece.whole.late_start)
-    for batch in reader.read(ranges, from_beginning=from_beginning):
-        yield data_batch(batch, batch.event_time, schema)
+    for ranges in _rounds(_bound(reader, pieces)):
+        for batch in reader.read(ranges, from_beginning=from_beginning):
+            yield data_batch(batch, batch.event_time, schema)
+
+
+def _rounds(ranges: Sequence[SplitRange]) -> list[list[SplitRange]]:
+    """Return the ranges in an order in which a reader can take them: one of each split at a time."""
+    rounds: list[list[SplitRange]] = [[]]
+    turn: Counter[Split] = Counter()
+    for each in ranges:
+        at = turn[each.split]
+        turn[each.split] += 1
+        if at == len(rounds):
+            rounds.append([])
+        rounds[at].append(each)
+    return rounds
 
 
 def _bound(reader: BatchRangeReader, pieces: Sequence[LatePiece]) -> list[SplitRange]:

@@ -207,6 +207,17 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         "skipped and goes on.",
     ),
     Option(
+        name="pushDownPredicate",
+        parse=boolean,
+        default=False,
+        default_text="false",
+        accepted="must be true or false",
+        example="true",
+        doc="Whether a batch reads only what its filters on topic, partition, offset and timestamp leave, with "
+        "`spark.sql.python.filterPushdown.enabled`. Only where no other query uses the same `load()`: see "
+        "[filters](batch.md#filters).",
+    ),
+    Option(
         name="includeHeaders",
         parse=boolean,
         default=False,
@@ -302,6 +313,8 @@ class KafkaOptions:
     minimum_rows: MinimumRows | None
     stale_ends: StaleEnds
     fail_on_data_loss: bool
+    push_down: bool
+    """Whether filters of a batch cut down what is read."""
     poll_timeout_ms: int
     decompressed_max_bytes: int
     """Most bytes a compressed batch may become."""
@@ -332,6 +345,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         minimum_rows=_minimum_rows(values, given),
         stale_ends=StaleEnds(values["fetchOffset.numRetries"], values["fetchOffset.retryIntervalMs"]),
         fail_on_data_loss=values["failOnDataLoss"],
+        push_down=values["pushDownPredicate"],
         poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
         decompressed_max_bytes=values["maxDecompressedBatchBytes"],
         columns=_chosen_columns(values, given),

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import EqualTo, Filter, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.late_binding import LatePiece, LateRange
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.batch_reader import AlignedBatchReader, BatchPack, lay
+from watermark_source.spark.batch_reader import AlignedBatchReader, BatchPack, NarrowingBatchReader, lay
 from watermark_source.spark.columns.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.columns.markers import MARKER_TYPE, arrow_schema
 from watermark_source.spark.connector.read_batch import ReadBatch
@@ -44,6 +44,10 @@ class Numbers:
 
     def late_ranges(self) -> Sequence[LateRange]:
         return self.ranges
+
+    def narrowed(self, filters: Sequence[Filter]) -> Numbers:
+        self.asked.append(filters)
+        return replace(self, ranges=[late(A, 0, 5)])
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
         self.asked.append(set(splits))
@@ -119,3 +123,32 @@ def test_rows_have_the_streams_schema_and_no_marker(schema: StructType) -> None:
 def test_a_partition_that_is_not_ours_is_a_bug() -> None:
     with pytest.raises(InternalError, match="not a pack of ours: InputPartition"):
         reader(Numbers({})).read(InputPartition(None))
+
+
+def test_filters_are_taken_and_all_left_to_spark() -> None:
+    numbers = Numbers({A: (0, 5)}, [late(A, 0, 3_000_000)])
+    options = EngineOptions.of(OptionTable(ENGINE_OPTIONS).parse({}), format_name="numbers", given={})
+    narrowed, filters = NarrowingBatchReader(numbers, options, SCHEMA), [EqualTo(("value",), 3)]
+    assert list(narrowed.pushFilters(filters)) == filters
+    assert numbers.asked == [filters]
+    assert [str(piece.range) for pack in narrowed.partitions() for piece in pack.pieces] == ["log-0[0,5)"]
+
+
+def test_ranges_of_one_split_are_read_one_after_the_other() -> None:
+    numbers = Numbers({A: (0, 9), B: (0, 3)})
+    whole = late(A, 0, 9, late_start=False, late_end=False)
+    ranges = [whole.within(0, 2), whole.within(4, 5), whole.within(6, None)]
+    packs = lay([each for each in ranges if each is not None] + [late(B, 0, 3)], at_least=None, at_most=None)
+    read = reader(numbers).read(BatchPack(packs[0]))
+    assert [value for batch in values(read) for value in batch] == [0, 1, 0, 1, 2, 4, 6, 7, 8]
+    assert [[str(r) for r in asked[0]] for asked in numbers.asked[1:]] == [  # type: ignore[index]
+        ["log-0[0,2)", "log-1[0,3)"], ["log-0[4,5)"], ["log-0[6,9)"],
+    ]  # fmt: skip
+
+
+def test_two_empty_ranges_of_a_split_stay_two() -> None:
+    whole = late(A, 0, 5)
+    ranges = [part for at in (7, 9) if (part := whole.within(at, at + 1)) is not None]
+    assert [str(part.range) for part in ranges] == ["log-0[5,5)"] * 2
+    read = reader(Numbers({A: (0, 20)})).read(BatchPack(lay(ranges, at_least=None, at_most=None)[0]))
+    assert [value for batch in values(read) for value in batch] == [7, 9]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Protocol
 
+from pyspark.sql.datasource import Filter
+
 from watermark_source.planning.late_binding import LateRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
@@ -35,8 +37,12 @@ class BatchDefinition(Protocol):
         ...
 
     def late_ranges(self) -> Sequence[LateRange]:
-        """Return what to read, a range a split: the user's starting and ending options, resolved now.
+        """Return what to read: the user's starting and ending options, resolved now. Ranges of a split do not overlap.
 
         Called on the driver, once for each plan; connections do not outlive the call.
         """
+        ...
+
+    def narrowed(self, filters: Sequence[Filter]) -> BatchDefinition:
+        """Return the same read, which may leave out rows that do not pass all of the filters. Does not connect."""
         ...
