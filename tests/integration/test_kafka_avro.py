@@ -1,0 +1,103 @@
+"""Event time in a field of Avro, through the stream: schemas from a registry, windows by the field."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from kafka import KafkaProducer
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+
+from services.kafka import Kafka
+from tests.avro_examples import encoded, message
+from tests.integration.kafka_streams import KafkaStreams
+from tests.schema_registry import Registry, schema_registry
+from tests.spark.queries import START
+from watermark_source import follow_watermark
+
+pytestmark = [pytest.mark.service, pytest.mark.spark]
+
+NewTopic = Callable[..., str]
+OLD = {
+    "type": "record", "name": "Order",
+    "fields": [
+        {"name": "id", "type": "string"}, {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}  # fmt: skip
+NEW = {
+    "type": "record", "name": "Order",
+    "fields": [
+        {"name": "tags", "type": {"type": "map", "values": ["null", "double"]}},
+        {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+        {"name": "id", "type": "string"},
+    ],
+}  # fmt: skip
+ANSWERS = {"/schemas/ids/1": {"schema": json.dumps(OLD)}, "/schemas/ids/300": {"schema": json.dumps(NEW)}}
+PASSWORD = "pass-w0rd"
+
+
+def order(number: int, seconds: float) -> bytes:
+    """Every third record is of the newer schema."""
+    if number % 3:
+        return message(1, encoded(_plain(OLD), {"id": str(number), "at": START + round(seconds * 1_000)}))
+    value = {"tags": {"a": None, "b": 0.5}, "at": START * 1_000 + round(seconds * 1e6), "id": str(number)}
+    return message(300, encoded(_plain(NEW), value))
+
+
+def _plain(schema: object) -> object:
+    """Return the schema as one by which fastavro takes numbers for moments."""
+    return json.loads(json.dumps(schema).replace("logicalType", "was"))
+
+
+def times_module(streams: KafkaStreams, registry: Registry, folder: Path) -> str:
+    """Ship a module as ``--py-files`` does, and return its name."""
+    name = f"avro_times_{uuid.uuid4().hex}"
+    url = f"http://me:{PASSWORD}@127.0.0.1:{registry.port}"
+    (folder / f"{name}.py").write_text(
+        "from watermark_source.extractors import avro_event_time\n"
+        f"event_time = avro_event_time('at', schema_registry='{url}', timeout='5 seconds')\n"
+    )
+    streams.spark.sparkContext.addPyFile(str(folder / f"{name}.py"))
+    return f"{name}:event_time"
+
+
+def test_windows_go_by_a_field_of_avro_whichever_schema_it_is_of(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    topic, chance = new_topic(2), np.random.default_rng(5)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap, linger_ms=20)
+    minutes: Counter[int] = Counter()
+    for partition, begin in enumerate((0, 4_000)):
+        for number in range(600):
+            seconds = round(begin + number / 2 - chance.uniform(0, 20), 3)
+            producer.send(topic, order(number, seconds), partition=partition)
+            minutes[int(seconds // 60)] += 1
+    producer.flush(60)
+    with schema_registry(ANSWERS) as registry:
+        source = streams.source(
+            subscribe=topic, eventTimeColumn=times_module(streams, registry, tmp_path), maxOutOfOrderness="30 seconds",
+            maxOffsetsPerTrigger=200,
+        )  # fmt: skip
+        counts = follow_watermark(source).groupBy(F.window("event_time", "1 minute").alias("w")).count()
+        frame = counts.select(((F.unix_millis("w.start") - START) / 60_000).cast("int"), "count")
+        streams.run(frame, "avro")
+        closed = {row[0]: row[1] for row in streams.result("avro").collect()}
+        # The partition of old times has been read to its end, and no row of theirs was late.
+        assert {-1, 0, 1, 2, 3} <= closed.keys()
+        assert closed == {minute: minutes[minute] for minute in closed}
+        assert set(registry.asked) == set(ANSWERS)
+        assert set(registry.logins) == {"Basic bWU6cGFzcy13MHJk"}
+
+        producer.send(topic, message(2, b"x"), partition=0)
+        producer.close(timeout=60)
+        with pytest.raises(
+            StreamingQueryException, match=r"of schema 2, which the schema registry .* has not"
+        ) as ended:
+            streams.run(frame, "avro")
+        assert PASSWORD not in str(ended.value)

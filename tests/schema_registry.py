@@ -1,0 +1,61 @@
+"""A schema registry's API on this machine, with the answers that a test gives it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Registry:
+    """What the server answers, and what it was asked."""
+
+    def __init__(self, answers: Mapping[str, Any]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.logins: list[str | None] = []
+        self.statuses: list[int] = []
+        self.wait_s = 0.0
+        self.port = 0
+
+    def handler(self) -> type[BaseHTTPRequestHandler]:
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                registry.asked.append(self.path)
+                registry.logins.append(self.headers.get("Authorization"))
+                time.sleep(registry.wait_s)
+                status = registry.statuses.pop(0) if registry.statuses else 200
+                answer = registry.answers.get(self.path)
+                body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                self.send_response(status if answer is not None else 404)
+                self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+
+@contextmanager
+def schema_registry(answers: Mapping[str, Any]) -> Iterator[Registry]:
+    """Serve the answers, by their paths, until the end of the block."""
+    registry = Registry(answers)
+    with ThreadingHTTPServer(("127.0.0.1", 0), registry.handler()) as server:
+        registry.port = server.server_port
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield registry
+        finally:
+            server.shutdown()
+            thread.join()

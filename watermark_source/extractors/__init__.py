@@ -1,0 +1,13 @@
+"""Event times of values in Confluent's wire format, for ``eventTimeColumn=package.module:function``.
+
+::
+
+    # shop/times.py, which the driver and every executor can import
+    from watermark_source.extractors import avro_event_time
+
+    event_time = avro_event_time("order.created_at", schema_registry="https://registry:8081")
+"""
+
+from watermark_source.extractors.avro import avro_event_time
+
+__all__ = ["avro_event_time"]

@@ -1,0 +1,256 @@
+"""A writer's schema of Avro to a plan: numbers by which compiled code walks values to one field.
+
+The plan is one array of nodes, each a code and what it needs, found by its place. What lies before the field is
+skipped, so its types are nodes as well; a named type is one node however often it is used, and may contain itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from watermark_source.errors import SchemaError, shortened
+
+
+class Node(IntEnum):
+    """What a node says is next in a value."""
+
+    NO_TIME = 0
+    """There is no event time in this one."""
+    FIXED = 1
+    """Bytes: how many."""
+    VARINT = 2
+    SIZED = 3
+    """A size, and so many bytes."""
+    ARRAY = 4
+    """Blocks of items: the item's node, 1 if items take no bytes."""
+    MAP = 5
+    """Blocks of names and values: the value's node."""
+    UNION = 6
+    """An index: how many branches, their nodes."""
+    RECORD = 7
+    """Fields: how many, their nodes."""
+    ON_PATH = 8
+    """A record with the field in it: how many before it, their nodes, its node."""
+    CHOICE = 9
+    """A union with the field in it: how many branches, their nodes."""
+    NUMBER = 10
+    """The field: microseconds are the number times the first and by the second."""
+    TEXT = 11
+    """The field, ISO 8601."""
+
+
+NO_TIME: Final = 0
+"""The place of the node that says so."""
+UNITS: Final = {
+    "seconds": (1_000_000, 1), "millis": (1_000, 1), "micros": (1, 1), "nanos": (1, 1_000), "days": (86_400_000_000, 1),
+}  # fmt: skip
+"""What a number is multiplied and divided by to be microseconds."""
+_LOGICAL: Final = {
+    "timestamp-millis": "millis", "timestamp-micros": "micros", "timestamp-nanos": "nanos", "date": "days",
+    "local-timestamp-millis": "millis", "local-timestamp-micros": "micros", "local-timestamp-nanos": "nanos",
+}  # fmt: skip
+_PRIMITIVE: Final = {
+    "null": (Node.FIXED, 0), "boolean": (Node.FIXED, 1), "float": (Node.FIXED, 4), "double": (Node.FIXED, 8),
+    "int": (Node.VARINT,), "long": (Node.VARINT,), "bytes": (Node.SIZED,), "string": (Node.SIZED,),
+}  # fmt: skip
+_NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
+Json: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to walk values of one schema; ``entry`` is ``NO_TIME`` if the schema has no such field."""
+
+    code: npt.NDArray[np.int64]
+    entry: int
+
+
+def plan_of(schema: Json, path: tuple[str, ...], unit: str, others: Iterable[Json] = ()) -> Plan:
+    """Make the plan.
+
+    Args:
+        schema: the writer's schema, parsed from its JSON.
+        path: names of fields, from the outermost record to the one wanted.
+        unit: of numbers whose schema does not say it, one of ``UNITS``.
+        others: schemas whose named types this one refers to.
+
+    Raises:
+        SchemaError: it is no schema of Avro, or the field's type can be no moment.
+    """
+    try:
+        planner = _Planner(schema, unit, others)
+        return planner.plan(schema, path)
+    except RecursionError:
+        raise SchemaError("an Avro schema whose types contain each other too deeply, a thousand of them") from None
+
+
+class _Planner:
+    def __init__(self, schema: Json, unit: str, others: Iterable[Json]) -> None:
+        self._unit = unit
+        self._named: dict[str, tuple[Mapping[str, Json], str]] = {}
+        self._places: dict[str, int] = {}
+        self._empty: dict[str, bool] = {}
+        self._code: list[int] = [Node.NO_TIME]
+        for each in (*others, schema):
+            self._collect(each, "")
+
+    def plan(self, schema: Json, path: tuple[str, ...]) -> Plan:
+        entry = self._target(schema, "", path)
+        return Plan(np.array(self._code, np.int64), entry)
+
+    def _collect(self, schema: Json, space: str) -> None:
+        """Note all named types; one may be used before the place where it is defined in full."""
+        if isinstance(schema, list):
+            for branch in schema:
+                self._collect(branch, space)
+        elif isinstance(schema, Mapping):
+            kind = schema.get("type")
+            if kind in _NAMED:
+                name, space = _full_name(schema, space)
+                self._named[name] = schema, space
+                for field in _fields(schema) if kind in ("record", "error") else ():
+                    self._collect(field["type"], space)
+            else:
+                for inner in (kind, schema.get("items"), schema.get("values")):
+                    if not isinstance(inner, str):
+                        self._collect(inner, space)
+
+    def _resolved(self, schema: Json, space: str) -> tuple[Json, str, str]:
+        """Return what a schema says, its name if it has one, and the namespace inside of it."""
+        while isinstance(schema, Mapping) and isinstance(schema.get("type"), Mapping | list):
+            schema = schema["type"]
+        if isinstance(schema, Mapping) and schema.get("type") in _NAMED:
+            name, space = _full_name(schema, space)
+            return schema, name, space
+        used = schema.get("type") if isinstance(schema, Mapping) else schema
+        if isinstance(used, str) and used not in _PRIMITIVE and used not in ("array", "map"):
+            for full in (f"{space}.{used}" if space and "." not in used else used, used):
+                if full in self._named:
+                    return self._named[full][0], full, self._named[full][1]
+            raise SchemaError(f"an Avro schema refers to the type {used!r}, which it does not define")
+        return schema, "", space
+
+    def _skip(self, schema: Json, space: str) -> int:
+        """Return the node of a type that is passed over."""
+        schema, name, space = self._resolved(schema, space)
+        if name in self._places:
+            return self._places[name]
+        if isinstance(schema, list):
+            return self._with_nodes(Node.UNION, [(branch, space) for branch in schema])
+        kind = _kind(schema)
+        if kind in ("record", "error"):
+            return self._with_nodes(Node.RECORD, [(field["type"], space) for field in _fields(schema)], name)
+        if kind == "array":
+            item = _member(schema, "items")
+            return self._add(Node.ARRAY, self._skip(item, space), int(self._takes_no_bytes(item, space, frozenset())))
+        if kind == "map":
+            return self._add(Node.MAP, self._skip(_member(schema, "values"), space))
+        return self._add(*self._plain(schema, kind))
+
+    def _plain(self, schema: Json, kind: str) -> tuple[int, ...]:
+        if kind == "enum":
+            return (Node.VARINT,)
+        if kind == "fixed":
+            size = _member(schema, "size")
+            if type(size) is not int or not 0 <= size < 2**31:
+                raise SchemaError(f"an Avro schema with a fixed type of {size!r} bytes")
+            return (Node.FIXED, size)
+        return _PRIMITIVE[kind]
+
+    def _with_nodes(self, code: Node, inner: list[tuple[Json, str]], name: str = "") -> int:
+        place = self._add(code, len(inner), *[NO_TIME] * len(inner))
+        if name:
+            # Known before its fields are: they may contain it.
+            self._places[name] = place
+        for at, (schema, space) in enumerate(inner, place + 2):
+            self._code[at] = self._skip(schema, space)
+        return place
+
+    def _add(self, *numbers: int) -> int:
+        self._code.extend(numbers)
+        return len(self._code) - len(numbers)
+
+    def _takes_no_bytes(self, schema: Json, space: str, within: frozenset[str]) -> bool:
+        schema, name, space = self._resolved(schema, space)
+        if isinstance(schema, list) or name in within:
+            return False
+        kind = _kind(schema)
+        if kind not in ("record", "error"):
+            return kind == "null" or (kind == "fixed" and schema.get("size") == 0)
+        if name not in self._empty:
+            inner = within | {name}
+            self._empty[name] = all(self._takes_no_bytes(f["type"], space, inner) for f in _fields(schema))
+        return self._empty[name]
+
+    def _target(self, schema: Json, space: str, path: tuple[str, ...]) -> int:
+        """Return the node of a type in which the field is looked for; ``NO_TIME`` if it is not in it."""
+        given = schema
+        schema, _, space = self._resolved(schema, space)
+        if isinstance(schema, list):
+            branches = [self._target(branch, space, path) for branch in schema]
+            return self._add(Node.CHOICE, len(branches), *branches) if any(branches) else NO_TIME
+        kind = _kind(schema)
+        if not path:
+            return self._moment(schema, kind, given)
+        if kind not in ("record", "error"):
+            return NO_TIME
+        fields = _fields(schema)
+        names = [field["name"] for field in fields]
+        if path[0] not in names:
+            return NO_TIME
+        index = names.index(path[0])
+        wanted = self._target(fields[index]["type"], space, path[1:])
+        if wanted == NO_TIME:
+            return NO_TIME
+        before = [self._skip(field["type"], space) for field in fields[:index]]
+        return self._add(Node.ON_PATH, len(before), *before, wanted)
+
+    def _moment(self, schema: Json, kind: str, given: Json) -> int:
+        if kind == "null":
+            return NO_TIME
+        logical = schema.get("logicalType") if isinstance(schema, Mapping) else None
+        if kind in ("int", "long"):
+            return self._add(Node.NUMBER, *UNITS[_LOGICAL.get(str(logical), self._unit)])
+        if kind == "string":
+            return self._add(Node.TEXT)
+        raise SchemaError(
+            f"the field's type is {shortened(given)}, which is no moment; accepted are int and long, also with a "
+            "logical type such as timestamp-millis, and string with ISO 8601, also in a union with null"
+        )
+
+
+def _kind(schema: Json) -> str:
+    kind = schema.get("type") if isinstance(schema, Mapping) else schema
+    if isinstance(kind, str) and (kind in _PRIMITIVE or kind in _NAMED or kind in ("array", "map")):
+        return kind
+    raise SchemaError(f"no type of Avro: {shortened(schema)}")
+
+
+def _member(schema: Json, name: str) -> Json:
+    if not isinstance(schema, Mapping) or name not in schema:
+        raise SchemaError(f"an Avro type without {name}: {shortened(schema)}")
+    return schema[name]
+
+
+def _fields(schema: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+    fields = schema.get("fields")
+    if not isinstance(fields, list) or not all(isinstance(f, Mapping) and {"name", "type"} <= f.keys() for f in fields):
+        raise SchemaError(f"an Avro record whose fields have no names and types: {shortened(schema)}")
+    return fields
+
+
+def _full_name(schema: Mapping[str, Json], space: str) -> tuple[str, str]:
+    """Return a named type's full name, and the namespace of what is inside of it."""
+    name = schema.get("name")
+    if not isinstance(name, str) or not name:
+        raise SchemaError(f"an Avro type without a name: {shortened(schema)}")
+    if "." not in name:
+        given = schema.get("namespace", space)
+        name = f"{given}.{name}" if isinstance(given, str) and given else name
+    return name, name.rpartition(".")[0]
