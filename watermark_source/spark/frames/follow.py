@@ -19,6 +19,7 @@ from watermark_source.spark.columns.markers import MARKER_TYPE
 from watermark_source.spark.columns.source_time import SourceTime
 from watermark_source.spark.frames.kept_markers import need_kept_markers
 from watermark_source.spark.frames.named_column import quoted, spelling
+from watermark_source.spark.frames.unanalysed import known_columns
 
 _LAST_DAY = "9999-12-31 00:00:00 UTC"
 _CLOCK = "__watermark_source_clock"
@@ -49,7 +50,14 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
             column is missing or no timestamp.
 
     A ``withWatermark`` above it fails in Spark with "Redefining watermark is disallowed": this call takes its place.
+
+    In a function of a declarative pipeline a frame's columns cannot be asked for. There ``event_time`` is taken as it
+    is written, Spark tells what columns are missing, and nothing checks that it is a timestamp of one such stream.
     """
+    delay_ms = _delay(delay)
+    if known_columns(df) is None:
+        need_kept_markers(df)
+        return _clocked(df).drop(_CLOCK, MARKER).withMetadata(event_time, {DELAY_KEY: delay_ms})
     _need_markers(df, "follow_watermark")
     _need_one_source(df)
     need_kept_markers(df)
@@ -61,26 +69,39 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
             f"follow_watermark: column {event_time!r} is {kind.simpleString()}, event time must be a timestamp; "
             "cast it first"
         )
-    try:
-        delay_ms = durations.parse_duration(delay)
-    except ValueError:
-        raise UsageError(
-            f"follow_watermark: delay = {delay!r} is not a duration: {durations.ACCEPTED}, for example 10 minutes"
-        ) from None
-    says_time = F.when(F.col(f"{MARKER}.type") == "watermark", F.col(f"{MARKER}.watermark"))
-    clocked = df.withColumn(_CLOCK, says_time).withWatermark(_CLOCK, "0 seconds")
-    # An OR cannot be split: as two conjuncts the first one would be pushed below the watermark node.
-    rows = clocked.where(F.col(MARKER).isNull() | (F.expr("spark_partition_id()") < 0))
     kept = [c for c in df.columns if c != MARKER]
     declared = SourceTime.of_metadata(df.schema[MARKER].metadata)
     about_time = {DELAY_KEY: delay_ms, **(declared.metadata if declared else {})}
     # A select: under Spark Connect withColumn forgets the metadata of an alias it is given.
-    return rows.select([quoted(c).alias(c, metadata=about_time) if c == event_time else quoted(c) for c in kept])
+    return _clocked(df).select(
+        [quoted(c).alias(c, metadata=about_time) if c == event_time else quoted(c) for c in kept]
+    )
+
+
+def _delay(delay: str) -> int:
+    try:
+        return durations.parse_duration(delay)
+    except ValueError:
+        raise UsageError(
+            f"follow_watermark: delay = {delay!r} is not a duration: {durations.ACCEPTED}, for example 10 minutes"
+        ) from None
+
+
+def _clocked(df: DataFrame) -> DataFrame:
+    """Return the data rows above Spark's watermark, with the columns it goes by."""
+    says_time = F.when(F.col(f"{MARKER}.type") == "watermark", F.col(f"{MARKER}.watermark"))
+    clocked = df.withColumn(_CLOCK, says_time).withWatermark(_CLOCK, "0 seconds")
+    # An OR cannot be split: as two conjuncts the first one would be pushed below the watermark node.
+    return clocked.where(F.col(MARKER).isNull() | (F.expr("spark_partition_id()") < 0))
 
 
 def data_rows(df: DataFrame) -> DataFrame:
-    """Return the data rows alone, in the system's own columns and ``event_time``; without any watermark."""
-    if MARKER not in df.columns:
+    """Return the data rows alone, in the system's own columns and ``event_time``; without any watermark.
+
+    In a function of a declarative pipeline the column ``marker`` has to be there.
+    """
+    columns = known_columns(df)
+    if columns is not None and MARKER not in columns:
         return df
     return df.where(F.col(MARKER).isNull()).drop(MARKER)
 
