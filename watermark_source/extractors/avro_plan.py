@@ -111,7 +111,7 @@ class _Planner:
                 self._collect(branch, space)
         elif isinstance(schema, Mapping):
             kind = schema.get("type")
-            if kind in _NAMED:
+            if isinstance(kind, str) and kind in _NAMED:
                 name, space = _full_name(schema, space)
                 self._named[name] = schema, space
                 for field in _fields(schema) if kind in ("record", "error") else ():
@@ -125,11 +125,11 @@ class _Planner:
         """Return what a schema says, its name if it has one, and the namespace inside of it."""
         while isinstance(schema, Mapping) and isinstance(schema.get("type"), Mapping | list):
             schema = schema["type"]
-        if isinstance(schema, Mapping) and schema.get("type") in _NAMED:
+        if isinstance(schema, Mapping) and _kind_or_name(schema) in _NAMED:
             name, space = _full_name(schema, space)
             return schema, name, space
-        used = schema.get("type") if isinstance(schema, Mapping) else schema
-        if isinstance(used, str) and used not in _PRIMITIVE and used not in ("array", "map"):
+        used = _kind_or_name(schema)
+        if used and used not in _PRIMITIVE and used not in ("array", "map"):
             for full in (f"{space}.{used}" if space and "." not in used else used, used):
                 if full in self._named:
                     return self._named[full][0], full, self._named[full][1]
@@ -225,9 +225,15 @@ class _Planner:
         )
 
 
+def _kind_or_name(schema: Json) -> str:
+    """Return the word by which a schema says its type, or nothing."""
+    word = schema.get("type") if isinstance(schema, Mapping) else schema
+    return word if isinstance(word, str) else ""
+
+
 def _kind(schema: Json) -> str:
-    kind = schema.get("type") if isinstance(schema, Mapping) else schema
-    if isinstance(kind, str) and (kind in _PRIMITIVE or kind in _NAMED or kind in ("array", "map")):
+    kind = _kind_or_name(schema)
+    if kind in _PRIMITIVE or kind in _NAMED or kind in ("array", "map"):
         return kind
     raise SchemaError(f"no type of Avro: {shortened(schema)}")
 

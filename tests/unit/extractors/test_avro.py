@@ -138,6 +138,11 @@ def test_types_are_found_by_their_names_in_their_namespaces() -> None:
     assert found(answer) == [4_000]
 
 
+def test_a_type_may_be_written_within_a_type() -> None:
+    nested = {"type": {"type": "record", "name": "R", "fields": [{"name": "at", "type": {"type": {"type": "long"}}}]}}
+    assert found(avro_event_time("at", schemas={1: nested})(records(message(1, b"\2")))) == [1_000]
+
+
 def test_schemas_may_be_texts_and_files(tmp_path: Path) -> None:
     file = tmp_path / "order.avsc"
     file.write_text(json.dumps(ORDER))
