@@ -23,8 +23,8 @@ from pyspark_aligned_kafka.lookup.start import start_of_stream
 from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
 from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
 from pyspark_aligned_kafka.lookup.transactions import KafkaTransactions
-from pyspark_aligned_kafka.lookup.watch import KafkaWatch
 from pyspark_aligned_kafka.lookup.wanted import Wanted
+from pyspark_aligned_kafka.lookup.watch import KafkaWatch
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.durations import format_duration
 from watermark_source.errors import listed
