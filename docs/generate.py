@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
-from pyspark_aligned_kafka.options.kafka_options import KAFKA_OPTIONS
+from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_OPTIONS
 from pyspark_mysql_cdc_wm.options.mysql_option_table import MYSQL_OPTIONS, NO_MEANING, NOT_NEEDED_HERE
 from watermark_source.option_table import Option
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS

@@ -9,7 +9,7 @@ import numpy as np
 from pyspark_aligned_kafka.batch import KafkaBatch
 from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.options import kafka_options
-from pyspark_aligned_kafka.options.kafka_options import OPTION_TABLE
+from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
 from pyspark_aligned_kafka.source import range_reader
 from watermark_source.monitor.profile import EventTimes
 from watermark_source.option_table import OptionTable

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_aligned_kafka.options.kafka_options import HEADERS, KAFKA_COLUMNS
+from pyspark_aligned_kafka.options.kafka_option_table import HEADERS, KAFKA_COLUMNS
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 

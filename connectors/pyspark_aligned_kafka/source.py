@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_aligned_kafka.errors import conditions
 from pyspark_aligned_kafka.lookup import checkpoint
 from pyspark_aligned_kafka.options import kafka_options as options
+from pyspark_aligned_kafka.options.kafka_option_table import FORMAT
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split
@@ -33,7 +34,7 @@ class KafkaSource(SourceDefinition):
     @property
     def name(self) -> str:
         """The format's name."""
-        return options.FORMAT
+        return FORMAT
 
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
+from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.bulk import bulk_produce
 from services.kafka import Kafka

@@ -8,7 +8,7 @@ import pytest
 
 from docs.generate import ENGINE_GROUPS, MYSQL_PAGE, PAGE, mysql_page, page
 from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS
-from pyspark_aligned_kafka.options.kafka_options import OPTION_TABLE
+from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
 from pyspark_mysql_cdc_wm.options.mysql_option_table import MYSQL_OPTIONS
 from watermark_source.option_table import Option
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS

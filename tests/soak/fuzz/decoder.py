@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
+from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
 from pyspark_aligned_kafka.records.batches import CODEC_MASK, HEADER_SIZE, Bytes, Longs, survey
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from services.record_batch import CODECS, compressed

@@ -5,7 +5,7 @@ An input: one byte of flags, then the response; it answers whatever request it s
 
 from __future__ import annotations
 
-from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
+from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
 from pyspark_aligned_kafka.reading.fetch import FetchResponse, decode_response
 from pyspark_aligned_kafka.reading.pending import Pending
 from pyspark_aligned_kafka.reading.responses import examine

@@ -10,7 +10,8 @@ import ssl
 from pathlib import Path
 
 from pyspark_aligned_kafka.client import setting_table
-from pyspark_aligned_kafka.options.kafka_options import OPTION_TABLE, parse
+from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
+from pyspark_aligned_kafka.options.kafka_options import parse
 from tests.soak.fuzz.bits import Bits
 from watermark_source.errors import OptionError
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 import pyspark_aligned_kafka
 from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.batch import ignored
-from pyspark_aligned_kafka.options.kafka_options import KAFKA_COLUMNS
+from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
 from pyspark_aligned_kafka.schema import kafka_columns
 from watermark_source.errors import OptionError, SchemaError
 from watermark_source.eventtime.characteristic import WatermarkCharacteristic

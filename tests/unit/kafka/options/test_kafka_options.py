@@ -7,14 +7,8 @@ import re
 
 import pytest
 
-from pyspark_aligned_kafka.options.kafka_options import (
-    FORMAT,
-    KAFKA_COLUMNS,
-    KAFKA_OPTIONS,
-    OPTION_TABLE,
-    KafkaOptions,
-    parse,
-)
+from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, KAFKA_COLUMNS, KAFKA_OPTIONS, OPTION_TABLE
+from pyspark_aligned_kafka.options.kafka_options import KafkaOptions, parse
 from pyspark_aligned_kafka.options.positions import At, AtTime, Earliest, Everywhere, Latest, NoMatch, PerSplit
 from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern

@@ -122,11 +122,13 @@ def test_where_the_sources_meet_and_what_is_wrong_there_is_told_without_what_is_
     make: Make, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(meeting, "_FIRST", 0.1)
-    source = make(alignmentStore=f"{url}?cached_statements=4711")
+    source = make(alignmentStore=url)
     source.others(SourceState())
     until(lambda: "unable to open database file" in str(source.trouble))
     assert source.place == f"sqlite /{tmp_path / 'store' / 'alignment.sqlite'}"
-    assert "4711" not in f"{source.place} {source.trouble}"
+    server = make(alignmentStore="postgresql+psycopg://user:4711@127.0.0.1:9/none")
+    server.others(SourceState())
+    until(lambda: server.trouble is not None and "4711" not in f"{server.place} {server.trouble}")
     assert (make().place, make(alignmentStore="none").place) == ("driver", "none")
 
 
