@@ -9,13 +9,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.alignment import alignment
+from benchmarks.alignment import alignment, payload_alignment
 from benchmarks.alignment_group import alignment_group
 from benchmarks.batch import batch, batch_filter
 from benchmarks.cold import cold
 from benchmarks.event_time import event_times, payload_topic
 from benchmarks.figures import Figure, save, table
 from benchmarks.latency import idle, latency
+from benchmarks.look_ahead import look_ahead, look_ahead_topic
 from benchmarks.memory import RECORDS as MEMORY_RECORDS
 from benchmarks.memory import memory
 from benchmarks.mysql import CASES as MYSQL_CASES
@@ -27,7 +28,7 @@ from benchmarks.queries import read_all
 from benchmarks.session import spark_session
 from benchmarks.temporal_join import join_topics, joins
 from benchmarks.throughput import compressed, throughput
-from benchmarks.topics import PARTITIONS, even_topic, long_topic, skewed_topic
+from benchmarks.topics import PARTITIONS, even_topic, long_topic, skewed_payload_topic, skewed_topic
 from benchmarks.window_latency import window_latency
 from services.kafka import kafka_service
 from services.spark_jars import mysql_driver_jars, spark_kafka_jars
@@ -36,11 +37,19 @@ from services.topics import create_topic
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
     "throughput", "compressed", "batch", "batch-filter", "alignment", "latency", "window-latency", "idle", "cold",
-    "memory", "planning", "ordering", "temporal-join", "event-time",
+    "memory", "planning", "ordering", "temporal-join", "event-time", "payload-alignment", "look-ahead",
 )  # fmt: skip
 GROUP_CASE = "alignment-group"
 CASES = (*KAFKA_CASES, GROUP_CASE, *MYSQL_CASES)
 _CODECS = ("lz4", "zstd")
+_TOPICS: Mapping[str, tuple[str, Callable[[str, str], None]]] = {
+    "alignment": ("skewed", skewed_topic),
+    "payload-alignment": ("skewed-payload", skewed_payload_topic),
+    "look-ahead": ("look-ahead", look_ahead_topic),
+    "ordering": ("disordered", disordered_topic),
+    "event-time": ("payload", payload_topic),
+}
+"""The topics that one case alone reads."""
 
 
 def main() -> None:
@@ -113,22 +122,17 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
         if {"throughput", "batch", "batch-filter", "cold"} & set(chosen):
             print("producing the even topic …", flush=True)
             even_topic(kafka.bootstrap, "even")
-        if "alignment" in chosen:
-            print("producing the skewed topic …", flush=True)
-            skewed_topic(kafka.bootstrap, "skewed")
+        for case in (each for each in chosen if each in _TOPICS):
+            name, produce = _TOPICS[case]
+            print(f"producing the topic {name} …", flush=True)
+            produce(kafka.bootstrap, name)
         if "compressed" in chosen:
             print(f"producing the even topic with {' and '.join(_CODECS)} …", flush=True)
             for codec in _CODECS:
                 even_topic(kafka.bootstrap, f"even-{codec}", codec=codec)
-        if "ordering" in chosen:
-            print("producing the disordered topic …", flush=True)
-            disordered_topic(kafka.bootstrap, "disordered")
         if "temporal-join" in chosen:
             print("producing clicks and users …", flush=True)
             join_topics(kafka.bootstrap)
-        if "event-time" in chosen:
-            print("producing the topic of JSON …", flush=True)
-            payload_topic(kafka.bootstrap, "payload")
         if "memory" in chosen:
             print("producing the long topics …", flush=True)
             for records in MEMORY_RECORDS:
@@ -151,6 +155,8 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "batch": partial(batch, spark, kafka.bootstrap, "even", rounds),
                 "batch-filter": partial(batch_filter, spark, kafka.bootstrap, "even", rounds),
                 "alignment": partial(alignment, read, "skewed", rounds),
+                "payload-alignment": partial(payload_alignment, read, "skewed-payload", rounds),
+                "look-ahead": partial(look_ahead, read, "look-ahead", rounds),
                 "latency": partial(latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "window-latency": partial(window_latency, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "event-time": partial(event_times, spark, kafka.bootstrap, "payload", rounds),

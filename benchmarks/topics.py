@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from services.bulk import bulk_produce
+from services.bulk import PartitionRecords, bulk_produce, bulk_produce_partitions
 from services.topics import create_topic
 
 START = 1_700_000_000_000
@@ -47,3 +47,13 @@ def skewed_topic(bootstrap: str, name: str) -> None:
     create_topic(bootstrap, name, partitions=SKEWED_PARTITIONS)
     for partition in range(SKEWED_PARTITIONS):
         bulk_produce(bootstrap, name, partition, skewed_times(partition), batch_records=BATCH_RECORDS)
+
+
+def skewed_payload_topic(bootstrap: str, name: str) -> None:
+    """Produce the skewed backlog with its times in JSON; the records' own timestamps are all of one moment."""
+    create_topic(bootstrap, name, partitions=SKEWED_PARTITIONS)
+    written = np.full(SKEWED_RECORDS, START, dtype=np.int64)
+    for partition in range(SKEWED_PARTITIONS):
+        texts = np.char.mod('{"at":%d}', skewed_times(partition)).astype("S")
+        values = texts.view(np.uint8).reshape(len(texts), -1)
+        bulk_produce_partitions(bootstrap, name, {partition: PartitionRecords(written, values=values)})

@@ -23,6 +23,8 @@ ENGINE_GROUPS: dict[str, str] = {
     "maxOutOfOrderness": EVENT_TIME,
     "watermarkPercentile": EVENT_TIME,
     "percentileRows": EVENT_TIME,
+    "lookaheadRows": EVENT_TIME,
+    "lookaheadTime": EVENT_TIME,
     "maxWatermarkLag": EVENT_TIME,
     "maxEventTimeLag": EVENT_TIME,
     "idleTimeout": EVENT_TIME,

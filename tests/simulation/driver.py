@@ -12,6 +12,7 @@ from tests.simulation.log import Row, SimulatedLog
 from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.combined import when_read, with_rows
+from watermark_source.planning.look_ahead import LookAhead
 from watermark_source.planning.observation import Observation, PlanPolicy
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
@@ -98,16 +99,19 @@ class Driver:
         dated: bool = False,
         without_newest: Set[int] = frozenset(),
         previews: bool = False,
+        ahead: LookAhead | None = None,
     ) -> None:
         """Start a query.
 
         ``dated``: the log's system dates rows when it writes them, and tells its time with its ends.
         ``without_newest``: numbers of the splits whose newest row the system does not tell, as a broker does while that
         row is in an open transaction.
+        ``ahead``: what reads ahead, with ``looks_ahead``.
         ``previews``: the system tells an event time of the rows that are planned, of some splits the highest.
         """
         # What brokers know of event times is not what a punctuated watermark goes by.
         self.previews = previews and not policy.punctuated
+        self.ahead = ahead
         self.without_newest = without_newest
         self.dated = dated
         self.log = log
@@ -177,7 +181,7 @@ class Driver:
         observation = self.observe(one_batch=one_batch, unknown=unknown)
         before = self.state()
         index = self.log if self.index else None
-        planned = plan(before, observation, self.policy, index, announce=not self._announced)
+        planned = plan(before, observation, self.policy, index, ahead=self.ahead, announce=not self._announced)
         if self.previews and planned.has_rows:
             planned = replace(planned, state=self._with_rows(planned, before))
         self._announced = True

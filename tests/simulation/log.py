@@ -35,7 +35,8 @@ class SplitLog:
 
     @property
     def readable_end(self) -> int:
-        return self.end if self.open_since is None else self.open_since
+        # Retention takes an end that lies before it along, as brokers have it.
+        return self.end if self.open_since is None else max(self.open_since, self.earliest)
 
     def open(self, event_times: Iterable[int]) -> None:
         """Append rows of a transaction, which begins with the first of them."""

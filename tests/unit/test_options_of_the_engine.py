@@ -70,6 +70,32 @@ def test_the_clocks_interval_belongs_to_strategy_none(given: dict[str, str], str
     assert parsed(watermarkInterval="5 seconds", watermarkStrategy="none").watermark_interval == 5_000
 
 
+def test_looking_ahead_has_a_band_and_a_bound() -> None:
+    ahead = parsed(watermarkStrategy="lookahead", maxOutOfOrderness="5 seconds")
+    assert (ahead.lookahead_rows, ahead.lookahead_time, ahead.out_of_orderness) == (200_000, None, 5_000)
+    both = parsed(watermarkStrategy="lookahead", lookaheadRows="7", lookaheadTime="1 minute")
+    assert (both.lookahead_rows, both.lookahead_time) == (7, 60_000)
+    assert parsed().lookahead_rows is None
+
+
+@pytest.mark.parametrize(("given", "option", "said"), [
+    ({"lookaheadRows": "5"}, "lookaheadRows", "belongs to watermarkStrategy lookahead, and the strategy is bounded"),
+    ({"lookaheadTime": "5 s", "watermarkStrategy": "ingestion"}, "lookaheadTime", "the strategy is ingestion"),
+    ({"lookaheadRows": "0", "watermarkStrategy": "lookahead"}, "lookaheadRows", "at least 1"),
+    ({"watermarkStrategy": "lookahead", "idleReturn": "pass", "idleTimeout": "5 s"}, "idleReturn", "left out"),
+])  # fmt: skip
+def test_what_cannot_be_with_or_without_looking_ahead(given: dict[str, str], option: str, said: str) -> None:
+    error = refusal(**given)
+    assert error.option == option
+    assert said in str(error)
+
+
+def test_a_log_in_the_order_of_its_times_needs_no_looking_ahead() -> None:
+    given = {"watermarkStrategy": "lookahead"}
+    with pytest.raises(OptionError, match="in the order in which its system dates the rows"):
+        EngineOptions.of(TABLE.parse(given), format_name="f", given=given, dated=True)
+
+
 def test_ingestion_has_a_lag_under_two_names() -> None:
     assert parsed(watermarkStrategy="ingestion").watermark_lag == 10_000
     assert parsed(watermarkStrategy="ingestion", maxWatermarkLag="3 seconds").watermark_lag == 3_000
@@ -119,7 +145,7 @@ PERCENTILE = {"watermarkStrategy": "percentile", "maxOutOfOrderness": "10 minute
     ({**PERCENTILE, "watermarkPercentile": "nan"}, "watermarkPercentile", "at least 50"),
     ({**PERCENTILE, "watermarkPercentile": "most"}, "watermarkPercentile", "not a number"),
     ({**PERCENTILE, "watermarkPercentile": "99.99999"}, "watermarkPercentile", "more than four digits"),
-    ({"watermarkStrategy": "punctuated", "maxOutOfOrderness": "1 s"}, "maxOutOfOrderness", "bounded, percentile or"),
+    ({"watermarkStrategy": "punctuated", "maxOutOfOrderness": "1 s"}, "maxOutOfOrderness", "bounded, percentile, ingestion or"),
 ])  # fmt: skip
 def test_what_does_not_go_with_a_learned_bound_is_refused(given: dict[str, str], option: str, text: str) -> None:
     error = refusal(**given)

@@ -23,8 +23,8 @@ class StatusCollector(Collector):
     """Yields the metrics of all queries ``queries`` returns; what is not known has no sample.
 
     Per split (of those in the report): ``partition_watermark_timestamp_seconds``, ``partition_lag_records``,
-    ``partition_status``, ``alignment_drift_seconds``, ``partition_{active,idle,paused}_seconds_total``,
-    ``partition_late_records_total``. Per source:
+    ``partition_lookahead_records``, ``partition_status``, ``alignment_drift_seconds``,
+    ``partition_{active,idle,paused}_seconds_total``, ``partition_late_records_total``. Per source:
     ``watermark_timestamp_seconds``, ``watermark_lag_seconds``, ``alignment_max_allowed_timestamp_seconds``,
     ``partitions``, ``lag_records``, ``records_total``, ``future_records_total``, ``undated_records_total``,
     ``late_lag_seconds`` (a histogram), ``late_ratio``, ``status_age_seconds``, and where the bound is learned
@@ -55,6 +55,9 @@ class _Families:
             "partition_watermark_timestamp_seconds", "Watermark of the partition.", _SPLIT
         )
         self._split_lag = self._gauge("partition_lag_records", "Records still to be read in the partition.", _SPLIT)
+        self._looked_ahead = self._gauge(
+            "partition_lookahead_records", "Records behind the batch whose event times were looked at.", _SPLIT
+        )
         self._split_status = self._gauge(
             "partition_status", "1 for the status the partition has, 0 for the others.", (*_SPLIT, "status")
         )
@@ -146,6 +149,8 @@ class _Families:
                 self._split_watermark.add_metric(split, _seconds(view.watermark))
             if view.lag is not None:
                 self._split_lag.add_metric(split, view.lag)
+            if view.looked_ahead is not None:
+                self._looked_ahead.add_metric(split, view.looked_ahead)
             self._late_rows.add_metric(split, view.late_rows)
             if view.drift is not None:
                 self._drift.add_metric(split, _seconds(view.drift))

@@ -71,6 +71,8 @@ class SplitView:
     """Whether its positions only order its rows: how many lie between two of them is not known."""
     late_rows: int = 0
     """Late rows of this run: those at or before the watermark that their batch began with."""
+    looked_ahead: int | None = None
+    """How many rows behind its position were looked at; ``None`` but with ``watermarkStrategy`` ``lookahead``."""
 
     idle_after: int | None = None
     """For how long it must be quiet to be idle, milliseconds, where that is learned."""
@@ -349,6 +351,7 @@ def _split_to_json(view: SplitView) -> dict[str, Any]:
         uncounted=view.uncounted or None,
         late=view.late_rows or None,
         idleAfter=view.idle_after,
+        ahead=view.looked_ahead,
     )
 
 
@@ -366,4 +369,5 @@ def _split_from_json(split: Split, fields: Fields) -> SplitView:
         uncounted=fields.flag("uncounted"),
         late_rows=fields.optional_integer("late") or 0,
         idle_after=fields.optional_integer("idleAfter"),
+        looked_ahead=fields.optional_integer("ahead"),
     )

@@ -103,6 +103,7 @@ def _holds_back_cell(view: SplitView, context: _Context) -> str:
     return f"yes, {context.waiting} wait{'s' if context.waiting == 1 else ''}" if context.waiting else "yes"
 
 
+_ONLY_IF_ANY = "looked ahead"
 _KINDS = (
     _Kind("partition", lambda view, _: str(view.split), 0),
     _Kind("position", lambda view, _: count_text(view.position), 9, is_number=True),
@@ -113,6 +114,7 @@ _KINDS = (
     _Kind("since", _since_cell, 7, is_number=True),
     _Kind("why", lambda view, _: view.why, 3),
     _Kind("drift", lambda view, _: _drift_cell(view), 6, is_number=True),
+    _Kind("looked ahead", lambda view, _: "" if view.looked_ahead is None else count_text(view.looked_ahead), 10, True),
     _Kind("holds back", _holds_back_cell, 4),
 )
 
@@ -250,8 +252,9 @@ def _day(watermark: int | None) -> str | None:
 
 def _fitting(cells: dict[_Kind, list[str]], width: int) -> tuple[list[_Kind], list[int]]:
     """Drop columns until the rest fits, those with nothing in them first."""
+    cells = {kind: column for kind, column in cells.items() if kind.title != _ONLY_IF_ANY or any(column)}
     natural = {kind: max(map(len, [kind.title, *column])) for kind, column in cells.items()}
-    shown = list(_KINDS)
+    shown = list(cells)
     least = {kind: min(n, _WHY_AT_LEAST) if kind.title == "why" else n for kind, n in natural.items()}
 
     def spare() -> int:

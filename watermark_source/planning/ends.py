@@ -8,7 +8,7 @@ will be at the end of every log, so the limit follows the backlog at full speed 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from watermark_source.alignment.group import view
@@ -19,12 +19,11 @@ from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import event_time_of, future_cap, watermark_of
 from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.steps import BLIND_STEP, LEAST_STEP, half, rows_up_to
 from watermark_source.planning.time_index import IndexEntry, TimeIndex
 
 STORE = Elsewhere("the store of the group, which does not answer")
 TO_COME = Elsewhere("sources of the group that are still to come")
-BLIND_STEP = 10_000
-"""Rows read at a time where event times cannot be looked up: within so many a split may pass the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,8 @@ class Limit:
 
     watermark: Millis
     holder: Split | Elsewhere
+    of_holder: Millis | None = field(default=None, compare=False)
+    """How far the holder itself may come: the limit that the others set. ``None`` if it is the same."""
 
 
 class Aligned(NamedTuple):
@@ -45,6 +46,8 @@ class Aligned(NamedTuple):
     reached: Mapping[Split, Millis] = {}
     """The watermark of a split that is read so far, of those for which the time index tells: nothing earlier is left
     in it."""
+    steps: Mapping[Split, int] = {}
+    """Of splits whose event times cannot be looked up, and of which something is known: see ``SplitState.step``."""
 
 
 class Reach(NamedTuple):
@@ -54,6 +57,7 @@ class Reach(NamedTuple):
     blind: frozenset[Split]
     cut: Mapping[Split, IndexEntry]
     """The first entry that is too late, of the splits that are not read to their end for it."""
+    steps: Mapping[Split, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class Backlog:
     index: TimeIndex | None
     future_cap: Millis | None
     blind_step: int
+    """Rows read at a time where nothing is known of event times: within so many a split may pass the limit."""
     rows: RowIndex | None = None
     """``None`` where each position is about one row."""
     never_beyond: bool = False
@@ -101,12 +106,14 @@ class Backlog:
         """Whether an event time may be one that moves no watermark: what comes after it in the log can be earlier."""
         return self.future_cap is not None and event_time >= self.future_cap
 
-    def up_to(self, watermark: Millis, holder: Split | Elsewhere | None = None) -> Reach:
+    def up_to(self, watermark: Millis, limit: Limit | None = None) -> Reach:
         """Return how far each split may be read for its watermark not to go beyond ``watermark``.
+
+        Where the index cannot tell, in steps: see ``steps.py``.
 
         With a drift, the gap rule: a split that would end the batch further behind than the drift, only because its
         next row lies beyond, reads that one row. It cannot hold the watermark back across a gap in time, and the group
-        cannot deadlock; nor can the ``holder`` of the limit wait for itself, so it always reads its next row. Neither
+        cannot deadlock; nor can the holder of the ``limit`` wait for itself, so it always reads its next row. Neither
         holds with ``never_beyond``.
         """
         reading = {s for s, t in self.splits.items() if t.watermark is None or t.watermark <= watermark}
@@ -119,17 +126,47 @@ class Backlog:
             if self.index is None or (entry is not None and entry.position < position):
                 # A row we have passed is later than this, yet does not show in the watermark: it was beyond the future
                 # cap, before our start, or never delivered. The index cannot separate the rows after it.
-                ends[split] = self.within(split, ends[split], self.blind_step)
                 blind.add(split)
             elif entry is not None and entry.position < ends[split]:
                 ends[split] = entry.position
                 cut[split] = entry
+        holder = None if limit is None else limit.holder
+        steps = self._steps(blind)
+        for split in blind:
+            at, aim = self.splits[split].watermark, watermark
+            # With an index the others count with what lies at their logs' ends, where they are not yet.
+            if limit is not None and split == holder and limit.of_holder is not None and self.index is None:
+                aim = limit.of_holder
+            if aim == MAX:
+                continue
+            drift, size = self.policy.max_drift, self.blind_step
+            if at is not None and drift is not None and split in steps:
+                size = rows_up_to(steps[split], at, aim, drift, at_least=LEAST_STEP if self.index is None else 1)
+            ends[split] = self.within(split, ends[split], size) if size else self.splits[split].position
         if not self.never_beyond:
             for split in self._in_a_gap(cut, watermark):
                 ends[split] = cut[split].after
             if isinstance(holder, Split) and holder in cut and ends[holder] == self.splits[holder].position:
                 ends[holder] = cut[holder].after
-        return Reach(ends, frozenset(blind), cut)
+        return Reach(ends, frozenset(blind), cut, steps)
+
+    def _steps(self, blind: Set[Split]) -> Mapping[Split, int]:
+        """Return the steps of splits whose event times cannot be looked up, of which something is known.
+
+        Where the first row of the future was passed just now, the index still tells what lies before it.
+        """
+        drift = self.policy.max_drift
+        if drift is None or self.rows is not None:
+            return {}
+        steps = {s: step for s in blind if (step := self.splits[s].step) is not None}
+        known = {s: w for s in blind - steps.keys() if (w := self.splits[s].watermark) is not None}
+        if self.index is None or not known:
+            return steps
+        back = self.index.first_after(
+            {s: saturating_add(event_time_of(w, self.policy), -half(drift) - 1) for s, w in known.items()}
+        )
+        found = {s: self.splits[s].position - e.position for s, e in back.items() if e is not None}
+        return {**steps, **{s: rows for s, rows in found.items() if rows > 0}}
 
     def _first_after(self, splits: Set[Split], event_time: Millis) -> Mapping[Split, IndexEntry | None]:
         if self.index is None:
@@ -195,7 +232,13 @@ def group_limit(
         return Limit(MIN, group.slowest)
     if others.ceiling is not None and (group.slowest is None or group.limit > others.ceiling):
         return Limit(others.ceiling, TO_COME if others.awaited else STORE)
-    return None if group.slowest is None else Limit(group.limit, group.slowest)
+    if group.slowest is None:
+        return None
+    rest = view(
+        ((s, w) for s, w in reached.items() if w is not None and s != group.slowest), backlog.policy.max_drift or 0
+    )
+    of_holder = rest.limit if others.ceiling is None else min(rest.limit, others.ceiling)
+    return Limit(group.limit, group.slowest, of_holder)
 
 
 def _reached(
@@ -243,13 +286,13 @@ def aligned_ends(
             # Nobody has read a row, and no log's end is known: one step, to see where everybody is.
             ends = {s: backlog.within(s, end, backlog.blind_step) for s, end in backlog.ends.items()}
             return Aligned(None, ends, newest_matters=backlog.index is not None and bool(ends))
-        reach = backlog.up_to(limit.watermark, limit.holder)
+        reach = backlog.up_to(limit.watermark, limit)
         if reach.blind <= blind:
             # What has come to the end of its run waits for nobody, and nobody for it.
             counting = {s: t for s, t in splits.items() if s in backlog.splits or not observation.ends_are_final}
             ends = _with_next_row(counting, backlog, reach, limit, observation)
             matters = _newest_matters(backlog, reach)
-            return Aligned(limit, ends, matters, _reached_by(ends, reach, limit, backlog))
+            return Aligned(limit, ends, matters, _reached_by(ends, reach, limit, backlog), reach.steps)
         # What the index cannot tell about a split now, it could not tell about its end either.
         blind |= reach.blind
 

@@ -49,6 +49,11 @@ class Observation:
     all_found: bool = True
     """Whether splits were looked for after the ends of the last rows were asked for: a split that is found later holds
     no row from before. The watermark does not advance while that is not known."""
+    all_found_now: bool = True
+    """Of ``looks_ahead``: whether splits were looked for after *these* ends were asked for, too. Rows behind the batch
+    move the watermark at once then, and what the last plan led to otherwise."""
+    led_to: Millis | None = None
+    """Of ``looks_ahead``: the watermark that the last plan led to, if it may go out now."""
     added: Mapping[Split, int] = field(default_factory=dict)
     """Start position of the splits that are new."""
     seen: Mapping[Split, RangeSummary] = field(default_factory=dict)
@@ -89,6 +94,8 @@ class PlanPolicy:
     """Only watermarks that rows carry move a split's."""
     watermark_lag: int | None = None
     """How far the watermark of a split at rest is behind the clock (``reached``), where that is not the log's own."""
+    looks_ahead: bool = False
+    """Whether no watermark passes a row that is known to lie behind the batch."""
     use_processing_time: bool = False
     """Event time is the clock, from when all snapshots are read on: before, there is no watermark (FLIP-326)."""
     idle_timeout: int | None = None

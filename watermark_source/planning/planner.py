@@ -6,22 +6,23 @@ Order of rules: fold what the last batch saw -> loss checks -> the time of logs 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
 
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import OffsetError
-from watermark_source.eventtime.strategy import candidate
-from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.combined import at_dated_ends, combined, is_left_out
 from watermark_source.planning.end_of_time import closed, has_said_the_last, is_at_its_end
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
 from watermark_source.planning.learning import in_force, learned_after
+from watermark_source.planning.look_ahead import LookAhead, Unread, left_by, look_ahead
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.membership import membership
 from watermark_source.planning.minimum_rows import waits_for_more
 from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.passing_time import at_rest, by_clock, clock_of, tick_is_due, with_others
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import completed, finished, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
@@ -36,6 +37,7 @@ from watermark_source.planning.status import (
     unanswered,
     uncommitted,
 )
+from watermark_source.planning.steps import with_step
 from watermark_source.planning.time_index import TimeIndex
 
 
@@ -58,6 +60,12 @@ class Plan:
     """Whether the newest event times, where the observation leaves them out, could change what is read."""
     member: GroupMember
     """What the rest of the alignment group is told."""
+    counting: Mapping[Split, SplitState] = field(default_factory=dict)
+    """The splits with the watermarks that make the combined one."""
+    unread: Mapping[Split, Unread] = field(default_factory=dict)
+    """What is known of what follows the batch: nothing but with ``looks_ahead``."""
+    leads_to: Millis | None = None
+    """With ``looks_ahead``: the combined watermark once all splits are known that there were."""
 
 
 def plan(
@@ -67,6 +75,7 @@ def plan(
     index: TimeIndex | None,
     *,
     rows: RowIndex | None = None,
+    ahead: LookAhead | None = None,
     announce: bool = False,
 ) -> Plan:
     """Plan the next batch.
@@ -77,6 +86,7 @@ def plan(
         policy: the user's decisions.
         index: event-time look-ups; without one, alignment and budget go by what has been read so far.
         rows: look-ups of rows in a log whose positions are not rows.
+        ahead: what tells of the rows behind the batch; needed with ``policy.looks_ahead``.
         announce: the first plan of a process: the watermark is sent even if it is unchanged.
 
     Raises:
@@ -85,11 +95,11 @@ def plan(
     """
     if has_said_the_last(state):
         return _closing(state, announce=announce)
-    planned = _plan(state, observation, policy, index, rows=rows, announce=announce)
+    planned = _plan(state, observation, policy, index, rows=rows, ahead=ahead, announce=announce)
     if observation.found and _reads_less_than_there_is(planned.state, observation):
         # What is new was there at the log's end, but perhaps not where this batch ends: it begins with one that ends
         # there.
-        planned = _plan(state, _without_found(observation), policy, index, rows=rows, announce=announce)
+        planned = _plan(state, _without_found(observation), policy, index, rows=rows, ahead=ahead, announce=announce)
     return planned
 
 
@@ -129,6 +139,7 @@ def _plan(
     index: TimeIndex | None,
     *,
     rows: RowIndex | None,
+    ahead: LookAhead | None,
     announce: bool,
 ) -> Plan:
     if state.use_processing_time and not policy.use_processing_time:
@@ -143,16 +154,13 @@ def _plan(
     done = finished(state) | set(map(snapshot_split, observation.dropped))
     learned = learned_after(state, observation, policy)
     policy = in_force(policy, learned)
-    kept = {
-        s: folded(t, observation.seen[s] if t.observed != t.position else None, policy)
-        for s, t in state.splits.items()
-        if s not in done
-    }
+    drift = policy.max_drift if rows is None else None
+    kept = _with_last_ranges(state, done, observation, policy, drift, looks_up=index is not None)
     splits, losses = check_loss(kept, observation, policy.position_text)
     splits |= {s: unanswered(t) for s, t in splits.items() if s in observation.silent}
     if policy.fail_on_data_loss:
         refuse(losses, policy.loss_conditions)
-    splits = {**splits, **_at_rest(splits, state.watermark, observation, policy)}
+    splits = {**splits, **at_rest(splits, state.watermark, observation, policy)}
     # Before the limit is found: the group waits for them as for any active split.
     opened = observation.uncommitted - observation.unknown - observation.waiting
     splits |= {s: uncommitted(t) for s, t in splits.items() if s in opened}
@@ -162,7 +170,13 @@ def _plan(
     # Of a table that is found later nobody gains by waiting for it.
     in_snapshot = bool(going_on) and state.watermark is None
     holds_group = in_snapshot and policy.holds_group_in_snapshot
-    limit, allowed, newest_matters, reached = aligned_ends(splits, observation, backlog, holds_group=holds_group)
+    aligned = aligned_ends(splits, observation, backlog, holds_group=holds_group)
+    limit, allowed, newest_matters, reached, _ = aligned
+    if index is not None:
+        # Only for as long as something of the future lies between what is read and what can be looked up.
+        splits = {
+            s: t if t.step == (step := aligned.steps.get(s)) else replace(t, step=step) for s, t in splits.items()
+        }
     waits = _waits_for_more(backlog, allowed, observation, policy)
     left_out = {s for s in allowed if is_left_out(s, splits[s], state, policy)}
     budget = None if observation.one_batch else observation.max_rows
@@ -185,21 +199,16 @@ def _plan(
     has_rows = any(t.position > t.observed for t in planned.values())
     if has_rows and policy.watermark_lag is not None:
         # A batch goes out in any case: splits at rest need not wait until the whole source is.
-        planned |= _by_clock(planned, observation, policy, MIN)
+        planned |= by_clock(planned, observation, policy, MIN)
+    unread = {} if ahead is None else look_ahead(ahead, planned, state.watermark, observation, policy)
+    shown = left_by(planned, unread, policy)
     # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
-    counting: Mapping[Split, SplitState] = planned
-    if state.watermark is not None:
-        counting = {s: t for s, t in planned.items() if s not in snapshots}
-    if not begun:
-        counting = at_dated_ends(counting, observation, policy)
-    watermark = state.watermark
-    if on_clock:
-        watermark = _clock(state, observation)
-    elif observation.all_found:
-        watermark = _with_others(combined(state, counting, policy), state, counting, observation, policy)
+    waited_for = shown if state.watermark is None else {s: t for s, t in shown.items() if s not in snapshots}
+    counting = waited_for if begun else at_dated_ends(waited_for, observation, policy)
+    watermark = _watermark(state, counting, observation, policy, on_clock=on_clock, looks_ahead=ahead is not None)
     if not (has_rows or losses or going_on) and is_at_its_end(planned, observation, policy):
         watermark = MAX
-    moved = _tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
+    moved = tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
     says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
     # A run with an end would be over with the first batch that is none.
     held = observation.ends_are_final and any(t.status is SplitStatus.PAUSED for t in planned.values())
@@ -234,54 +243,59 @@ def _plan(
             on_clock=on_clock,
             holds_group=holds_group,
         ),
+        counting=shown,
+        unread=unread,
+        leads_to=None if ahead is None else combined(state, counting, policy),
     )
+
+
+def _with_last_ranges(
+    state: SourceState,
+    done: Set[Split],
+    observation: Observation,
+    policy: PlanPolicy,
+    drift: int | None,
+    *,
+    looks_up: bool,
+) -> dict[Split, SplitState]:
+    """Return the splits with what the tasks of the last batch saw, without those that are done.
+
+    ``drift``: of a group whose splits learn how far to go, where no index looks event times up.
+    """
+    return {
+        s: with_step(
+            folded(t, observation.seen[s] if t.observed != t.position else None, policy),
+            t,
+            None if looks_up and t.step is None else drift,
+        )
+        for s, t in state.splits.items()
+        if s not in done
+    }
+
+
+def _watermark(
+    before: SourceState,
+    splits: Mapping[Split, SplitState],
+    observation: Observation,
+    policy: PlanPolicy,
+    *,
+    on_clock: bool,
+    looks_ahead: bool,
+) -> Millis | None:
+    """Return the combined watermark that goes out with a batch, which is never before the last."""
+    sent = before.watermark
+    if on_clock:
+        return clock_of(before, observation)
+    if looks_ahead and not observation.all_found_now:
+        return observation.led_to if sent is None else max(sent, observation.led_to or sent)
+    if not observation.all_found:
+        return sent
+    return with_others(combined(before, splits, policy), before, splits, observation, policy)
 
 
 def ranges_of(state: SourceState) -> list[SplitRange]:
     """Return the ranges the batch that ends in ``state`` reads, in split order."""
     return sorted(SplitRange(s, t.observed, t.position) for s, t in state.splits.items() if t.position > t.observed)
-
-
-def _at_rest(
-    splits: Mapping[Split, SplitState], sent: Millis | None, observation: Observation, policy: PlanPolicy
-) -> dict[Split, SplitState]:
-    """Return the splits with nothing left to read for which their own system's clock tells that time has passed.
-
-    See ``_may_move_by_itself``.
-    """
-    if policy.use_processing_time or not _may_move_by_itself(sent, observation, policy):
-        return {}
-    return _by_clock(splits, observation, policy, _due(sent, policy))
-
-
-def _may_move_by_itself(sent: Millis | None, observation: Observation, policy: PlanPolicy) -> bool:
-    """Return whether the watermark may go on without rows: the first at once, any other after a rest."""
-    return sent is None or observation.ends_are_final or _has_rested(observation, policy)
-
-
-def _due(sent: Millis | None, policy: PlanPolicy) -> Millis:
-    """Return how far a watermark has to come for a batch of its own."""
-    return MIN if sent is None else saturating_add(sent, policy.watermark_interval)
-
-
-def _by_clock(
-    splits: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy, due: Millis
-) -> dict[Split, SplitState]:
-    """Return the splits with nothing left to read whose watermark the clock takes beyond ``due``."""
-    cap = future_cap(observation, policy)
-    lag = policy.out_of_orderness if policy.watermark_lag is None else policy.watermark_lag
-    moved: dict[Split, SplitState] = {}
-    for split, reached in observation.reached.items():
-        at = splits.get(split)
-        if at is None or not at.observed == at.position == observation.ends.get(split):
-            continue
-        # Rows behind the end, in an open transaction, may be of any time.
-        if split in observation.waiting or split in observation.uncommitted:
-            continue
-        watermark = candidate(reached if cap is None else min(reached, cap), lag)
-        if watermark > due and (at.watermark is None or watermark > at.watermark):
-            moved[split] = replace(at, watermark=watermark)
-    return moved
 
 
 def _frontier(
@@ -328,46 +342,3 @@ def _advance(
         return state
     position = state.position if end is None else end
     return replace(state, position=position, status=status, since=since)
-
-
-def _clock(before: SourceState, observation: Observation) -> Millis:
-    """Return one millisecond before the clock value the batch's rows carry, so that none of them is late."""
-    clock = saturating_add(observation.now, -1)
-    return clock if before.watermark is None else max(clock, before.watermark)
-
-
-def _with_others(
-    own: Millis | None,
-    before: SourceState,
-    splits: Mapping[Split, SplitState],
-    observation: Observation,
-    policy: PlanPolicy,
-) -> Millis | None:
-    """Return the combined watermark, which goes on with the group's members elsewhere while all splits are idle.
-
-    With the lowest of those that count, and with the highest where all are idle, as of splits: so the order in which
-    they turn idle does not matter (FLINK-38454). What they say counts only as long as it is known to be all, and who is
-    idle says what its rows have come to, so none goes in a circle. A run with an end would have none while they go on.
-    """
-    others, sent = observation.others, before.watermark
-    if observation.ends_are_final:
-        return own
-    all_idle = bool(splits) and all(t.status is SplitStatus.IDLE for t in splits.values())
-    reached = others.idle if others.minimum is None else others.minimum
-    if not policy.idle_follows or not all_idle or reached is None or others.hold or others.ceiling is not None:
-        return own
-    if not _may_move_by_itself(sent, observation, policy) or reached <= max(_due(sent, policy), own or MIN):
-        return own
-    return reached
-
-
-def _tick_is_due(state: SourceState, observation: Observation, policy: PlanPolicy, *, has_rows: bool) -> bool:
-    if has_rows or state.watermark is None:
-        return True
-    late = observation.now - state.watermark > policy.watermark_interval
-    return late and not observation.ends_are_final and _has_rested(observation, policy)
-
-
-def _has_rested(observation: Observation, policy: PlanPolicy) -> bool:
-    """Return whether a batch without rows may be made for the time alone."""
-    return observation.rest is not None and observation.rest >= policy.watermark_interval

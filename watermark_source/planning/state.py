@@ -42,6 +42,8 @@ class SplitState:
     highest: Millis | None = None
     """Highest event time of the rows before ``observed``, where the bound is learned: the watermark may be further
     behind than the bound in force."""
+    step: int | None = None
+    """So many rows are planned at a time, as its ranges so far have told; ``None`` where event times are looked up."""
 
 
 class Origin(NamedTuple):

@@ -15,9 +15,9 @@ from pyspark_mysql_cdc_wm.lookup.transactions import has_gtids
 from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
-from pyspark_mysql_cdc_wm.snapshot.consistent_view import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from pyspark_mysql_cdc_wm.snapshot.described_tables import DescribedTables
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
+from pyspark_mysql_cdc_wm.snapshot.table_swap import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from watermark_source.errors import (
     ResponseTimeoutError,
     SourceError,

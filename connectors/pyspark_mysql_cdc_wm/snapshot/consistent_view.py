@@ -39,9 +39,6 @@ _BEGIN = "START TRANSACTION READ ONLY"
 _ANOTHER_VIEW = (1213, 1412)
 """The server's numbers for locks in a circle, and for a table that was emptied, altered or made anew since the view
 began."""
-SWAP_SECONDS = 10.0
-"""For so long a table that is taken away is waited for: a copy takes its place, for which tools need less than one."""
-SWAP_PAUSE_SECONDS = 0.1
 _VIEWS = 20
 _WAITS = 6
 _STAY = 60.0

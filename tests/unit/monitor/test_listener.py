@@ -182,11 +182,19 @@ def test_labels_are_named_as_documented() -> None:
     snapshot = SnapshotProgress(log="shop.a", rows=70, chunks=7, expected=100, rate=5, done=False)
     listener.onQueryProgress(progressed(checkout(snapshots=[snapshot], bound=BoundInForce(1, 2, 3, NOON))))
     families = text_string_to_metric_families(generate_latest(registry).decode())
-    labels = {family.name: set(family.samples[0].labels) for family in families}
+    labels = {family.name: set(family.samples[0].labels) for family in families if family.samples}
     assert labels["watermark_source_late_records"] == {"query"}
     assert labels["watermark_source_watermark_timestamp_seconds"] == {"query", "source", "group"}
     assert labels["watermark_source_snapshot_rows"] == {"query", "source", "group", "table"}
     assert labels["watermark_source_partition_status"] == set(LABELS)
+
+
+def test_how_far_is_looked_ahead_is_told_where_that_is_done() -> None:
+    registry = CollectorRegistry()
+    listener = StatusListener(registry)
+    listener.onQueryProgress(progressed(source_status(split_view(0, looked_ahead=700), split_view(1))))
+    told = {key: value for key, value in samples(registry).items() if key[0].endswith("partition_lookahead_records")}
+    assert list(told.values()) == [700]
 
 
 def test_what_is_not_known_has_no_sample() -> None:

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of, observation
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.ends import BLIND_STEP, Aligned, Limit, aligned_ends, backlog_of, group_limit
+from watermark_source.planning.ends import Aligned, Limit, aligned_ends, backlog_of, group_limit
 from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.steps import BLIND_STEP
 from watermark_source.planning.time_index import IndexEntry
 
 DRIFT_10 = PlanPolicy(max_drift=10)
@@ -164,12 +166,32 @@ def test_who_sets_the_limit_never_waits_for_itself() -> None:
     assert ends({A: at(1, 99), B: at(1, 100)}, log, newest={}) == {A: 2, B: 1}
 
 
-def test_a_split_the_index_cannot_tell_about_goes_on_in_steps_and_counts_with_its_present_watermark() -> None:
+def test_behind_an_event_of_the_future_a_split_goes_on_as_fast_as_event_time_went_before_it() -> None:
+    """The index cannot tell rows apart that come behind one that is later; those before it tell how far a row leads."""
+    drift, rows = 2_000, 1_000
+    log = log_of([*range(rows), NOW + FAR, *range(rows, 20 * rows)], range(5 * rows, 40 * rows))
+    policy = PlanPolicy(max_drift=drift, max_future_skew=1_000)
+    a = at(rows + 1, rows - 2)
+    # Half the drift. The other's first row lies beyond a gap.
+    assert ends({A: a, B: at(0)}, log, policy) == {A: rows + 1 + 1_001, B: 1}
+    # Later by what its ranges have told.
+    assert ends({A: at(6_002, 5_999, step=500), B: at(1_000, 5_999)}, log, policy)[A] == 6_502
+    driver = Driver(log, policy)
+    driver.now = NOW
+    driver.run()
+    steps = [t.step for batch in driver.batches for s, t in batch.after.splits.items() if s == A]
+    assert max(step for step in steps if step) == 1_001
+    assert all(t.step is None for batch in driver.batches for s, t in batch.after.splits.items() if s == B)
+    for batch in driver.batches:
+        slowest = min(t for s, t in batch.watermarks_after(policy).items() if t is not None)
+        assert all(row.event_time <= slowest + drift + 1_000 for row in batch.rows.get(A, []) if row.event_time < NOW)
+
+
+def test_a_split_in_which_nothing_is_known_but_the_future_goes_on_in_steps() -> None:
     size = BLIND_STEP + 5
-    log = log_of([100, NOW + FAR, *range(101, 101 + size)], range(100, 100 + 3 * size))
+    log = log_of([NOW + FAR, *range(101, 101 + size)], range(100, 100 + 3 * size))
     policy = PlanPolicy(max_drift=10, max_future_skew=1_000)
-    assert ends({A: at(2, 99), B: at(0)}, log, policy) == {A: 2 + BLIND_STEP, B: 11}
-    assert ends({A: at(2 + BLIND_STEP, 99), B: at(0)}, log, policy) == {A: 2 + size, B: 11}
+    assert ends({A: at(1), B: at(0)}, log, policy) == {A: 1 + BLIND_STEP, B: 1}
 
 
 def test_a_split_whose_newest_row_is_not_known_counts_with_its_first_row() -> None:
@@ -205,6 +227,21 @@ def test_rows_before_our_start_that_are_later_make_a_split_blind() -> None:
 def test_without_a_time_index_the_limit_goes_by_what_was_read() -> None:
     log = log_of(range(100, 200), range(100, 300))
     assert ends({A: at(1, 99), B: at(51, 149)}, log, index=False, newest={}) == {A: 100, B: 51}
+
+
+def test_without_a_time_index_a_range_spans_half_the_drift_by_what_was_learned() -> None:
+    log = log_of(range(0, 80_000, 2), range(40_000))
+    policy = PlanPolicy(max_drift=4_000)
+    learned = {A: at(5_000, 9_997, step=1_000), B: at(9_999, 9_997, step=2_000)}
+    assert ends(learned, log, policy, index=False, newest={}) == {A: 6_000, B: 11_999}
+    # Near the limit only so far as it goes; hardly before it not at all.
+    far = {**learned, B: at(13_000, 12_998, step=2_000)}
+    assert ends(far, log, policy, index=False, newest={}) == {A: 7_500, B: 14_000}
+    assert ends({**learned, B: at(13_990, 13_990, step=2_000)}, log, policy, index=False, newest={})[B] == 13_990
+    # Nobody is ahead of a split that is alone.
+    assert ends({A: learned[A], B: at(40_000, 39_998)}, log, policy, index=False, newest={}, ends_are_final=True) == {
+        A: 40_000
+    }
 
 
 def test_without_a_time_index_the_first_batch_is_a_step_of_each_split() -> None:

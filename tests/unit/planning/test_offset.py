@@ -23,6 +23,7 @@ def test_the_layout_is_as_documented() -> None:
             Split("orders", 0): SplitState(7, 7, Millis(990), SplitStatus.IDLE, Millis(2_000)),
             Split("a", 0): SplitState(7, 7, None, SplitStatus.ACTIVE, Millis(2_500)),
             Split("b", 0): SplitState(7, 7, None, SplitStatus.PAUSED),
+            Split("c", 0): SplitState(7, 7, step=1_500),
         },
         watermark=Millis(1_000),
         limit=Millis(1_100),
@@ -32,6 +33,7 @@ def test_the_layout_is_as_documented() -> None:
     assert json.dumps(CODEC.encode(state)) == (
         '{"cap": 9000, "limit": 1100, "name": "orders", "run": 3, "since": 2000, "source": "aligned-kafka", '
         '"splits": {"a": {"0": [7, 0, null, "a", 500]}, "b": {"0": [7, 0, null, "p"]}, '
+        '"c": {"0": [7, 0, null, "a", null, 1500]}, '
         '"orders": {"0": [7, 0, -10, "i", 0], "10": [5, 0], "2": [50, 30, 5]}}, "v": 1, "wm": 1000}'
     )
 
@@ -76,7 +78,8 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         ({"splits": {"t": {"2147483648": [0, 0]}}}, "split number"),
         ({"splits": {"t": {"9" * 5_000: [0, 0]}}}, "split number"),
         ({"splits": {"t": {"0": [0]}}}, r"split t-0 is \[0\]"),
-        ({"splits": {"t": {"0": [0, 0, None, "a", 5, 6]}}}, "2 to 5 fields"),
+        ({"splits": {"t": {"0": [0, 0, None, "a", 5, 6, 7]}}}, "2 to 6 fields"),
+        ({"splits": {"t": {"0": [0, 0, None, "a", 5, 0]}}}, "step of t-0 is 0"),
         ({"splits": {"t": {"0": "00"}}}, "split t-0 is '00'"),
         ({"splits": {"t": {"0": [0, 0, 0, "x"]}}}, "status 'x'"),
         ({"splits": {"t": {"0": [0, 0, 0, ["a"]]}}}, "status"),

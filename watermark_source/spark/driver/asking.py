@@ -74,7 +74,12 @@ class Asking:
             rest=last.rest.lasted(logs.asked_at),
             one_batch=isinstance(limit, ReadAllAvailable) or self._whereabouts.has_moved,
         )
-        return self.dated(observation, state) if last.newest_mattered else observation
+        if last.newest_mattered:
+            observation = self.dated(observation, state)
+        if not self._policy.looks_ahead or observation.ends_are_final:
+            return observation
+        led_to = last.leads_to if observation.all_found else None
+        return replace(observation, all_found_now=self._logs.all_found_now(), led_to=led_to)
 
     def dated(self, observation: Observation, state: SourceState) -> Observation:
         """Add the newest event times of all that is to be read, unless they are there."""

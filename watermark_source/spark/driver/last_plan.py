@@ -29,6 +29,8 @@ class LastPlan:
     """Then they probably do again, and planning twice would cost more."""
     rows_at: Millis | None = None
     """When the ends were asked for of the last plan with rows."""
+    leads_to: Millis | None = None
+    """See ``Plan.leads_to``."""
     rest: Rest = field(default_factory=Rest)
     pace: Pace = field(default_factory=Pace)
 
@@ -64,6 +66,7 @@ class LastPlan:
             is_behind=bool(splits_behind(planned.state, observation.ends)),
             newest_mattered=planned.newest_matters,
             rows_at=observation.asked_at if planned.has_rows else self.rows_at,
+            leads_to=planned.leads_to,
             rest=self.rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at),
             pace=self.pace.after(is_batch=planned.is_batch, held=held, cpu=cpu),
         )

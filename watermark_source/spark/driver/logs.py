@@ -107,12 +107,18 @@ class Logs:
     def previewed(self, logs: Observation, behind: Set[Split]) -> Observation:
         """Look how far event time will be in what there is to read, if it is few splits, and it can be told."""
         preview = self._connector.preview
-        if preview is None or self._policy.use_processing_time or not 0 < len(behind) <= _PREVIEWED:
+        by_rows = not self._policy.use_processing_time and not self._policy.looks_ahead
+        if preview is None or not by_rows or not 0 < len(behind) <= _PREVIEWED:
             return logs
         preview.prepare(behind)
         self._previewed = True
         # Asked again: the newest row may have come just now.
         return replace(logs, ends={**logs.ends, **self._ends(behind).positions})
+
+    def all_found_now(self) -> bool:
+        """Return whether splits were looked for after the ends were told, and there are no others."""
+        discovery = self._connector.discovery
+        return discovery.looked_since(self._ends_told, wait=_WAIT_FOR_PREVIEW) and discovery.discover() <= self._splits
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return how far event time will be in planned ranges; nothing if a split may be missing among them."""

@@ -33,6 +33,7 @@ from watermark_source.spark.driver.fixed_ends import FixedEnds
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.look_ahead import ReadingAhead
 from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.query_start import QueryStart
@@ -95,6 +96,10 @@ class SourceRunner:
             whereabouts=self._offsets.whereabouts,
             pauses=PauseMemory() if options.idle_learned else None,
         )
+        self._ahead = None
+        if options.lookahead_rows is not None:
+            reader = definition.observing_reader
+            self._ahead = ReadingAhead(reader, rows=options.lookahead_rows, span=options.lookahead_time)
         self._last = LastPlan()
         self._status = StatusReport(options, definition.name, clock)
         self._progress = ShownProgress(self._connector.progress)
@@ -207,14 +212,15 @@ class SourceRunner:
 
     def _plan(self, state: SourceState, observation: Observation) -> Plan:
         index, rows = self._connector.time_index, self._connector.row_index
-        return plan(state, observation, self._policy, index, rows=rows, announce=self._last.is_first)
+        announce = self._last.is_first
+        return plan(state, observation, self._policy, index, rows=rows, ahead=self._ahead, announce=announce)
 
     def _with_rows(self, planned: Plan, before: SourceState) -> tuple[Plan, Mapping[Split, SplitState]]:
         """Let a batch carry the watermark of its own rows, and return what the splits will be when it is read.
 
         As far as that can be known before.
         """
-        splits: Mapping[Split, SplitState] = planned.state.splits
+        splits = planned.counting
         if planned.has_rows and (reached := self._asking.reached(planned.state)):
             splits = when_read(planned.state, reached, self._policy)
             planned = replace(planned, state=with_rows(planned.state, before, splits, self._policy))

@@ -110,7 +110,7 @@ def bound_in_force(plan: Plan, options: EngineOptions) -> BoundInForce | None:
 
 def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis, *, growing: bool) -> SplitView:
     split, state = of.split, seen.splits[of.split]
-    resting = of.lag == 0
+    resting, unread = of.lag == 0, seen.plan.unread.get(split)
     idle_timeout = seen.observation.idle_timeouts.get(split, options.idle_timeout)
     return SplitView(
         split=split,
@@ -137,6 +137,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
         ),
         drift=None if state.watermark is None or lowest <= FIRST else state.watermark - lowest,
         late_rows=seen.counts.late_by_split.get(split, 0),
+        looked_ahead=None if unread is None else unread.until - state.position,
         holds_back=of.holds_back,
         uncounted=seen.uncounted,
         idle_after=idle_timeout if options.idle_learned else None,

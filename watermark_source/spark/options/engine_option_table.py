@@ -12,6 +12,7 @@ from watermark_source.spark.options.strategy_options import PERCENTILE, PUNCTUAT
 BOUNDED = "bounded"
 MONOTONOUS = "monotonous"
 INGESTION = "ingestion"
+LOOKAHEAD = "lookahead"
 NONE = "none"
 
 AUTO = "auto"
@@ -51,16 +52,18 @@ def _group_name(text: str) -> str:
 ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         name="watermarkStrategy",
-        parse=word((BOUNDED, MONOTONOUS, PERCENTILE, PUNCTUATED, INGESTION, NONE)),
+        parse=word((BOUNDED, MONOTONOUS, PERCENTILE, PUNCTUATED, INGESTION, LOOKAHEAD, NONE)),
         default=BOUNDED,
-        accepted="must be bounded, monotonous, percentile, punctuated, ingestion or none",
+        accepted="must be bounded, monotonous, percentile, punctuated, ingestion, lookahead or none",
         example="bounded",
         doc="How a split's watermark follows its event times. `bounded`: the highest event time seen less "
         "`maxOutOfOrderness` and one millisecond. `monotonous`: the same with no disorder allowed. `percentile`: the "
         "same as `bounded`, with a bound that is learned from the rows, at most `maxOutOfOrderness`. `punctuated`: "
         "only records that carry a watermark move it (Kafka's `watermarkColumn`). `ingestion`: the "
         "same as `bounded`, and while a split has nothing left to read its watermark follows the clock at a distance "
-        "of `maxWatermarkLag`. `none`: no event-time watermark; time is the clock (processing-time watermark).",
+        "of `maxWatermarkLag`. `lookahead`: a second reader is ahead, and the watermark is one millisecond before the "
+        "lowest event time that is known to be unread; `maxOutOfOrderness` covers what is not known. `none`: no "
+        "event-time watermark; time is the clock (processing-time watermark).",
     ),
     Option(
         name="maxOutOfOrderness",
@@ -70,8 +73,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be {durations.ACCEPTED}",
         example="5 seconds",
         doc="How far an event may be behind the highest event time of its own split and still be on time. With "
-        "`watermarkStrategy` `percentile` the most that is allowed for. Only with `bounded`, `percentile` or "
-        "`ingestion`.",
+        "`watermarkStrategy` `percentile` the most that is allowed for. Only with `bounded`, `percentile`, `ingestion` "
+        "or `lookahead`.",
     ),
     Option(
         name="watermarkPercentile",
@@ -91,6 +94,24 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         doc="From how many of the source's last rows the bound is learned, at least half of them. Fewer follow a "
         "change sooner. At least twenty must be expected beyond `watermarkPercentile`. Only with `watermarkStrategy` "
         "`percentile`.",
+    ),
+    Option(
+        name="lookaheadRows",
+        parse=positive_integer,
+        default_text="200000",
+        accepted="must be a whole number of at least 1",
+        example="200000",
+        doc="How many rows of each split are looked at ahead of a batch: no row that lies within so many rows behind a "
+        "batch when that is planned is late because of it. Only with `watermarkStrategy` `lookahead`.",
+    ),
+    Option(
+        name="lookaheadTime",
+        parse=duration(minimum=1),
+        default_text="off",
+        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        example="15 minutes",
+        doc="Look ahead no further than until event times are later than those before by so much, in each split, and "
+        "by at most `lookaheadRows` rows. Only with `watermarkStrategy` `lookahead`.",
     ),
     Option(
         name="maxWatermarkLag",

@@ -16,14 +16,17 @@ from watermark_source.spark.options.engine_option_table import (
     DRIVER,
     GROUP,
     INGESTION,
+    LOOKAHEAD,
     NO_STORE,
     NONE,
     PASSES,
+    WAITS,
 )
 from watermark_source.spark.options.strategy_options import PERCENTILE, PUNCTUATED, percentile_of
 
 DEFAULT_WATERMARK_LAG = 10_000
-_BOUNDED = (BOUNDED, PERCENTILE, INGESTION)
+DEFAULT_LOOKAHEAD_ROWS = 200_000
+_BOUNDED = (BOUNDED, PERCENTILE, INGESTION, LOOKAHEAD)
 """Strategies with a bound on out-of-orderness."""
 _LAGS = ("maxWatermarkLag", "maxEventTimeLag")
 """Two names for one bound: of clocks, and of an application."""
@@ -49,6 +52,9 @@ class EngineOptions:
     punctuated: bool
     watermark_lag: int | None
     """Of the ingestion strategy; ``None`` with the others."""
+    lookahead_rows: int | None
+    """Of the lookahead strategy; ``None`` with the others."""
+    lookahead_time: int | None
     processing_time: bool
     idle_timeout: int | None
     """Where it is learned, that of a split of which little is known."""
@@ -103,6 +109,7 @@ class EngineOptions:
             )  # fmt: skip
         lag = _watermark_lag(values, given, dated=dated)
         percentile = percentile_of(values, given, dated=dated)
+        lookahead_rows = _lookahead_rows(values, given, dated=dated)
         store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
         for name in ("alignmentStore", *_OF_OTHERS):
             if group is None and name.lower() in named:
@@ -139,6 +146,8 @@ class EngineOptions:
             percentile=percentile,
             punctuated=strategy == PUNCTUATED,
             watermark_lag=lag,
+            lookahead_rows=lookahead_rows,
+            lookahead_time=values["lookaheadTime"],
             processing_time=strategy == NONE,
             idle_timeout=LONGEST if values["idleTimeout"] == AUTO else values["idleTimeout"],
             idle_learned=values["idleTimeout"] == AUTO,
@@ -213,6 +222,30 @@ def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, dated
             "an event so far behind would be late as soon as its split has nothing left to read", example="5 seconds",
         )  # fmt: skip
     return lag
+
+
+def _lookahead_rows(values: Mapping[str, Any], given: Mapping[str, str], *, dated: bool) -> int | None:
+    strategy = values["watermarkStrategy"]
+    if strategy != LOOKAHEAD:
+        for name in (name for name in ("lookaheadRows", "lookaheadTime") if values[name] is not None):
+            raise OptionError(
+                name, given_text(given, name),
+                f"belongs to watermarkStrategy lookahead, and the strategy is {strategy}", example="leave it out",
+            )  # fmt: skip
+        return None
+    if dated:
+        raise OptionError(
+            "watermarkStrategy", LOOKAHEAD,
+            "is not needed here: the source's log is in the order in which its system dates the rows", example=BOUNDED,
+        )  # fmt: skip
+    if values["idleReturn"] == PASSES:
+        raise OptionError(
+            "idleReturn", PASSES,
+            "cannot be with watermarkStrategy lookahead: a split with a row that is far behind would be left out "
+            "before that is read", example=WAITS,
+        )  # fmt: skip
+    rows: int = values["lookaheadRows"] or DEFAULT_LOOKAHEAD_ROWS
+    return rows
 
 
 def given_text(given: Mapping[str, str], name: str) -> str | None:

@@ -25,6 +25,7 @@ def plan_policy(
         percentile=options.percentile,
         punctuated=options.punctuated,
         watermark_lag=options.watermark_lag,
+        looks_ahead=options.lookahead_rows is not None,
         use_processing_time=options.processing_time,
         idle_timeout=options.idle_timeout,
         idle_follows=options.idle_follows,

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.ahead import SimulatedLookAhead
+from tests.unit.planning.example_states import A, B, at, log_of, observation
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.look_ahead import Unread, left_by
+from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.planner import plan
+from watermark_source.planning.state import SourceState
+
+POLICY = PlanPolicy(looks_ahead=True, out_of_orderness=50)
+
+
+@pytest.mark.parametrize(
+    ("watermark", "found", "expected"),
+    [
+        (None, Unread(5, None, None), None),
+        (500, Unread(5, None, None), 500),
+        # Nothing is ahead: the bound, below the highest in the log.
+        (500, Unread(5, None, Millis(1_000)), 949),
+        (980, Unread(5, None, Millis(1_000)), 980),
+        (500, Unread(5, Millis(700), Millis(1_000)), 699),
+        (None, Unread(5, Millis(700), Millis(1_000)), 699),
+        # What is behind the band may be as far behind as the bound says.
+        (500, Unread(5, Millis(990), Millis(1_000)), 949),
+        # All that is known is of the future.
+        (None, Unread(5, Millis(4_000_000_000_000), None), None),
+    ],
+)
+def test_a_split_has_the_lower_of_what_is_unread_and_the_bound(
+    watermark: int | None, found: Unread, expected: int | None
+) -> None:
+    assert left_by({A: at(2, watermark)}, {A: found}, POLICY)[A].watermark == expected
+
+
+def test_the_watermark_goes_out_with_the_batch_and_stops_before_what_is_behind_it() -> None:
+    log = log_of([100, 900, 300, 1_000], [200, 800])
+    state = SourceState({A: at(0), B: at(0)})
+    planned = plan(state, observation(log, max_rows=5), POLICY, None, ahead=SimulatedLookAhead(log, 10))
+    assert {s: t.position for s, t in planned.state.splits.items()} == {A: 3, B: 1}
+    assert planned.state.watermark == 749
+    # What was read of a split stays its own watermark.
+    assert all(t.watermark is None for t in planned.state.splits.values())
+    short = plan(state, observation(log, max_rows=3), POLICY, None, ahead=SimulatedLookAhead(log, 10))
+    assert {s: t.position for s, t in short.state.splits.items()} == {A: 2, B: 1}
+    assert short.state.watermark == 299
+
+
+def test_until_all_splits_are_known_it_goes_no_further_than_the_plan_before_led() -> None:
+    log = log_of([100, 900], [200, 800])
+    state = SourceState({A: at(0), B: at(0)}, watermark=Millis(10))
+    ahead = SimulatedLookAhead(log, 10)
+    for led_to, expected in ((None, 10), (5, 10), (120, 120)):
+        seen = observation(log, all_found_now=False, led_to=led_to)
+        planned = plan(state, seen, POLICY, None, ahead=ahead)
+        assert planned.state.watermark == expected
+        assert planned.leads_to == 749

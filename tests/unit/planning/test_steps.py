@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.simulation.driver import START, Driver
+from tests.simulation.log import SimulatedLog
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.steps import GROWTH, LEAST_STEP, MOST_STEP, learned, rows_up_to
+
+
+def test_a_range_tells_how_many_rows_span_half_the_drift() -> None:
+    assert learned(None, rows=10_000, advanced=20_000, drift=60_000) == 15_000
+    assert learned(15_000, rows=15_000, advanced=60_000, drift=60_000) == 7_500
+
+
+def test_one_range_changes_a_step_only_so_far() -> None:
+    assert learned(10_000, rows=10_000, advanced=1, drift=60_000) == GROWTH * 10_000
+    assert learned(16_000, rows=16_000, advanced=10**9, drift=60_000) == 16_000 // GROWTH
+    assert learned(10_000, rows=10_000, advanced=0, drift=60_000) == GROWTH * 10_000
+    assert learned(MOST_STEP, rows=MOST_STEP, advanced=0, drift=60_000) == MOST_STEP
+    assert learned(None, rows=1, advanced=10**9, drift=0) == 1
+
+
+def test_a_few_rows_tell_nothing_but_when_they_lead_far() -> None:
+    assert learned(100_000, rows=10, advanced=1, drift=60_000) == 100_000
+    assert learned(100_000, rows=10, advanced=60_000, drift=60_000) == 100_000 // GROWTH
+
+
+def test_a_step_goes_as_far_as_its_limit() -> None:
+    def rows(watermark: int, limit: int, drift: int = 60_000) -> int:
+        return rows_up_to(30_000, Millis(watermark), Millis(limit), drift)
+
+    assert rows(0, 60_000) == 30_000
+    assert rows(0, 45_000) == 30_000
+    assert rows(0, 15_000) == 15_000
+    # No fewer than a batch is worth.
+    assert rows_up_to(30, Millis(0), Millis(60_000), 60_000) == LEAST_STEP
+    # Hardly anything.
+    assert rows(0, 3_000) == 0
+    # Far behind: to half a drift before it, as far as a step can be trusted.
+    assert rows(0, 150_000) == 120_000
+    assert rows(0, 10**9) == GROWTH * 30_000
+
+
+def test_without_a_drift_whoever_is_slowest_goes_on() -> None:
+    assert rows_up_to(1_000, Millis(5), Millis(5), 0) >= 1
+    assert rows_up_to(1_000, Millis(5), Millis(6), 1) >= 1
+
+
+@pytest.mark.parametrize("disorder", [0, 500])
+@pytest.mark.parametrize("max_rows", [None, 4_000])
+@pytest.mark.parametrize("apart", [(10, 10), (10, 100), (5, 40, 300)])
+def test_ranges_come_to_span_half_the_drift(apart: tuple[int, ...], max_rows: int | None, disorder: int) -> None:
+    log, rows, drift, chance = SimulatedLog(len(apart)), 60_000, 60_000, np.random.default_rng(1)
+    for each, found in zip(apart, log.splits.values(), strict=True):
+        found.append((START + np.arange(rows) * each - chance.integers(0, disorder + 1, rows)).tolist())
+    policy = PlanPolicy(max_drift=drift, out_of_orderness=disorder)
+    driver = Driver(log, policy, max_rows=max_rows, index=False, final=True)
+    driver.run()
+    assert {s: t.position for s, t in driver.state().splits.items()} == log.ends()
+    reached: dict[Split, int] = {}
+    checked = 0
+    for batch in driver.batches:
+        before = dict(reached)
+        for split, found in batch.rows.items():
+            reached[split] = max([reached.get(split, 0), *(row.event_time for row in found)])
+        active = [reached[s] for s, t in batch.after.splits.items() if t.position < log.splits[s].end]
+        for split in batch.rows if len(active) > 1 and len(before) == len(apart) else ():
+            span, ahead = reached[split] - before[split], reached[split] - min(active)
+            assert ahead <= drift + span
+            if batch.after.splits[split].step is not None:
+                checked += 1
+                # Further only from far behind, and not beyond the middle.
+                error = disorder + apart[split.number]
+                assert span <= max(drift // 2, 1_000 * apart[split.number]) + error or ahead <= drift // 2 + error
+    assert checked

@@ -1,0 +1,162 @@
+"""Reading ahead: what is kept of a band, and that each row is looked at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from watermark_source.errors import UnreachableError
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.look_ahead import Unread
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.connector.read_batch import ReadBatch
+from watermark_source.spark.driver import look_ahead
+from watermark_source.spark.driver.look_ahead import ReadingAhead
+from watermark_source.spark.driver.look_ahead_band import PIECE_ROWS, Band
+
+A, B = Split("t", 0), Split("t", 1)
+TIMES = pa.timestamp("us", tz="UTC")
+
+
+class Rows:
+    """A reader of rows in memory, one a position but where there is a gap; notes what it is asked for."""
+
+    def __init__(self, times: dict[Split, list[int | None]], gaps: dict[Split, set[int]] | None = None) -> None:
+        self.times, self.gaps = times, gaps or {}
+        self.asked: list[SplitRange] = []
+        self.broken = False
+
+    def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+        self.asked += ranges
+        if self.broken:
+            raise UnreachableError("gone")
+        for split, start, end in ranges:
+            gone = self.gaps.get(split, set())
+            found = [self.times[split][n] for n in range(start, end) if n not in gone]
+            for first in range(0, len(found), 700):
+                micros = [None if t is None else t * 1_000 for t in found[first : first + 700]]
+                array = pa.array(micros, pa.int64()).fill_null(2**63 - 1).cast(TIMES)
+                yield ReadBatch(split, len(array), (), array)
+
+
+def look(
+    ahead: ReadingAhead, start: int, position: int, end: int, *, late_at: int | None = None, cap: int | None = None
+) -> Unread:
+    found = ahead.unread(
+        {A: SplitRange(A, start, position)},
+        {A: end},
+        late_at=None if late_at is None else Millis(late_at),
+        future_cap=None if cap is None else Millis(cap),
+    )
+    return found[A]
+
+
+def test_the_lowest_of_what_follows_is_known_and_each_row_is_looked_at_once() -> None:
+    times: list[int | None] = [1_000 + n for n in range(10_000)]
+    times[7_000] = 5
+    rows = Rows({A: times})
+    ahead = ReadingAhead(rows, rows=4_000, span=None)
+    assert look(ahead, 0, 2_000, 10_000) == Unread(6_000, Millis(3_000), Millis(6_999))
+    assert look(ahead, 2_000, 4_000, 10_000).lowest == 5
+    assert look(ahead, 4_000, 7_001, 10_000).lowest in (5, 8_001)
+    lowest = look(ahead, 7_001, 9_000, 10_000).lowest
+    assert lowest is not None
+    assert 10_000 - PIECE_ROWS < lowest <= 10_000
+    assert look(ahead, 9_000, 10_000, 10_000) == Unread(10_000, None, Millis(10_999))
+    covered = sorted((r.start, r.end) for r in rows.asked)
+    assert all(a[1] <= b[0] for a, b in pairwise(covered))
+
+
+def test_a_batch_longer_than_the_band_is_not_looked_at_but_near_the_end() -> None:
+    rows = Rows({A: list(range(10_000))})
+    ahead = ReadingAhead(rows, rows=1_000, span=None)
+    look(ahead, 0, 5_000, 10_000)
+    assert rows.asked == [SplitRange(A, 5_000, 6_000)]
+    # Behind it there are only 300: of the batch itself its last 700 tell how far it leads.
+    assert look(ahead, 5_000, 9_700, 10_000).highest == 9_999
+    assert rows.asked[1:] == [SplitRange(A, 9_000, 10_000)]
+
+
+def test_a_plan_that_comes_less_far_than_the_one_before_looks_at_what_it_leaves_out() -> None:
+    """As when plans are made twice; and after a log was created anew."""
+    times: list[int | None] = list(range(1_000, 11_000))
+    times[3_500] = 7
+    rows = Rows({A: times})
+    ahead = ReadingAhead(rows, rows=1_000, span=None)
+    look(ahead, 0, 5_000, 10_000)
+    assert look(ahead, 0, 3_000, 10_000).lowest == 7
+    look(ahead, 8_000, 8_500, 10_000)
+    rows.times[A] = [50, 40]
+    assert look(ahead, 0, 0, 2) == Unread(2, Millis(40), Millis(10_499))
+
+
+def test_small_batches_at_the_end_of_a_log_are_known_to_the_row() -> None:
+    rows = Rows({A: [100, 200, 150, 400, 300]})
+    ahead = ReadingAhead(rows, rows=100, span=None)
+    assert look(ahead, 0, 2, 2) == Unread(2, None, Millis(200))
+    assert look(ahead, 2, 3, 3) == Unread(3, None, Millis(200))
+    # A limit of rows leaves one of those that came.
+    assert look(ahead, 3, 3, 5) == Unread(5, Millis(300), Millis(400))
+
+
+def test_where_positions_have_no_row_a_row_counts_as_unread_for_longer() -> None:
+    """Nothing tells which they are: an old row is never taken for read that is not."""
+    size = 3_000
+    times: list[int | None] = [1_000 + n for n in range(size)]
+    times[2_000] = 7
+    gaps = {A: set(range(0, size, 3))}
+    ahead = ReadingAhead(Rows({A: times}, gaps), rows=size, span=None)
+    for position in range(0, 2_001, 100):
+        assert look(ahead, 0, position, size).lowest == 7
+    assert look(ahead, 0, size, size).lowest is None
+
+
+def test_late_rows_rows_of_the_future_and_rows_without_a_time_move_nothing() -> None:
+    ahead = ReadingAhead(Rows({A: [50, None, 99_999, 120, 100]}), rows=10, span=None)
+    assert look(ahead, 0, 0, 5, late_at=100, cap=1_000) == Unread(5, Millis(120), Millis(120))
+    nothing = ReadingAhead(Rows({A: [None, None]}), rows=10, span=None)
+    assert look(nothing, 0, 0, 2) == Unread(2, None, None)
+
+
+def test_with_a_span_it_looks_no_further_than_event_times_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_ahead, "_LEAST", 100)
+    rows = Rows({A: list(range(0, 1_000_000, 100))})
+    ahead = ReadingAhead(rows, rows=5_000, span=60_000)
+    # 600 rows are a minute.
+    assert 600 <= look(ahead, 0, 0, 10_000).until <= 800
+    assert 1_600 <= look(ahead, 0, 1_000, 10_000).until <= 1_800
+
+
+def test_what_cannot_be_read_is_not_known_and_is_looked_at_again() -> None:
+    rows = Rows({A: [100, 90, 300]})
+    ahead = ReadingAhead(rows, rows=10, span=None)
+    rows.broken = True
+    assert look(ahead, 0, 1, 3) == Unread(1, None, None)
+    rows.broken = False
+    assert look(ahead, 0, 1, 3).highest == 300
+
+
+def test_a_plan_goes_on_with_what_is_known_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_ahead, "_AT_A_TIME", 1_000)
+    monkeypatch.setattr(look_ahead, "_LEAST", 500)
+    monkeypatch.setattr(look_ahead, "_LONGEST", 0.0)
+    rows = Rows({A: list(range(10_000)), B: list(range(10_000))})
+    ahead = ReadingAhead(rows, rows=5_000, span=None)
+    ranges, ends = {s: SplitRange(s, 0, 0) for s in (A, B)}, {A: 10_000, B: 10_000}
+    for until in (500, 1_000, 1_500):
+        found = ahead.unread(ranges, ends, late_at=None, future_cap=None)
+        assert {u.until for u in found.values()} == {until}
+
+
+def test_a_band_is_sparse() -> None:
+    rows = 200_000
+    band = Band.at(0).with_rows(SplitRange(A, 0, rows), np.arange(rows) * 1_000, None, None)
+    assert sum(each.nbytes for each in (band.ends, band.lowest, band.highest)) < 5_000
+    for position in range(0, rows, 777):
+        lowest = band.unread(position).lowest
+        assert lowest is not None
+        assert position - PIECE_ROWS < lowest <= position

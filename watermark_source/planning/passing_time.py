@@ -1,0 +1,102 @@
+"""PURE. Time that passes without rows: by a log's system, by the driver's clock, by the group's members elsewhere.
+
+A batch for the time alone is made at most once a ``watermark_interval``, and only after a rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from watermark_source.eventtime.strategy import candidate
+from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.split import Split
+from watermark_source.planning.split_watermark import future_cap
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+
+
+def at_rest(
+    splits: Mapping[Split, SplitState], sent: Millis | None, observation: Observation, policy: PlanPolicy
+) -> dict[Split, SplitState]:
+    """Return the splits with nothing left to read for which their own system's clock tells that time has passed.
+
+    See ``_may_move_by_itself``.
+    """
+    if policy.use_processing_time or not _may_move_by_itself(sent, observation, policy):
+        return {}
+    return by_clock(splits, observation, policy, _due(sent, policy))
+
+
+def _may_move_by_itself(sent: Millis | None, observation: Observation, policy: PlanPolicy) -> bool:
+    """Return whether the watermark may go on without rows: the first at once, any other after a rest."""
+    return sent is None or observation.ends_are_final or _has_rested(observation, policy)
+
+
+def _due(sent: Millis | None, policy: PlanPolicy) -> Millis:
+    """Return how far a watermark has to come for a batch of its own."""
+    return MIN if sent is None else saturating_add(sent, policy.watermark_interval)
+
+
+def by_clock(
+    splits: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy, due: Millis
+) -> dict[Split, SplitState]:
+    """Return the splits with nothing left to read whose watermark the clock takes beyond ``due``."""
+    cap = future_cap(observation, policy)
+    lag = policy.out_of_orderness if policy.watermark_lag is None else policy.watermark_lag
+    moved: dict[Split, SplitState] = {}
+    for split, reached in observation.reached.items():
+        at = splits.get(split)
+        if at is None or not at.observed == at.position == observation.ends.get(split):
+            continue
+        # Rows behind the end, in an open transaction, may be of any time.
+        if split in observation.waiting or split in observation.uncommitted:
+            continue
+        watermark = candidate(reached if cap is None else min(reached, cap), lag)
+        if watermark > due and (at.watermark is None or watermark > at.watermark):
+            moved[split] = replace(at, watermark=watermark)
+    return moved
+
+
+def clock_of(before: SourceState, observation: Observation) -> Millis:
+    """Return one millisecond before the clock value the batch's rows carry, so that none of them is late."""
+    clock = saturating_add(observation.now, -1)
+    return clock if before.watermark is None else max(clock, before.watermark)
+
+
+def with_others(
+    own: Millis | None,
+    before: SourceState,
+    splits: Mapping[Split, SplitState],
+    observation: Observation,
+    policy: PlanPolicy,
+) -> Millis | None:
+    """Return the combined watermark, which goes on with the group's members elsewhere while all splits are idle.
+
+    With the lowest of those that count, and with the highest where all are idle, as of splits: so the order in which
+    they turn idle does not matter (FLINK-38454). What they say counts only as long as it is known to be all, and who is
+    idle says what its rows have come to, so none goes in a circle. A run with an end would have none while they go on.
+    """
+    others, sent = observation.others, before.watermark
+    if observation.ends_are_final:
+        return own
+    all_idle = bool(splits) and all(t.status is SplitStatus.IDLE for t in splits.values())
+    reached = others.idle if others.minimum is None else others.minimum
+    if not policy.idle_follows or not all_idle or reached is None or others.hold or others.ceiling is not None:
+        return own
+    if not _may_move_by_itself(sent, observation, policy) or reached <= max(_due(sent, policy), own or MIN):
+        return own
+    return reached
+
+
+def tick_is_due(state: SourceState, observation: Observation, policy: PlanPolicy, *, has_rows: bool) -> bool:
+    """Return whether a processing-time watermark may go out: with rows, else after a ``watermark_interval``."""
+    if has_rows or state.watermark is None:
+        return True
+    late = observation.now - state.watermark > policy.watermark_interval
+    return late and not observation.ends_are_final and _has_rested(observation, policy)
+
+
+def _has_rested(observation: Observation, policy: PlanPolicy) -> bool:
+    """Return whether a batch without rows may be made for the time alone."""
+    return observation.rest is not None and observation.rest >= policy.watermark_interval

@@ -1,0 +1,68 @@
+"""PURE. Steps: how many rows of a split are planned at a time where nothing looks their event times up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.state import SplitState
+
+BLIND_STEP: Final = 10_000
+"""Rows of a split whose event times nothing is known of."""
+LEAST_STEP: Final = 1_000
+"""Of fewer rows a batch costs more than it keeps together."""
+MOST_STEP: Final = 100_000_000
+GROWTH: Final = 8
+"""By how much a step is longer, or shorter, than what it was learned from: one range is no proof of the next."""
+
+
+def half(drift: int) -> int:
+    """Return the event time that a step spans at most."""
+    return max(1, drift // 2)
+
+
+def learned(step: int | None, rows: int, advanced: int, drift: int) -> int:
+    """Return a split's step after a range of it was read.
+
+    Args:
+        step: the step so far; ``None`` of a split of which no range told how fast its event time goes.
+        rows: positions of the range.
+        advanced: by how much it moved the split's watermark, in milliseconds.
+        drift: of the alignment group. A step spans half of it at most, by what is known.
+    """
+    if step is not None and rows * GROWTH < step and advanced * GROWTH < half(drift):
+        # Too few rows to tell.
+        return step
+    fits = rows * half(drift) // advanced if advanced > 0 else rows * GROWTH
+    most = GROWTH * max(rows, step or 0)
+    return min(max(min(fits, most), (step or 0) // GROWTH, 1), MOST_STEP)
+
+
+def with_step(after: SplitState, before: SplitState, drift: int | None) -> SplitState:
+    """Return a split whose last range is in its watermark, with the step that it taught.
+
+    Args:
+        after: with the watermark that the range led to.
+        before: as of the batch that read it.
+        drift: of the alignment group; ``None`` where nothing is to be learned.
+    """
+    if before.observed == before.position:
+        return after
+    step = None if drift is None else before.step
+    if drift is not None and after.watermark is not None and before.watermark is not None:
+        step = learned(step, before.position - before.observed, after.watermark - before.watermark, drift)
+    return replace(after, step=step)
+
+
+def rows_up_to(step: int, watermark: Millis, limit: Millis, drift: int, *, at_least: int = LEAST_STEP) -> int:
+    """Return how many rows a split may be read whose watermark may come to ``limit``; none if hardly any.
+
+    That is half a drift, and of a split that is far behind what separates it from half a drift before the limit. Few
+    rows before the limit are left to a later batch, unless the group waits for them.
+    """
+    room, span = limit - watermark, half(drift)
+    if room * GROWTH < span and room < drift:
+        return 0
+    aim = min(room, max(span, room - span))
+    return max(at_least, min(step * aim // span, GROWTH * step))

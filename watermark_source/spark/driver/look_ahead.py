@@ -1,0 +1,91 @@
+"""Reading ahead: on the driver, at plan time, event times only, each of them once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+
+import numpy as np
+
+from watermark_source.errors import WatermarkSourceError
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.look_ahead import Unread
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.connector.range_reader import RangeReader
+from watermark_source.spark.driver.look_ahead_band import Band, Longs
+
+_log = logging.getLogger(__name__)
+_AT_A_TIME = 2_000_000
+"""Positions of all splits together that are looked at before the clock is looked at."""
+_LEAST = 10_000
+"""Of one split, if there are very many."""
+_LONGEST = 1.0
+"""Seconds after which a plan goes on with what is known."""
+
+
+class ReadingAhead:
+    """``LookAhead`` of planning. What it knows it keeps in memory: the offset holds what was decided."""
+
+    def __init__(self, reader: RangeReader, *, rows: int, span: int | None) -> None:
+        """Look at so many rows behind each planned range, or as far as event time goes on by ``span`` ms."""
+        self._reader = reader
+        self._rows = rows
+        self._span = span
+        self._bands: dict[Split, Band] = {}
+
+    def unread(
+        self,
+        planned: Mapping[Split, SplitRange],
+        ends: Mapping[Split, int],
+        *,
+        late_at: Millis | None,
+        future_cap: Millis | None,
+    ) -> Mapping[Split, Unread]:
+        """See ``LookAhead``."""
+        targets: dict[Split, int] = {}
+        for split, batch in planned.items():
+            targets[split] = min(batch.end + self._rows, ends[split])
+            # Near the log's end also what the batch itself reads: nothing else tells how far it leads.
+            begin = max(batch.start, targets[split] - self._rows)
+            self._bands[split] = self._bands.get(split, Band.at(begin)).going_on(batch.start, begin)
+        until = time.monotonic() + _LONGEST
+        while wanted := self._next(planned, targets):
+            if not self._look_at(wanted, late_at, future_cap) or time.monotonic() >= until:
+                break
+        return {split: self._bands[split].unread(batch.end) for split, batch in planned.items()}
+
+    def _next(self, planned: Mapping[Split, SplitRange], targets: Mapping[Split, int]) -> list[SplitRange]:
+        short = [
+            s
+            for s, target in targets.items()
+            if self._bands[s].until < target
+            and (self._span is None or self._bands[s].spans(planned[s].end) < self._span)
+        ]
+        size = max(_LEAST, _AT_A_TIME // len(short)) if short else 0
+        if self._span is not None:
+            size = _LEAST
+        return [
+            SplitRange(s, (at := self._bands[s].until), min(at + size, max(targets[s], planned[s].end))) for s in short
+        ]
+
+    def _look_at(self, wanted: list[SplitRange], late_at: Millis | None, future_cap: Millis | None) -> bool:
+        found: defaultdict[Split, list[Longs]] = defaultdict(list)
+        try:
+            for batch in self._reader.read(wanted):
+                times = batch.event_time
+                found[batch.split].append(
+                    np.frombuffer(times.buffers()[1], np.int64, len(times), 8 * times.offset) if batch.rows else _EMPTY
+                )
+        except WatermarkSourceError as error:
+            # The batch that comes there says so. Until then the watermark goes by what is known.
+            _log.warning("nothing can be looked at ahead of the batch for the moment: %s", error)
+            return False
+        for each in wanted:
+            micros = np.concatenate(found[each.split]) if each.split in found else _EMPTY
+            self._bands[each.split] = self._bands[each.split].with_rows(each, micros, late_at, future_cap)
+        return True
+
+
+_EMPTY = np.empty(0, np.int64)
