@@ -35,10 +35,11 @@ from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.records.statements import Arrival, Drop, arrivals, defined_until, drops
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
-from pyspark_mysql_cdc_wm.snapshot.consistent_view import SWAP_PAUSE_SECONDS, SWAP_SECONDS, ConsistentView
+from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
+from pyspark_mysql_cdc_wm.snapshot.table_swap import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from watermark_source.errors import UnsupportedFormatError
 from watermark_source.planning.split import Split
 from watermark_source.spark.columns.arrow import repeated
