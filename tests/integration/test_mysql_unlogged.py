@@ -100,7 +100,7 @@ _COPY = (
     "INSERT INTO `_t_new` SELECT * FROM t",
 )  # fmt: skip
 SWAPS = {
-    # pt-online-schema-change 3.2.1, on MariaDB: MySQL from 8.0 on it refuses to do so.
+    # As the manual of pt-online-schema-change tells; version 3.2.1 refuses to do so on MySQL from 8.0 on.
     "drop_swap": (("SET foreign_key_checks = 0", "DROP TABLE IF EXISTS t"), ("RENAME TABLE `_t_new` TO t",)),
     # gh-ost 1.1.6.
     "two-step": (
