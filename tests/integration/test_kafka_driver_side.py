@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -353,6 +354,25 @@ def test_a_topic_that_is_missing_for_some_seconds_is_not_gone(
         # The broker that is asked may not know of it yet.
         assert time.monotonic() < until
         connector.discovery.looked_since(time.monotonic(), wait=1)
+
+
+@pytest.mark.parametrize("looked_before", [False, True])
+def test_a_topic_of_the_checkpoint_that_is_missing_when_a_process_begins_is_not_gone(
+    kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, *, looked_before: bool
+) -> None:
+    """A pattern names no topics: what a broker with a stale list leaves out would be a loss. A run looks before."""
+    monkeypatch.setattr("pyspark_aligned_kafka.cluster.admin._GONE_AFTER_MS", 60_000)
+    name = new_topic(2)
+    both = {Split(name, 0), Split(name, 1)}
+    delete_topic(kafka.bootstrap, name)
+    connector = connect(kafka, subscribePattern=f"{name}.*")
+    while looked_before and connector.discovery.discover():
+        connector = connect(kafka, subscribePattern=f"{name}.*")
+    made = threading.Timer(2.5, create_topic, [kafka.bootstrap, name, 2])
+    made.start()
+    connector.discovery.expect(both | {Split("another", 0)})
+    assert connector.discovery.discover() == both
+    made.join()
 
 
 def test_a_broker_refuses_to_tell_offsets_by_another_leaders_epoch(kafka: Kafka, topic: str) -> None:

@@ -212,7 +212,7 @@ class KafkaAdmin:
             topics = await self._metadata(names, deadline, anyone=second)
             missing: set[str | Split] = {name for name in names or () if name not in topics}
             missing |= {split for split in splits if not _exists(split, topics)}
-            patience_ms = _GONE_AFTER_MS if self._leaders.existed(missing) else _UNKNOWN_AFTER_MS
+            patience_ms = _GONE_AFTER_MS if splits & missing or self._leaders.existed(missing) else _UNKNOWN_AFTER_MS
             over = (time.monotonic() - begun) * 1_000 >= patience_ms
             if missing <= self._missing or over or not await backoff.wait():
                 self._miss(missing)

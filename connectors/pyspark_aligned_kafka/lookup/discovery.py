@@ -75,10 +75,25 @@ class KafkaDiscovery:
         self._clock = clock
         self._cpu = cpu
         self._last: _Seen | None = None
+        self._expected: Set[Split] = frozenset()
+        """What the checkpoint has, until a look has asked for it."""
         self._look: _Look | None = None
         self._begun = 0.0
         self._failed = False
         """Whether the last look did."""
+
+    def expect(self, splits: Set[Split]) -> None:
+        """Let what the checkpoint has be gone only if it is missing for some seconds, whoever is asked.
+
+        Raises:
+            RefusedError, UnreachableError, ResponseTimeoutError: it had to be looked for, and could not be.
+        """
+        wanted = {split for split in splits if is_selected(self._subscription, split)}
+        seen = frozenset() if self._last is None else self._last.splits
+        if wanted - seen:
+            self._expected = wanted
+            if self._last is not None:
+                self._last = self._checked(self._see(self._admin))
 
     def discover(self) -> Set[Split]:
         """Return all splits of the subscription as they were seen last.
@@ -144,7 +159,9 @@ class KafkaDiscovery:
 
     def _see(self, admin: TopicQueries) -> _Seen:
         at, cpu = self._clock(), self._cpu()
-        expected = frozenset() if self._last is None else self._last.splits
+        expected, self._expected = self._expected, frozenset()
+        if self._last is not None:
+            expected |= self._last.splits
         splits, missing = select(self._subscription, admin, expected)
         return _Seen(splits, missing, at, cpu=self._cpu() - cpu)
 
@@ -212,6 +229,13 @@ def select(
     found = admin.topics({split.log for split in subscription.splits}, expected)
     existing = subscription.splits & _splits(found, found)
     return existing, frozenset(str(split) for split in subscription.splits - existing)
+
+
+def is_selected(subscription: Subscription, split: Split) -> bool:
+    """Return whether a subscription is for a split, be it there or not."""
+    if isinstance(subscription, SubscribePattern):
+        return subscription.pattern.search(split.log) is not None
+    return split.log in subscription.topics if isinstance(subscription, Subscribe) else split in subscription.splits
 
 
 def _splits(topics: Mapping[str, Topic], names: Collection[str]) -> frozenset[Split]:

@@ -50,6 +50,9 @@ class BinlogBounds:
         """Return true: the binlog is the only split of its kind."""
         return True
 
+    def expect(self, splits: Set[Split]) -> None:
+        """Do nothing: the binlog is always there."""
+
     def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return where a new query begins.
 

@@ -45,6 +45,14 @@ class SplitDiscovery(Protocol):
         """
         return True
 
+    def expect(self, splits: Set[Split]) -> None:
+        """Take in which splits the query's checkpoint has, before the first plan of a process.
+
+        A part of the system may not know of them for a moment: that alone does not make them gone. By default nothing
+        is done, which is right where one answer is the truth.
+        """
+        return None  # noqa: RET501 - without a body no class could leave it out
+
 
 class StartPositions(Protocol):
     """Where a query, and where a split found later, begins."""

@@ -39,6 +39,12 @@ class FixedEnds:
         """Note the end of a batch that is read."""
         self._stream.note(after)
 
+    def expect(self, splits: Set[Split]) -> None:
+        """Look again if the run found less than the checkpoint has: the system may not have told all for a moment."""
+        self._connector.discovery.expect(splits)
+        if self.logs is not None and (splits - self.logs.ends.keys()) & self._connector.discovery.discover():
+            self.fix()
+
     def tables(self) -> Set[str]:
         """Return what there was to take snapshots of before the ends were asked for that are planned with.
 

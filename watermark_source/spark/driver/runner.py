@@ -204,6 +204,8 @@ class SourceRunner:
             self._last.pace.wait()
             return self._last.state
         state = self._offsets.decode(start)
+        if self._last.is_first:
+            self._ends.expect(state.splits.keys())
         self._ends.check(state)
         if self._ends.logs is not None and self._offsets.whereabouts.has_moved:
             # This copy may have been behind when its ends were fixed.

@@ -20,10 +20,12 @@ class Topics:
         self.partitions = partitions
         self.internal: set[str] = set()
         self.asked = 0
+        self.expected: Set[Split] = frozenset()
         self.now = 0.0
 
     def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
         self.asked += 1
+        self.expected = expected
         return {
             name: Topic(dict.fromkeys(range(count), 1), internal=name in self.internal)
             for name, count in self.partitions.items()
@@ -67,6 +69,33 @@ def test_a_missing_subscribed_topic_is_an_error_at_the_start() -> None:
 def test_no_assigned_partition_at_all_is_an_error_at_the_start() -> None:
     with pytest.raises(UnknownSplitError, match="partition a-7 does not exist"):
         Topics(a=1).discovery(Assign(frozenset(splits("a", 7)))).discover()
+
+
+@pytest.mark.parametrize("subscription", [
+    Subscribe(frozenset("a")), SubscribePattern(re.compile("a")), Assign(frozenset(splits("a", 0, 1))),
+])  # fmt: skip
+def test_what_the_checkpoint_has_is_expected_of_the_first_look_as_far_as_it_is_chosen(
+    subscription: Subscription,
+) -> None:
+    topics = Topics(a=2, b=1)
+    discovery = topics.discovery(subscription)
+    discovery.expect(splits("a", 0, 1) | splits("b", 0))
+    assert topics.asked == 0
+    discovery.discover()
+    assert topics.expected == splits("a", 0, 1)
+
+
+def test_what_the_checkpoint_has_is_looked_for_again_if_the_first_look_missed_it() -> None:
+    topics = Topics(a1=1)
+    discovery = topics.discovery(SubscribePattern(re.compile("a")))
+    assert discovery.discover() == splits("a1", 0)
+    topics.partitions["a2"] = 1
+    discovery.expect(splits("a1", 0) | splits("a2", 0))
+    assert (topics.asked, topics.expected) == (2, splits("a1", 0) | splits("a2", 0))
+    assert discovery.discover() == splits("a1", 0) | splits("a2", 0)
+    # All are there: nothing is asked.
+    discovery.expect(splits("a1", 0))
+    assert topics.asked == 2
 
 
 class SlowTopics(Topics):
