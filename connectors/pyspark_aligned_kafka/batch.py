@@ -11,7 +11,7 @@ from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.lookup.wanted import EVERYTHING, Wanted, wanted_by
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.source import range_reader
-from watermark_source.planning.late_binding import LateRange
+from watermark_source.planning.open_bounds import OpenRange
 from watermark_source.spark.connector.batch import BatchRangeReader
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, IN_A_BATCH
 
@@ -29,7 +29,7 @@ _STREAMS_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class KafkaBatch:
-    """``BatchDefinition`` of batch_connector.py."""
+    """``BatchDefinition`` of ``spark.connector``."""
 
     options: KafkaOptions
     bounds: BatchBounds
@@ -46,7 +46,7 @@ class KafkaBatch:
         """The executor side."""
         return range_reader(self.options, self.options.columns)
 
-    def late_ranges(self) -> Sequence[LateRange]:
+    def late_ranges(self) -> Sequence[OpenRange]:
         """Ask the brokers for what there is, over connections that are closed again."""
         from pyspark_aligned_kafka.driver import look_up_batch  # noqa: PLC0415 - brings kafka-python with it
 

@@ -28,7 +28,7 @@ from pyspark_aligned_kafka.lookup.watch import KafkaWatch
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.durations import format_duration
 from watermark_source.errors import listed
-from watermark_source.planning.late_binding import LateRange
+from watermark_source.planning.open_bounds import OpenRange
 from watermark_source.spark.connector.stream import Connector
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def open_connector(options: KafkaOptions) -> Connector:
     )
 
 
-def look_up_batch(options: KafkaOptions, bounds: BatchBounds, wanted: Wanted) -> Sequence[LateRange]:
+def look_up_batch(options: KafkaOptions, bounds: BatchBounds, wanted: Wanted) -> Sequence[OpenRange]:
     """Return what a batch reads, as of now, without what is not wanted; the connection is closed again.
 
     Raises:

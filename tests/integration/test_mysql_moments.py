@@ -26,7 +26,8 @@ from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from watermark_source.errors import DataLossError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.ends import aligned_ends, backlog_of
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState
 

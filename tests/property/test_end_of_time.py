@@ -11,7 +11,7 @@ from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog
 from tests.simulation.scenarios import Action, Kill, KillPlanning, actions, budgets, close_all, logs, perform
 from watermark_source.eventtime.watermark import MAX
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 
 policies = st.builds(
     PlanPolicy,

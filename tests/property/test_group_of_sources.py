@@ -16,7 +16,7 @@ from tests.simulation.meeting import MemberDriver, Store
 from tests.simulation.scenarios import budgets, logs
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MIN, saturating_add
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import event_time_of, watermark_of
 from watermark_source.planning.state import SplitStatus

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.simulation.driver import Batch, Driver
 from tests.simulation.log import SimulatedLog
 from tests.simulation.scenarios import FAR_FUTURE, Action, Step, actions, budgets, close_all, logs, perform
-from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import event_time_of
 from watermark_source.planning.state import SplitStatus

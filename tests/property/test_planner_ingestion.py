@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
-from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 
 LAG, INTERVAL = 10_000, 1_000

@@ -12,7 +12,7 @@ from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from tests.simulation.scenarios import Action, actions, budgets, logs, perform
 from watermark_source.eventtime.watermark import MIN
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import watermark_of
 

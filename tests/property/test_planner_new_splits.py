@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog, SplitLog
 from watermark_source.eventtime.watermark import MIN
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 
 

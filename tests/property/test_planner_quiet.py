@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog, SplitLog
 from tests.simulation.scenarios import Action, Append, actions, budgets, logs, perform
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
 

@@ -15,8 +15,8 @@ from tests.simulation.scenarios import Action, actions, budgets, logs, perform
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning import budget
 from watermark_source.planning.minimum_rows import MinimumRows
-from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import ranges_of
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 
 

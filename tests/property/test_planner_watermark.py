@@ -14,8 +14,8 @@ from watermark_source.eventtime.percentile import Percentile
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.combined import combined
 from watermark_source.planning.learning import in_force
-from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import ranges_of
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SplitState, SplitStatus

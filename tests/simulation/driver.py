@@ -13,9 +13,10 @@ from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.combined import when_read, with_rows
 from watermark_source.planning.look_ahead import LookAhead
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.rest import Rest
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import watermark_of

@@ -10,8 +10,9 @@ from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with
 from watermark_source.alignment.others import NOBODY, Elsewhere, Others, unanswered
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 
 

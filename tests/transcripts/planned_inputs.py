@@ -9,8 +9,9 @@ from typing import Any
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.combined import when_read, with_rows
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 

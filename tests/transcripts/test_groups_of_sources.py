@@ -18,7 +18,7 @@ from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.meeting import Meeting
 from watermark_source.group_store.store import GroupStore, Identity
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import event_time_of
 from watermark_source.planning.state import SplitStatus

@@ -1,4 +1,4 @@
-"""A file of SQLite in which members meet: in a driver's own folder, or wherever all of them reach."""
+"""A group's members in SQLite: the table in a file, by Python's own module."""
 
 from __future__ import annotations
 

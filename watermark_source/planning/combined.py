@@ -8,7 +8,8 @@ from dataclasses import replace
 from watermark_source.eventtime.combine import recompute
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.learning import in_force
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import future_cap, watermark_of
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus

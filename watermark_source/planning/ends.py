@@ -14,7 +14,8 @@ from typing import NamedTuple
 from watermark_source.alignment.group import view
 from watermark_source.alignment.others import NOBODY, Elsewhere
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import event_time_of, future_cap, watermark_of

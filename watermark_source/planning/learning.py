@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from watermark_source.eventtime.disorder import Counts, exact
 from watermark_source.eventtime.percentile import Learned
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState
 
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from watermark_source.eventtime.watermark import Millis, saturating_add
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import future_cap, watermark_of
 from watermark_source.planning.state import SplitState

@@ -14,21 +14,19 @@ from watermark_source.errors import OffsetError
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.combined import at_dated_ends, combined, is_left_out
-from watermark_source.planning.end_of_time import closed, has_said_the_last, is_at_its_end
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
+from watermark_source.planning.final_watermark import closed, has_said_the_last, is_at_its_end
 from watermark_source.planning.learning import in_force, learned_after
 from watermark_source.planning.look_ahead import LookAhead, Unread, left_by, look_ahead
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.membership import membership
 from watermark_source.planning.minimum_rows import waits_for_more
-from watermark_source.planning.observation import Observation, PlanPolicy
-from watermark_source.planning.passing_time import at_rest, by_clock, clock_of, tick_is_due, with_others
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import completed, finished, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_watermark import folded, future_cap
-from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
-from watermark_source.planning.status import (
+from watermark_source.planning.split_status import (
     TRANSITIONS,
     SplitEvent,
     changed_status,
@@ -37,8 +35,11 @@ from watermark_source.planning.status import (
     unanswered,
     uncommitted,
 )
+from watermark_source.planning.split_watermark import folded, future_cap
+from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
 from watermark_source.planning.steps import with_step
 from watermark_source.planning.time_index import TimeIndex
+from watermark_source.planning.watermark_without_rows import at_rest, by_clock, clock_of, tick_is_due, with_others
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from watermark_source.eventtime.strategy import BoundedOutOfOrderness, Generator, Punctuated, candidate
 from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import Millis, saturating_add
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SplitState
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from watermark_source.errors import InternalError
-from watermark_source.planning.late_binding import LatePiece, LateRange, bind
+from watermark_source.planning.open_bounds import OpenPiece, OpenRange, bind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.batch import BatchDefinition, BatchRangeReader
 from watermark_source.spark.exchange.packs import pack
@@ -25,7 +25,7 @@ from watermark_source.spark.tasks.reading import data_batch
 class BatchPack(InputPartition):
     """One task's work."""
 
-    pieces: tuple[LatePiece, ...]
+    pieces: tuple[OpenPiece, ...]
 
 
 class AlignedBatchReader(DataSourceReader):
@@ -66,7 +66,7 @@ class NarrowingBatchReader(AlignedBatchReader):
         return filters
 
 
-def lay(wholes: Sequence[LateRange], *, at_least: int | None, at_most: int | None) -> list[tuple[LatePiece, ...]]:
+def lay(wholes: Sequence[OpenRange], *, at_least: int | None, at_most: int | None) -> list[tuple[OpenPiece, ...]]:
     """Lay ranges into packs by the rules of ``packs.pack``; those without rows yet included."""
     in_order = sorted(wholes, key=attrgetter("range"))
     laid = pack([whole.range for whole in in_order], at_least=at_least, at_most=at_most)
@@ -77,13 +77,13 @@ def lay(wholes: Sequence[LateRange], *, at_least: int | None, at_most: int | Non
         pieces = []
         for part in parts:
             whole = next(sources) if whole is None else whole
-            pieces.append(LatePiece(part, whole))
+            pieces.append(OpenPiece(part, whole))
             whole = None if part.end == whole.range.end else whole
         packs.append(tuple(pieces))
     return packs
 
 
-def read_pieces(reader: BatchRangeReader, pieces: Sequence[LatePiece], schema: StructType) -> Iterator[pa.RecordBatch]:
+def read_pieces(reader: BatchRangeReader, pieces: Sequence[OpenPiece], schema: StructType) -> Iterator[pa.RecordBatch]:
     """Bind the pieces to what their logs hold now, and yield their rows."""
     spare_imports()
     from_beginning = frozenset(piece.range.split for piece in pieces if piece.whole.late_start)
@@ -105,7 +105,7 @@ def _rounds(ranges: Sequence[SplitRange]) -> list[list[SplitRange]]:
     return rounds
 
 
-def _bound(reader: BatchRangeReader, pieces: Sequence[LatePiece]) -> list[SplitRange]:
+def _bound(reader: BatchRangeReader, pieces: Sequence[OpenPiece]) -> list[SplitRange]:
     late = frozenset(piece.range.split for piece in pieces if piece.is_late)
     logs = reader.log_ranges(late) if late else {}
     # A split that is gone is left as planned: what to do about it is for the reader to say.

@@ -25,7 +25,7 @@ _END_MS: Final = 2_000
 
 
 class GroupCommits:
-    """``ProgressSink`` of connector.py.
+    """``ProgressSink`` of ``spark.connector``.
 
     The caller's side takes no lock: a signal's handler may call ``close`` in the middle of ``processed``.
     """

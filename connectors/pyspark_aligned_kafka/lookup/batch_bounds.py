@@ -19,7 +19,7 @@ from pyspark_aligned_kafka.options.positions import (
     positions_of,
 )
 from watermark_source.errors import OptionError, UnknownSplitError, listed, shortened
-from watermark_source.planning.late_binding import LateRange
+from watermark_source.planning.open_bounds import OpenRange
 from watermark_source.planning.split import Split, SplitRange
 
 _USUAL_START = PositionPolicy("startingOffsets", "earliest", Everywhere(Earliest()))
@@ -81,7 +81,7 @@ class BatchBounds:
                     condition=conditions.START_GIVEN_AFTER_END,
                 )
 
-    def late_ranges(self, splits: Set[Split], lookup: OffsetLookup) -> list[LateRange]:
+    def late_ranges(self, splits: Set[Split], lookup: OffsetLookup) -> list[OpenRange]:
         """Resolve both bounds of each split; earliest and latest stay late.
 
         A time that no record has reached yet ends a range at latest, as in Spark.
@@ -106,7 +106,7 @@ class BatchBounds:
                     condition=conditions.START_FOUND_AFTER_END,
                 )
         return [
-            LateRange(
+            OpenRange(
                 SplitRange(split, first[split], last[split]),
                 late_start=isinstance(starts[split], Earliest),
                 late_end=isinstance(ends[split], Latest),

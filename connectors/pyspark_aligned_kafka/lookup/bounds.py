@@ -27,7 +27,7 @@ class OffsetQueries(Protocol):
 
 
 class KafkaLogBounds:
-    """``LogBounds`` of connector.py. Every call asks the brokers: how often is for the caller to say."""
+    """``LogBounds`` of ``spark.connector``. Every call asks the brokers: how often is for the caller to say."""
 
     def __init__(self, admin: OffsetQueries, stale: StaleEnds = stale_ends.ACCEPTED) -> None:
         self._admin = admin

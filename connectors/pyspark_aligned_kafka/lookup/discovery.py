@@ -48,7 +48,7 @@ class _Seen:
 
 
 class KafkaDiscovery:
-    """``SplitDiscovery`` of connector.py.
+    """``SplitDiscovery`` of ``spark.connector``.
 
     ``admin`` makes the first look, in the caller's thread; ``other_admin`` the later ones, in another. ``found`` is
     called with topics that are new, in the caller's thread. ``clock`` is monotonic, ``cpu`` the time a thread has had

@@ -38,7 +38,7 @@ def _doing_without() -> Iterator[None]:
 
 
 class KafkaPreview:
-    """``EventTimePreview`` of connector.py.
+    """``EventTimePreview`` of ``spark.connector``.
 
     The broker's answer where the newest record is tells only where to look. What counts is the header of the batch
     there, if all of it is in the range and all of it is delivered: neither the end of a transaction nor, for readers of

@@ -12,7 +12,7 @@ from watermark_source.planning.split import Split
 
 
 class KafkaStartPositions:
-    """``StartPositions`` of connector.py."""
+    """``StartPositions`` of ``spark.connector``."""
 
     def __init__(self, admin: OffsetQueries, policy: PositionPolicy) -> None:
         self._policy = policy

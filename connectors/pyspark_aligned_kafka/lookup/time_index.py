@@ -12,7 +12,9 @@ from watermark_source.planning.time_index import IndexEntry
 
 
 class KafkaTimeIndex:
-    """``EventTimeIndex`` of connector.py, for the record timestamp. Exact, also where timestamps are out of order."""
+    """``EventTimeIndex`` of ``spark.connector``, for the record timestamp. Exact, also where timestamps are out of
+    order.
+    """
 
     def __init__(self, admin: OffsetQueries) -> None:
         self._admin = admin

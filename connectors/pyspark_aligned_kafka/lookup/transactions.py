@@ -10,7 +10,7 @@ from watermark_source.planning.split import Split
 
 
 class KafkaTransactions:
-    """``OpenTransactions`` of connector.py; ``admin`` asks as readers of uncommitted data do."""
+    """``OpenTransactions`` of ``spark.connector``; ``admin`` asks as readers of uncommitted data do."""
 
     def __init__(self, admin: OffsetQueries) -> None:
         self._admin = admin

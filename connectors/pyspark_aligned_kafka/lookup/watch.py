@@ -12,7 +12,8 @@ from watermark_source.spark.connector.stream import Ends
 
 
 class KafkaWatch:
-    """``CurrentEnds`` of connector.py. Each look begins anew: no question stays open, and no connection that failed.
+    """``CurrentEnds`` of ``spark.connector``. Each look begins anew: no question stays open, and no connection that
+    failed.
 
     Questions that stay open, and connections that are tried again, go on only while something is asked; looks are
     seconds apart. And a client that found nobody there tries later and later.

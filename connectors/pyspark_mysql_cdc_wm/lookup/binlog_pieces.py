@@ -20,7 +20,7 @@ _PIECES = 2
 
 
 class BinlogPieces:
-    """``RangeCutter`` of connector.py."""
+    """``RangeCutter`` of ``spark.connector``."""
 
     def __init__(self, status: LogStatus) -> None:
         self._status = status

@@ -13,7 +13,7 @@ from watermark_source.spark.connector.stream import Ends
 
 
 class BinlogWatch:
-    """``CurrentEnds`` of connector.py. The first question connects."""
+    """``CurrentEnds`` of ``spark.connector``. The first question connects."""
 
     def __init__(self, client: ClientSettings) -> None:
         """Take settings without patience: a server that is away for a moment has to be an error."""

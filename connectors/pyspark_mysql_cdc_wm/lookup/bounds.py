@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class BinlogBounds:
-    """``SplitDiscovery``, ``StartPositions`` and ``LogBounds`` of connector.py, for the one split."""
+    """``SplitDiscovery``, ``StartPositions`` and ``LogBounds`` of ``spark.connector``, for the one split."""
 
     def __init__(
         self,

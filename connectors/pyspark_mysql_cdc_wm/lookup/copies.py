@@ -22,7 +22,7 @@ _CATCH_UP_SECONDS = 30
 
 
 class MySqlCopy:
-    """``Copies`` of connector.py, by GTIDs."""
+    """``Copies`` of ``spark.connector``, by GTIDs."""
 
     def __init__(
         self,

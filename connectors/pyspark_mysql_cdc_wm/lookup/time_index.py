@@ -21,7 +21,8 @@ _KEPT = 8
 
 
 class BinlogTimeIndex:
-    """``EventTimeIndex`` of connector.py, by commit times, which grow along the binlog as the server's clock does.
+    """``EventTimeIndex`` of ``spark.connector``, by commit times, which grow along the binlog as the server's clock
+    does.
 
     Where that was set back, a moment is looked for in the last file that was begun before it, and in those after it.
     """

@@ -26,7 +26,9 @@ from watermark_source.spark.connector.read_batch import ReadBatch
 
 @dataclass(frozen=True, slots=True)
 class MySqlRangeReader:
-    """``RangeReader`` of connector.py, with snapshots and copies. A connection lives as long as its range is read."""
+    """``RangeReader`` of ``spark.connector``, with snapshots and copies. A connection lives as long as its range is
+    read.
+    """
 
     binlog: BinlogRows
     snapshot: SnapshotRows

@@ -54,7 +54,7 @@ class ChunkSize:
 
 
 class ChunkBounds:
-    """``Snapshots`` of connector.py."""
+    """``Snapshots`` of ``spark.connector``."""
 
     def __init__(
         self,

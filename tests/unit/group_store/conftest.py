@@ -13,8 +13,8 @@ from services.mysql_client import run
 from services.postgres import Postgres, url_of
 from tests.unit.group_store.meetings import make
 from watermark_source.group_store.database import database_of
+from watermark_source.group_store.server_table import METADATA
 from watermark_source.group_store.store import GroupStore
-from watermark_source.group_store.table import METADATA
 
 __all__ = ["make"]
 

@@ -21,8 +21,8 @@ from watermark_source.errors import CorruptDataError, OptionError, RefusedError,
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.group_store import time_limit
 from watermark_source.group_store.database import database_of
+from watermark_source.group_store.server_table import MEMBERS
 from watermark_source.group_store.store import GroupStore, Identity
-from watermark_source.group_store.table import MEMBERS
 
 OF_SERVERS = tuple(f"watermark_source.group_store.{name}" for name in ("server_database", "table", "time_limit"))
 """All that may import SQLAlchemy."""

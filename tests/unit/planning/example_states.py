@@ -8,7 +8,8 @@ from typing import Any
 from tests.simulation.log import SimulatedLog
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.ends import Backlog, backlog_of
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
 

@@ -12,7 +12,7 @@ from watermark_source.alignment.others import NOBODY, unanswered
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.ends import aligned_ends
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import SAMPLE, Split, SplitRange
 from watermark_source.planning.state import SplitState
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
-from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import snapshot_split
 from watermark_source.planning.state import SourceState
 

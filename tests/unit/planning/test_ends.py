@@ -7,7 +7,7 @@ from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of, observation
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.ends import Aligned, Limit, aligned_ends, backlog_of, group_limit
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.steps import BLIND_STEP

@@ -6,8 +6,8 @@ from tests.simulation.ahead import SimulatedLookAhead
 from tests.unit.planning.example_states import A, B, at, log_of, observation
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.look_ahead import Unread, left_by
-from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState
 
 POLICY = PlanPolicy(looks_ahead=True, out_of_orderness=50)

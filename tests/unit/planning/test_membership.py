@@ -10,8 +10,8 @@ from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.alignment.others import Elsewhere, Others
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.minimum_rows import MinimumRows
-from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 

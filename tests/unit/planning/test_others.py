@@ -10,7 +10,7 @@ from tests.unit.planning.example_states import A, B, at, backlog, log_of, observ
 from watermark_source.alignment.others import Elsewhere, Others, unanswered
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.ends import STORE, TO_COME, Aligned, Limit, aligned_ends
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 

@@ -14,8 +14,9 @@ from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.minimum_rows import MinimumRows
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import plan, ranges_of
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 

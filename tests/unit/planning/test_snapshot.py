@@ -14,9 +14,10 @@ from watermark_source.alignment.others import Elsewhere, Others
 from watermark_source.errors import InternalError, OffsetError
 from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import Chunk, finished, last_batch, snapshot_batch, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound, Origin, SourceState, SplitState, SplitStatus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.planning.example_states import NOW, log_of, observation
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split_watermark import event_time_of, future_cap, watermark_of
 
 

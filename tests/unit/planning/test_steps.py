@@ -6,7 +6,7 @@ import pytest
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.steps import GROWTH, LEAST_STEP, MOST_STEP, learned, rows_up_to
 

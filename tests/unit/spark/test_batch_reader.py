@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError
 from watermark_source.option_table import OptionTable
-from watermark_source.planning.late_binding import LatePiece, LateRange
+from watermark_source.planning.open_bounds import OpenPiece, OpenRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.batch_reader import AlignedBatchReader, BatchPack, NarrowingBatchReader, lay
 from watermark_source.spark.columns.column_names import EVENT_TIME, MARKER
@@ -26,8 +26,8 @@ SYSTEM = StructType([StructField("value", LongType()), StructField(EVENT_TIME, T
 SCHEMA = StructType([*SYSTEM.fields, StructField(MARKER, MARKER_TYPE)])
 
 
-def late(split: Split, start: int, end: int, *, late_start: bool = True, late_end: bool = True) -> LateRange:
-    return LateRange(SplitRange(split, start, end), late_start, late_end)
+def late(split: Split, start: int, end: int, *, late_start: bool = True, late_end: bool = True) -> OpenRange:
+    return OpenRange(SplitRange(split, start, end), late_start, late_end)
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Numbers:
     """Logs whose rows are their own positions. Says what it was asked."""
 
     logs: Mapping[Split, tuple[int, int]]
-    ranges: Sequence[LateRange] = ()
+    ranges: Sequence[OpenRange] = ()
     asked: list[object] = field(default_factory=list)
 
     @property
     def range_reader(self) -> Numbers:
         return self
 
-    def late_ranges(self) -> Sequence[LateRange]:
+    def late_ranges(self) -> Sequence[OpenRange]:
         return self.ranges
 
     def narrowed(self, filters: Sequence[Filter]) -> Numbers:
@@ -94,7 +94,7 @@ def test_a_read_of_nothing_is_one_task_that_reads_nothing() -> None:
 def test_a_task_binds_its_late_pieces_and_leaves_the_others_as_they_are() -> None:
     fixed = late(B, 3, 6, late_start=False, late_end=False)
     numbers = Numbers({A: (2, 9), B: (0, 99)})
-    pack = BatchPack((LatePiece(SplitRange(A, 0, 5), late(A, 0, 5)), LatePiece(fixed.range, fixed)))
+    pack = BatchPack((OpenPiece(SplitRange(A, 0, 5), late(A, 0, 5)), OpenPiece(fixed.range, fixed)))
     assert values(reader(numbers).read(pack)) == [[2, 3, 4, 5, 6, 7, 8], [3, 4, 5]]
     assert numbers.asked == [{A}, ([SplitRange(A, 2, 9), SplitRange(B, 3, 6)], {A})]
 
@@ -102,20 +102,20 @@ def test_a_task_binds_its_late_pieces_and_leaves_the_others_as_they_are() -> Non
 def test_nothing_is_looked_up_for_bounds_that_are_given() -> None:
     fixed = late(A, 3, 5, late_start=False, late_end=False)
     numbers = Numbers({A: (0, 99)})
-    assert values(reader(numbers).read(BatchPack((LatePiece(fixed.range, fixed),)))) == [[3, 4]]
+    assert values(reader(numbers).read(BatchPack((OpenPiece(fixed.range, fixed),)))) == [[3, 4]]
     assert numbers.asked == [([SplitRange(A, 3, 5)], set())]
 
 
 def test_a_split_that_is_gone_is_left_to_the_reader_as_it_was_planned() -> None:
     numbers = Numbers({})
-    list(reader(numbers).read(BatchPack((LatePiece(SplitRange(GONE, 1, 4), late(GONE, 1, 4)),))))
+    list(reader(numbers).read(BatchPack((OpenPiece(SplitRange(GONE, 1, 4), late(GONE, 1, 4)),))))
     assert numbers.asked[1] == ([SplitRange(GONE, 1, 4)], {GONE})
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, SYSTEM])
 def test_rows_have_the_streams_schema_and_no_marker(schema: StructType) -> None:
     whole = late(A, 0, 3)
-    (batch,) = reader(Numbers({A: (0, 3)}), schema).read(BatchPack((LatePiece(whole.range, whole),)))
+    (batch,) = reader(Numbers({A: (0, 3)}), schema).read(BatchPack((OpenPiece(whole.range, whole),)))
     assert batch.schema == arrow_schema(schema)
     assert MARKER not in batch.schema.names or batch.column(2).null_count == 3
 

@@ -12,8 +12,8 @@ from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField,
 
 from watermark_source.monitor.why import IN_GENERAL
 from watermark_source.planning.snapshot import snapshot_split
+from watermark_source.planning.split_status import changed_status
 from watermark_source.planning.state import SourceState, SplitStatus
-from watermark_source.planning.status import changed_status
 from watermark_source.spark.columns.arrow import column
 from watermark_source.spark.columns.column_names import MARKER
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pyspark.sql.datasource import Filter
 
-from watermark_source.planning.late_binding import LateRange
+from watermark_source.planning.open_bounds import OpenRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
 
@@ -36,7 +36,7 @@ class BatchDefinition(Protocol):
         """The executor side."""
         ...
 
-    def late_ranges(self) -> Sequence[LateRange]:
+    def late_ranges(self) -> Sequence[OpenRange]:
         """Return what to read: the user's starting and ending options, resolved now. Ranges of a split do not overlap.
 
         Called on the driver, once for each plan; connections do not outlive the call.

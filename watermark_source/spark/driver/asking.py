@@ -9,8 +9,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan, ranges_of
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.state import SourceState

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Set
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
+from watermark_source.planning.split_status import SplitEvent, rest_event
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.status import SplitEvent, rest_event
 from watermark_source.spark.connector.transactions import OpenTransactions
 
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import snapshot_split
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split_status import is_quiet
 from watermark_source.planning.state import SourceState
-from watermark_source.planning.status import is_quiet
 from watermark_source.spark.connector.stream import Connector, Ends
 from watermark_source.spark.driver.backlog import splits_behind
 from watermark_source.spark.driver.watch import Watch

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.minimum_rows import MinimumRows
-from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import PositionText
 from watermark_source.spark.options.engine_options import EngineOptions
 

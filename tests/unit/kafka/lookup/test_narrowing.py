@@ -8,13 +8,13 @@ from pyspark_aligned_kafka.lookup.narrowing import narrowed
 from pyspark_aligned_kafka.lookup.wanted import EVERYTHING, Wanted
 from tests.unit.kafka.example_logs import LOGS, T0, T1, T2
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.late_binding import LateRange
+from watermark_source.planning.open_bounds import OpenRange
 from watermark_source.planning.split import Split, SplitRange
 
-WHOLE = [LateRange(SplitRange(split, 10, end), True, True) for split, end in ((T0, 13), (T1, 11), (T2, 10))]
+WHOLE = [OpenRange(SplitRange(split, 10, end), True, True) for split, end in ((T0, 13), (T1, 11), (T2, 10))]
 
 
-def left(wanted: Wanted, ranges: list[LateRange] = WHOLE) -> list[str]:
+def left(wanted: Wanted, ranges: list[OpenRange] = WHOLE) -> list[str]:
     return [str(each.range) for each in narrowed(ranges, wanted, LOGS)]
 
 
@@ -22,8 +22,8 @@ def since(millis: int) -> Wanted:
     return Wanted(since=Millis(millis))
 
 
-def fixed(split: Split, start: int, end: int) -> LateRange:
-    return LateRange(SplitRange(split, start, end), late_start=False, late_end=False)
+def fixed(split: Split, start: int, end: int) -> OpenRange:
+    return OpenRange(SplitRange(split, start, end), late_start=False, late_end=False)
 
 
 def test_without_filters_all_is_left() -> None:

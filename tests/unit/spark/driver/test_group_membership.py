@@ -20,8 +20,9 @@ from watermark_source.group_store import meeting, place
 from watermark_source.group_store.belief import Belief
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.store import GroupStore, Identity
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan, plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.options.engine_options import EngineOptions

@@ -10,8 +10,8 @@ from watermark_source.alignment.group import FIRST
 from watermark_source.alignment.others import Elsewhere, Others, unanswered
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.monitor.status import SourceStatus
-from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.driver.row_counts import RowCounts
 from watermark_source.spark.driver.status import Seen, source_status

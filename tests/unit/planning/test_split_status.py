@@ -5,8 +5,7 @@ from itertools import product
 import pytest
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.state import SplitState, SplitStatus
-from watermark_source.planning.status import (
+from watermark_source.planning.split_status import (
     TRANSITIONS,
     SplitEvent,
     caught_up_since,
@@ -14,6 +13,7 @@ from watermark_source.planning.status import (
     rest_event,
     uncommitted,
 )
+from watermark_source.planning.state import SplitState, SplitStatus
 
 ACTIVE, IDLE, PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUSED
 NOW = Millis(1_000_000)

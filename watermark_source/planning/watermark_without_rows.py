@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import future_cap
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus

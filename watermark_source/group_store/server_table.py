@@ -1,4 +1,4 @@
-"""The table of members in a database of others' making, as SQLAlchemy makes it there."""
+"""The table of members as SQLAlchemy has it, for servers; SQLite's is in ``file_database``."""
 
 from __future__ import annotations
 

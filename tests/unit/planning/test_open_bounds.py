@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watermark_source.errors import DataLossError
-from watermark_source.planning.late_binding import LatePiece, LateRange, bind
+from watermark_source.planning.open_bounds import OpenPiece, OpenRange, bind
 from watermark_source.planning.split import Split, SplitRange
 
 LOG = Split("orders", 3)
 
 
-def cut(start: int, end: int, *cuts: int, late: str = "") -> list[LatePiece]:
+def cut(start: int, end: int, *cuts: int, late: str = "") -> list[OpenPiece]:
     """Return the pieces of a range; ``late`` names its late edges."""
-    whole = LateRange(SplitRange(LOG, start, end), late_start="start" in late, late_end="end" in late)
+    whole = OpenRange(SplitRange(LOG, start, end), late_start="start" in late, late_end="end" in late)
     edges = [start, *cuts, end]
-    return [LatePiece(SplitRange(LOG, a, b), whole) for a, b in pairwise(edges)]
+    return [OpenPiece(SplitRange(LOG, a, b), whole) for a, b in pairwise(edges)]
 
 
-def bound(pieces: list[LatePiece], first: int, last: int) -> list[tuple[int, int]]:
+def bound(pieces: list[OpenPiece], first: int, last: int) -> list[tuple[int, int]]:
     return [(r.start, r.end) for r in (bind(piece, SplitRange(LOG, first, last)) for piece in pieces)]
 
 
@@ -78,24 +78,24 @@ def test_pieces_together_read_all_the_log_holds_and_nothing_twice(edges: list[in
 
 
 def test_what_is_not_wanted_is_in_no_piece_however_the_log_moves() -> None:
-    whole = LateRange(SplitRange(LOG, 10, 40), late_start=True, late_end=True)
+    whole = OpenRange(SplitRange(LOG, 10, 40), late_start=True, late_end=True)
     wanted = whole.within(20, 50)
     assert wanted is not None
     assert wanted.range == SplitRange(LOG, 20, 40)
-    assert bound([LatePiece(wanted.range, wanted)], 10, 45) == [(20, 45)]
-    assert bound([LatePiece(wanted.range, wanted)], 30, 60) == [(30, 50)]
-    assert bound([LatePiece(wanted.range, wanted)], 0, 25) == [(20, 25)]
+    assert bound([OpenPiece(wanted.range, wanted)], 10, 45) == [(20, 45)]
+    assert bound([OpenPiece(wanted.range, wanted)], 30, 60) == [(30, 50)]
+    assert bound([OpenPiece(wanted.range, wanted)], 0, 25) == [(20, 25)]
 
 
 def test_where_a_time_began_says_nothing_about_a_log_made_anew() -> None:
-    wanted = LateRange(SplitRange(LOG, 10, 40), late_start=True, late_end=True).within(5, None, first=30)
+    wanted = OpenRange(SplitRange(LOG, 10, 40), late_start=True, late_end=True).within(5, None, first=30)
     assert wanted is not None
-    assert bound([LatePiece(wanted.range, wanted)], 10, 41) == [(30, 41)]
-    assert bound([LatePiece(wanted.range, wanted)], 0, 20) == [(5, 20)]
+    assert bound([OpenPiece(wanted.range, wanted)], 10, 41) == [(30, 41)]
+    assert bound([OpenPiece(wanted.range, wanted)], 0, 20) == [(5, 20)]
 
 
 def test_a_range_in_which_nothing_wanted_can_come_is_left_out() -> None:
-    whole = LateRange(SplitRange(LOG, 10, 40), late_start=True, late_end=False)
+    whole = OpenRange(SplitRange(LOG, 10, 40), late_start=True, late_end=False)
     assert whole.within(0, 10) is None
     assert whole.within(40, None) is None
     assert whole.within(0, None, first=40) is None
@@ -103,8 +103,8 @@ def test_a_range_in_which_nothing_wanted_can_come_is_left_out() -> None:
     later = whole._replace(late_end=True).within(60, None)
     assert later is not None
     assert later.range == SplitRange(LOG, 40, 40)
-    assert bound([LatePiece(later.range, later)], 10, 70) == [(60, 70)]
-    assert bound([LatePiece(later.range, later)], 10, 50) == [(60, 60)]
+    assert bound([OpenPiece(later.range, later)], 10, 70) == [(60, 70)]
+    assert bound([OpenPiece(later.range, later)], 10, 50) == [(60, 60)]
 
 
 @given(
@@ -116,11 +116,11 @@ def test_a_range_in_which_nothing_wanted_can_come_is_left_out() -> None:
 def test_intervals_together_read_all_of_them_that_the_log_holds_and_nothing_twice(
     planned: list[int], edges: list[int], a: int, b: int
 ) -> None:
-    whole = LateRange(SplitRange(LOG, min(planned), max(planned)), late_start=True, late_end=True)
+    whole = OpenRange(SplitRange(LOG, min(planned), max(planned)), late_start=True, late_end=True)
     # A log loses rows at its beginning and gains rows at its end.
     first, last = whole.range.start + min(a, b), max(whole.range.end, whole.range.start + max(a, b))
     stops = [*sorted(edges), None]
     intervals = [(stops[i], stops[i + 1]) for i in range(0, len(stops) - 1, 2)]
     parts = [part for start, stop in intervals if (part := whole.within(start or 0, stop)) is not None]
-    read = [n for part in parts for n in range(*bound([LatePiece(part.range, part)], first, last)[0])]
+    read = [n for part in parts for n in range(*bound([OpenPiece(part.range, part)], first, last)[0])]
     assert read == [n for n in range(first, last) if any(i <= n and (j is None or n < j) for i, j in intervals)]

@@ -11,7 +11,7 @@ from watermark_source.errors import DataLossError
 from watermark_source.planning.split import SplitRange
 
 
-class LateRange(NamedTuple):
+class OpenRange(NamedTuple):
     """What a batch reads of one split. A late edge is where it was when the batch was planned."""
 
     range: SplitRange
@@ -26,23 +26,23 @@ class LateRange(NamedTuple):
     below: int | None = None
     """Nor from this one on."""
 
-    def within(self, at_least: int, below: int | None, first: int = 0) -> LateRange | None:
+    def within(self, at_least: int, below: int | None, first: int = 0) -> OpenRange | None:
         """Return what of it is wanted, by the fields of these names; ``None`` if nothing is, nor will be."""
         split, start, end = self.range
         stop = end if below is None else min(end, below)
         begin = max(start, first, at_least)
         if (below is not None and below <= begin) or (begin >= stop and not self.late_end):
             return None
-        return LateRange(
+        return OpenRange(
             SplitRange(split, min(begin, stop), stop), self.late_start, self.late_end, first, at_least, below
         )
 
 
-class LatePiece(NamedTuple):
+class OpenPiece(NamedTuple):
     """What one task reads of ``whole``: all of it, or what was cut from it."""
 
     range: SplitRange
-    whole: LateRange
+    whole: OpenRange
 
     @property
     def is_late(self) -> bool:
@@ -50,7 +50,7 @@ class LatePiece(NamedTuple):
         return self.whole.late_start or self.whole.late_end
 
 
-def bind(piece: LatePiece, log: SplitRange) -> SplitRange:
+def bind(piece: OpenPiece, log: SplitRange) -> SplitRange:
     """Return what to read of the piece, given what its log holds now; it is empty if that is nothing.
 
     The first piece begins with the log and the last one ends with it, the cuts between stay where they are; so the

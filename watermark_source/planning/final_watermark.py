@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from watermark_source.eventtime.watermark import MAX
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 
