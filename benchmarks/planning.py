@@ -20,7 +20,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split
 from watermark_source.spark.exchange.packs import Pack
-from watermark_source.spark.exchange.reports import send_reports
+from watermark_source.spark.tasks.report_client import send_reports
 
 TARGETS = {8: 20.0, 10_000: 250.0}
 """Splits, and milliseconds for latestOffset and partitions together."""

@@ -21,11 +21,14 @@ from tests.soak.fuzz.hostile_json import document
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.driver import report_server
+from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.exchange import reports
-from watermark_source.spark.exchange.reports import ReportBook, ReportServer, send_reports
+from watermark_source.spark.tasks import report_client
+from watermark_source.spark.tasks.report_client import send_reports
 
 _ORIGINALS: list[Any] = [
-    json.loads(reports._encode([RangeReport(SplitRange(Split("orders", n), 0, 10), Millis(99), 10, 1)]))
+    json.loads(reports.encode([RangeReport(SplitRange(Split("orders", n), 0, 10), Millis(99), 10, 1)]))
     for n in range(3)
 ]
 _FLOOD = 80
@@ -35,8 +38,9 @@ _MOST_THREADS = 100
 _SECONDS = 10.0
 
 # So long a silent peer is borne with; five seconds for each input would be too long here.
-reports._TIMEOUT = 0.5
-logging.getLogger(reports.__name__).setLevel(logging.CRITICAL)
+reports.TIMEOUT = 0.5
+for _module in (report_server, report_client):
+    logging.getLogger(_module.__name__).setLevel(logging.CRITICAL)
 
 _book = ReportBook()
 _server = ReportServer(_book)
@@ -72,7 +76,7 @@ def _expect_an_honest_report() -> None:
     end = time.monotonic() + _SECONDS
     while not send_reports(_server.address, [_honest]):
         # After a flood, until what holds the places has been closed.
-        reports._avoided_until.clear()
+        report_client._avoided_until.clear()
         assert time.monotonic() < end, "the server takes no report any more"
         time.sleep(0.05)
     assert not _book.cover(_honest.range).missing

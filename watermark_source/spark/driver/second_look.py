@@ -13,8 +13,8 @@ from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.copies import Relocation
 from watermark_source.spark.connector.stream import SourceDefinition
+from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.exchange.packs import Pack, beginnings_of
-from watermark_source.spark.exchange.reports import ReportBook, ReportServer
 from watermark_source.spark.tasks.reading import batches_of, observe
 
 _log = logging.getLogger(__name__)

@@ -13,10 +13,11 @@ from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.copies import Relocation
 from watermark_source.spark.connector.stream import SourceDefinition
 from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.driver.row_counts import RowCounts
 from watermark_source.spark.driver.second_look import SecondLook, again_of
 from watermark_source.spark.driver.snapshot_count import SnapshotCount
-from watermark_source.spark.exchange.reports import ReportAddress, ReportBook, ReportServer
+from watermark_source.spark.exchange.reports import ReportAddress
 from watermark_source.spark.options.engine_options import EngineOptions
 
 

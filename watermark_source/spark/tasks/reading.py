@@ -24,9 +24,9 @@ from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.connector.snapshots import SnapshotRangeReader
 from watermark_source.spark.exchange.packs import Beginning, Pack
-from watermark_source.spark.exchange.reports import send_reports
 from watermark_source.spark.startup.collector import spare_imports
 from watermark_source.spark.tasks.disorder import DisorderCount
+from watermark_source.spark.tasks.report_client import send_reports
 
 
 class Observer:

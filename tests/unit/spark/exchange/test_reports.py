@@ -21,8 +21,12 @@ from pyspark import cloudpickle
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.driver import report_server
+from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.exchange import reports
-from watermark_source.spark.exchange.reports import ReportAddress, ReportBook, ReportServer, send_reports
+from watermark_source.spark.exchange.reports import ReportAddress
+from watermark_source.spark.tasks import report_client
+from watermark_source.spark.tasks.report_client import send_reports
 
 WHOLE = SplitRange(Split("log", 0), 0, 10)
 REPORT = RangeReport(WHOLE, Millis(99), 10, 1)
@@ -102,10 +106,10 @@ def test_a_wrong_key_is_refused(book: ReportBook, server: ReportServer, caplog: 
 
 
 def test_a_message_of_another_connection_is_refused(book: ReportBook, server: ReportServer) -> None:
-    body = reports._encode([REPORT])
+    body = reports.encode([REPORT])
     with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as first:
         challenge = first.recv(32, socket.MSG_WAITALL)
-        message = reports._sign(server.address.key, challenge, body) + struct.pack(">I", len(body)) + body
+        message = reports.sign(server.address.key, challenge, body) + struct.pack(">I", len(body)) + body
         first.sendall(message)
         assert first.recv(2, socket.MSG_WAITALL) == b"OK"
     book.forget(WHOLE.split)
@@ -133,10 +137,10 @@ def test_garbage_is_refused_and_the_next_report_arrives(book: ReportBook, server
 
 def test_a_length_beyond_the_bound_is_refused_before_any_of_it_is_read(server: ReportServer) -> None:
     with connect(server) as connection:
-        connection.sendall(b"\0" * 32 + struct.pack(">I", reports._MAX_BODY + 1))
+        connection.sendall(b"\0" * 32 + struct.pack(">I", report_server._MAX_BODY + 1))
         began = time.monotonic()
         assert is_hung_up(connection)
-        assert time.monotonic() - began < reports._TIMEOUT / 2
+        assert time.monotonic() - began < reports.TIMEOUT / 2
 
 
 @pytest.mark.parametrize(
@@ -163,7 +167,7 @@ def test_a_signed_message_that_is_no_report_is_refused_and_logged(
 ) -> None:
     crashed: list[object] = []
     monkeypatch.setattr(threading, "excepthook", crashed.append)
-    monkeypatch.setattr(reports, "_encode", lambda _: body)
+    monkeypatch.setattr(reports, "encode", lambda _: body)
     assert not send_reports(server.address, [REPORT])
     monkeypatch.undo()
     assert not crashed
@@ -176,11 +180,11 @@ def test_a_signed_message_that_is_no_report_is_refused_and_logged(
 def test_any_json_is_a_report_or_a_value_error(value: object) -> None:
     body = json.dumps(value).encode()
     with contextlib.suppress(ValueError):
-        assert all(isinstance(r, RangeReport) for r in reports._decode(body))
+        assert all(isinstance(r, RangeReport) for r in reports.decode(body))
 
 
 def test_a_silent_connection_is_closed_in_time(server: ReportServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "_TIMEOUT", 0.3)
+    monkeypatch.setattr(reports, "TIMEOUT", 0.3)
     with connect(server) as connection:
         began = time.monotonic()
         assert is_hung_up(connection)
@@ -190,7 +194,7 @@ def test_a_silent_connection_is_closed_in_time(server: ReportServer, monkeypatch
 def test_a_connection_that_sends_a_byte_now_and_then_is_closed_in_time(
     server: ReportServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "_TIMEOUT", 0.5)
+    monkeypatch.setattr(reports, "TIMEOUT", 0.5)
     with connect(server) as connection:
         began = time.monotonic()
         with contextlib.suppress(OSError):
@@ -203,9 +207,9 @@ def test_a_connection_that_sends_a_byte_now_and_then_is_closed_in_time(
 def test_a_flood_is_turned_away_and_reports_arrive_after_it(
     book: ReportBook, server: ReportServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "_TIMEOUT", 1.0)
+    monkeypatch.setattr(reports, "TIMEOUT", 1.0)
     with contextlib.ExitStack() as held:
-        for _ in range(reports._MAX_CONNECTIONS):
+        for _ in range(report_server._MAX_CONNECTIONS):
             held.enter_context(connect(server))
         with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as one_more:
             assert is_hung_up(one_more)
@@ -220,12 +224,12 @@ def test_nobody_listening_costs_a_refusal_and_no_error(server: ReportServer, cap
     began = time.monotonic()
     with caplog.at_level(logging.WARNING):
         assert not send_reports(server.address, [REPORT])
-    assert time.monotonic() - began < reports._TIMEOUT
+    assert time.monotonic() - began < reports.TIMEOUT
     assert "look at 1 ranges again" in caplog.text
 
 
 def test_a_peer_that_never_answers_costs_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "_TIMEOUT", 0.3)
+    monkeypatch.setattr(reports, "TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = ReportAddress(("127.0.0.1",), silent.getsockname()[1], b"k")
         began = time.monotonic()
@@ -234,15 +238,15 @@ def test_a_peer_that_never_answers_costs_a_bounded_time(monkeypatch: pytest.Monk
 
 
 def test_an_address_that_let_a_report_time_out_is_avoided_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "_TIMEOUT", 0.3)
+    monkeypatch.setattr(reports, "TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = ReportAddress(("127.0.0.1",), silent.getsockname()[1], b"k")
         send_reports(address, [REPORT])
         began = time.monotonic()
         assert not send_reports(address, [REPORT])
         assert time.monotonic() - began < 0.1
-        monkeypatch.setattr(reports, "_AVOIDED_SECONDS", 0.0)
-        reports._avoid("127.0.0.1", address.port)
+        monkeypatch.setattr(report_client, "_AVOIDED_SECONDS", 0.0)
+        report_client._avoid("127.0.0.1", address.port)
         send_reports(address, [REPORT])
         assert time.monotonic() - began > 0.3
 
@@ -250,7 +254,7 @@ def test_an_address_that_let_a_report_time_out_is_avoided_for_a_while(monkeypatc
 def test_an_address_that_fails_slowly_is_avoided_too_and_one_that_refuses_at_once_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reports, "_SLOW", 0.3)
+    monkeypatch.setattr(report_client, "_SLOW", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = ReportAddress(("127.0.0.1",), server.getsockname()[1], b"k")
 
@@ -264,7 +268,7 @@ def test_an_address_that_fails_slowly_is_avoided_too_and_one_that_refuses_at_onc
             hanging_up.start()
             assert not send_reports(address, [REPORT])
             hanging_up.join()
-            assert (("127.0.0.1", address.port) in reports._avoided_until) is avoided
+            assert (("127.0.0.1", address.port) in report_client._avoided_until) is avoided
 
 
 def test_the_server_goes_on_when_no_more_files_can_be_opened_for_a_moment(
@@ -294,7 +298,7 @@ def test_the_server_goes_on_when_no_thread_can_be_started_for_a_moment(
         assert is_logged(caplog, "turned away: can't start new thread")
     finally:
         threading.stack_size(before)
-    for _ in range(2 * reports._MAX_CONNECTIONS):
+    for _ in range(2 * report_server._MAX_CONNECTIONS):
         assert send_reports(server.address, [REPORT])
     assert arrived(book)
 

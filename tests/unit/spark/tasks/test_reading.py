@@ -18,8 +18,8 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.columns.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.columns.markers import MARKER_TYPE, Marker, arrow_schema
 from watermark_source.spark.connector.read_batch import ReadBatch
+from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.exchange.packs import Pack
-from watermark_source.spark.exchange.reports import ReportBook, ReportServer
 from watermark_source.spark.tasks.reading import Observer, observe, read_pack
 
 A, B = Split("log", 0), Split("log", 1)
