@@ -1,0 +1,68 @@
+"""Deciding: the planner with what it needs of a connector and of the options, and what the log says of a plan."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+
+from watermark_source.errors import listed
+from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.moments import watermark_text
+from watermark_source.planning.combined import when_read, with_rows
+from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.planner import Plan, plan
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.spark.connector.stream import Connector
+from watermark_source.spark.driver.asking import Asking
+from watermark_source.spark.driver.look_ahead import ReadingAhead
+
+_log = logging.getLogger(__name__)
+
+_FAR_FUTURE = 3_600_000
+"""Milliseconds after which a watermark of the future is told, where nothing keeps it from there."""
+
+
+class Deciding:
+    """Makes plans; keeps nothing between them."""
+
+    def __init__(self, connector: Connector, policy: PlanPolicy, asking: Asking, ahead: ReadingAhead | None) -> None:
+        self._connector = connector
+        self._policy = policy
+        self._asking = asking
+        self._ahead = ahead
+
+    def plan(self, state: SourceState, observation: Observation, *, announce: bool) -> Plan:
+        """Return the plan that begins in a state. ``announce``: it is the first of this process."""
+        index, rows = self._connector.time_index, self._connector.row_index
+        return plan(state, observation, self._policy, index, rows=rows, ahead=self._ahead, announce=announce)
+
+    def with_rows(self, planned: Plan, before: SourceState) -> tuple[Plan, Mapping[Split, SplitState]]:
+        """Let a batch carry the watermark of its own rows, and return what the splits will be when it is read.
+
+        As far as that can be known before.
+        """
+        splits = planned.counting
+        if planned.has_rows and (reached := self._asking.reached(planned.state)):
+            splits = when_read(planned.state, reached, self._policy)
+            planned = replace(planned, state=with_rows(planned.state, before, splits, self._policy))
+        return planned, splits
+
+    def warn(self, planned: Plan, before: SourceState, now: Millis) -> None:
+        """Tell in the log what of a plan may not be what the user wants."""
+        added = planned.state.splits.keys() - before.splits.keys()
+        if added and before.watermark is not None and not self._policy.use_processing_time:
+            _log.warning(
+                "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
+                "watermark, %s, are late", listed(added), watermark_text(before.watermark),
+            )  # fmt: skip
+        watermark, soon = planned.state.watermark, now + _FAR_FUTURE
+        if self._policy.max_future_skew is None and (before.watermark or MIN) <= soon < (watermark or MIN):
+            _log.warning(
+                "the watermark, %s, is more than an hour in the future: rows of now are late. A clock may be wrong; "
+                "with maxFutureSkew (1 hour, say) such a row would be counted and move no watermark",
+                watermark_text(watermark),
+            )  # fmt: skip
+        for loss in planned.losses:
+            _log.warning("failOnDataLoss is false, going on: %s", loss.text)

@@ -1,0 +1,86 @@
+"""Packing: the work of a batch, from the states at its two ends, as packs for Spark's tasks."""
+
+from __future__ import annotations
+
+from watermark_source.eventtime.disorder import STRETCH
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.observation import PlanPolicy
+from watermark_source.planning.planner import ranges_of
+from watermark_source.planning.snapshot import snapshot_batch
+from watermark_source.planning.split import SplitRange
+from watermark_source.planning.state import SourceState
+from watermark_source.spark.columns.markers import markers_between
+from watermark_source.spark.connector.copies import Relocation
+from watermark_source.spark.connector.stream import Connector
+from watermark_source.spark.driver.asking import Asking
+from watermark_source.spark.driver.reaching_back import reaching_back
+from watermark_source.spark.driver.task_reports import TaskReports
+from watermark_source.spark.exchange.packs import Pack, TaskWork, beginnings_of, tasks_of
+from watermark_source.spark.options.engine_options import EngineOptions
+
+
+class Packing:
+    """Makes packs; what is in them follows from the two states alone, but for where to report."""
+
+    def __init__(
+        self, connector: Connector, options: EngineOptions, reports: TaskReports, asking: Asking, policy: PlanPolicy
+    ) -> None:
+        self._connector = connector
+        self._options = options
+        self._reports = reports
+        self._asking = asking
+        self._fails_on_loss = policy.fail_on_data_loss
+
+    def packs(
+        self, before: SourceState, after: SourceState, relocation: Relocation | None, *, begin_is_known: bool
+    ) -> list[Pack]:
+        """Return the work of the batch between two states; at least a pack for its markers.
+
+        ``begin_is_known``: ``before`` says where the batch begins, and not only the ranges that were planned last.
+        """
+        snapshot = snapshot_batch(before, after)
+        ranges = self._ranges_since(before, after) if begin_is_known else ranges_of(after)
+        laid = tasks_of(
+            self._connector,
+            ranges,
+            snapshot,
+            relocation,
+            at_least=self._options.min_partitions,
+            at_most=self._options.max_records_per_partition,
+            stretch=STRETCH if self._options.percentile is not None else 1,
+        )
+        markers = markers_between(before, after) if self._options.include_markers else ()
+        if not laid and markers:
+            laid = [TaskWork(())]
+        clock, late_at = None, before.watermark
+        if after.use_processing_time:
+            late_at = None
+            if after.watermark is not None:
+                clock = Millis(after.watermark + 1)
+        self._reports.late_at = late_at
+        return [
+            Pack(
+                ranges=each.ranges,
+                markers=markers if number == 0 else (),
+                future_cap=after.future_cap,
+                clock=clock,
+                late_at=late_at,
+                report_to=self._reports.address,
+                snapshot=snapshot,
+                relocation=relocation,
+                whole=each.whole,
+                beginnings=beginnings_of(each.ranges, after) if self._options.percentile is not None else None,
+            )
+            for number, each in enumerate(laid)
+        ]
+
+    def _ranges_since(self, before: SourceState, after: SourceState) -> list[SplitRange]:
+        """Return the ranges of a batch, from where it begins.
+
+        The last planned ranges may be only its end: an offset of Spark's own source plans none, and with asynchronous
+        progress tracking Spark leaves offsets out of its log and does several batches again as one.
+        """
+        first = {s: t.position for s, t in before.splits.items()}
+        first.update(self._asking.added(after.splits.keys() - first.keys(), after.frontiers.keys()))
+        leaves_out = self._connector.positions_are_rows and not self._fails_on_loss
+        return ranges_of(reaching_back(first, after, self._connector.bounds.earliest_positions if leaves_out else None))
