@@ -29,7 +29,12 @@ def test_the_first_change_finds_its_places() -> None:
             "test_the_metrics_of_a_status_are_complete",
             '"watermark_source_lag_records"',
         ),
-        "watermark_source/monitor/prometheus.py": ("self._partitions = ", "for kind in Status:", "_SOURCE = "),
+        "watermark_source/monitor/metrics.py": (
+            "METRICS = (",
+            '"alignment_max_allowed_timestamp_seconds"',
+            "_of_source(lambda source: ",
+            "_SOURCE = ",
+        ),
         "watermark_source/monitor/status.py": ("    others: int",),
         "docs/monitoring.md": ("| | `alignment_max_allowed_timestamp_seconds` |",),
     }
