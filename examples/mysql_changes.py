@@ -153,12 +153,12 @@ def wait_for_the_binlog(query: StreamingQuery) -> None:
     read, deadline = -1, time.monotonic() + PATIENCE_SECONDS
     while True:
         status = parse_progress(query.lastProgress)
-        if status and not status[0].snapshots and status[0].rows:
+        if status and not status[0].snapshots and status[0].rows.read:
             return
         if query.exception() is not None:
             raise SystemExit(f"the query failed: {query.exception()}")
-        if status and status[0].rows != read:
-            read, deadline = status[0].rows, time.monotonic() + PATIENCE_SECONDS
+        if status and status[0].rows.read != read:
+            read, deadline = status[0].rows.read, time.monotonic() + PATIENCE_SECONDS
         if time.monotonic() > deadline:
             raise SystemExit(f"nothing was read for {PATIENCE_SECONDS} s ({query.status['message']})")
         time.sleep(0.2)

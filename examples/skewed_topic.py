@@ -120,12 +120,12 @@ class Count:
     @property
     def rows(self) -> int:
         """How many rows have been read."""
-        return 0 if self.status is None else self.status.rows
+        return 0 if self.status is None else self.status.rows.read
 
     def is_done(self, rows: int) -> bool:
         """Whether every row was read and every partition has come to rest."""
         status = self.status
-        return status is not None and status.rows == rows and status.counts.get(Status.IDLE, 0) == len(PARTITIONS)
+        return status is not None and status.rows.read == rows and status.counts.get(Status.IDLE, 0) == len(PARTITIONS)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Result:
         # Append mode emits a window once the watermark has passed its end: up to the last all must be there.
         closed = [start for start in produced if start <= max(count.emitted, default=0)]
         return cls(
-            read=max((s.rows for p in progress for s in parse_progress(p)), default=0),
+            read=max((s.rows.read for p in progress for s in parse_progress(p)), default=0),
             late=sum(late_rows(p) for p in progress),
             emitted=len(count.emitted),
             wrong=sum(count.emitted.get(start) != produced[start] for start in closed),

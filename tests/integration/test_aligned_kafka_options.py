@@ -92,7 +92,10 @@ def test_progress_holds_a_status_that_agrees_with_the_log(streams: KafkaStreams,
     status = of_last_progress(query)
     query.stop()
     assert status.watermark == START + 2_000 - 1
-    found = {view.split.number: (view.position, view.end, view.watermark, view.status) for view in status.splits}
+    found = {
+        view.split.number: (view.backlog.position, view.backlog.end, view.watermark, view.status)
+        for view in status.splits
+    }
     assert found == {
         0: (5, 5, START + 4_000 - 1, Status.ACTIVE),
         1: (3, 3, START + 2_000 - 1, Status.ACTIVE),

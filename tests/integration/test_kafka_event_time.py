@@ -93,7 +93,7 @@ def test_broken_records_are_delivered_and_counted(
         None if errors == "null" else START + 7
     ] * 4
     (status,) = parse_progress(query.lastProgress.json)
-    assert (status.rows, status.undated_rows, status.watermark) == (54, 4, START + 49_000 - BOUND * 1_000 - 1)
+    assert (status.rows.read, status.rows.undated, status.watermark) == (54, 4, START + 49_000 - BOUND * 1_000 - 1)
 
 
 def test_by_default_the_first_broken_record_ends_the_query_and_is_named(

@@ -68,9 +68,9 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
         # Each wave is a run of its own: what a run counts begins anew, what is late does not.
         query = streams.run(frame, "q")
         (status,) = parse_progress(query.lastProgress.json)
-        told, longest = told + status.late.rows, max(longest, status.late.longest)
+        told, longest = told + status.rows.late.rows, max(longest, status.rows.late.longest)
         dropped += sum(o.numRowsDroppedByWatermark for p in query.recentProgress for o in p.stateOperators)
-        assert sum(view.late_rows for view in status.splits) == status.late.rows
+        assert sum(view.late_rows for view in status.splits) == status.rows.late.rows
     found = streams.result("q").selectExpr("unix_millis(time) AS at", "count").collect()
     rows_late = [row for row in found if row["count"] == -1]
     found_windows = {row.at: row["count"] for row in found if row["count"] != -1}

@@ -135,7 +135,7 @@ def test_a_bound_follows_disorder_that_grows_and_shrinks(
         rows, late, 100 * late / rows, settled_rows, 100 * settled_late / settled_rows,
         100 * settled_beyond / settled_rows, slowest, status.bound,
     )  # fmt: skip
-    assert streams.result("q").where("late").count() == status.late.rows == late
+    assert streams.result("q").where("late").count() == status.rows.late.rows == late
     # Those that nobody could foresee.
     assert late > 100
     assert settled_rows >= rows / 3

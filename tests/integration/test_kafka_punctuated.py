@@ -96,7 +96,7 @@ def test_what_is_no_moment_ends_the_query_and_a_watermark_of_2099_moves_nothing(
     produce(kafka, topic, [(1, mark(1)), (2, b"2099-01-01T00:00:00Z"), (3, None)])
     query = streams.run(frame, "q")
     (status,) = parse_progress(query.lastProgress.json)
-    assert (watermark(query), status.future_rows) == (1, 1)
+    assert (watermark(query), status.rows.future) == (1, 1)
     produce(kafka, topic, [(4, b"soon")])
     with pytest.raises(
         StreamingQueryException, match=f"topic {topic} partition 0 offset 3: no watermark at header:wate"

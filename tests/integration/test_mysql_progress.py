@@ -11,7 +11,7 @@ from pyspark_mysql_cdc_wm.lookup import table_list
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
 from watermark_source.monitor.snapshot import SnapshotProgress
-from watermark_source.monitor.status import SourceStatus
+from watermark_source.monitor.status_json import status_from_json
 
 pytestmark = pytest.mark.service
 
@@ -52,7 +52,7 @@ def steps(one: Life, start: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, An
         one.rows(start, end)
         report = one.reader.reportLatestOffset()
         assert report is not None
-        yield end, {each.log.split(".")[1]: each for each in SourceStatus.from_json(report).snapshots}
+        yield end, {each.log.split(".")[1]: each for each in status_from_json(report).snapshots}
         start = end
 
 

@@ -19,7 +19,7 @@ from tests.integration.mysql_lives import ALL, Change, Life, changes_of, data_of
 from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_views import heard_of
 from tests.integration.mysql_writers import writers
-from watermark_source.monitor.status import SourceStatus
+from watermark_source.monitor.status_json import status_from_json
 
 pytestmark = pytest.mark.service
 
@@ -270,7 +270,7 @@ def test_the_status_of_a_table_says_that_there_is_more_and_not_how_many_rows(mys
     life = Life(mysql_database, snapshotChunkRows=20, snapshotParallelism=2)
     start = life.reader.initialOffset()
     life.reader.latestOffset(start, ALL)
-    status = SourceStatus.from_json(life.reader.reportLatestOffset())
+    status = status_from_json(life.reader.reportLatestOffset())
     life.reader.stop()
     table = next(view for view in status.splits if view.split.log == f"{mysql_database.name}.t")
     assert (table.lag, table.why, status.lag) == (None, "has more to read", None)

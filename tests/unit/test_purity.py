@@ -20,7 +20,9 @@ print(*(name.partition(".")[0] for name in sys.modules.keys() - before))
 IMPURE = {"pyspark", "kafka", "pymysql", "pyarrow", "numba", "numpy", "socket", "asyncio", "time", "logging"}
 
 
-@pytest.mark.parametrize("package", ["eventtime", "alignment", "planning", "monitor.status", "monitor.why"])
+@pytest.mark.parametrize(
+    "package", ["eventtime", "alignment", "planning", "monitor.status", "monitor.status_json", "monitor.why"]
+)
 def test_pure_packages_load_nothing_that_does_io_or_reads_a_clock(package: str) -> None:
     command = [sys.executable, "-c", _LOADED, f"watermark_source.{package}"]
     loaded = set(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split())

@@ -8,6 +8,7 @@ from typing import Any
 
 from watermark_source.errors import UsageError
 from watermark_source.monitor.status import SourceStatus
+from watermark_source.monitor.status_json import status_from_json
 
 
 def parse_progress(progress: Mapping[str, Any] | str | None) -> tuple[SourceStatus, ...]:
@@ -22,7 +23,7 @@ def parse_progress(progress: Mapping[str, Any] | str | None) -> tuple[SourceStat
     """
     sources = _as_mapping(progress).get("sources", ())
     reports = (_report_in(source.get("latestOffset")) for source in sources)
-    return tuple(SourceStatus.from_json(report) for report in reports if report is not None)
+    return tuple(status_from_json(report) for report in reports if report is not None)
 
 
 def late_rows(progress: Mapping[str, Any] | str | None) -> int:

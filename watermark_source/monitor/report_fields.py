@@ -27,7 +27,7 @@ class Fields:
     def _refuse(self, key: str, expected: str) -> UsageError:
         return UsageError(
             f"status report: {self._path}{key} = {self._values.get(key)!r}; expected {expected}. "
-            "Only what SourceStatus.to_json() returned can be read"
+            "Only what a source of this project reported can be read"
         )
 
     def _typed(self, key: str, kind: type, expected: str) -> Any:

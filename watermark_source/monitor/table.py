@@ -81,6 +81,10 @@ def _short(watermark: int | None, *, raw: bool, day: str | None) -> str:
     return text if day is None else text.removeprefix(f"{day} ")
 
 
+def _end_cell(view: SplitView) -> str:
+    return "?" if view.backlog.end is None else count_text(view.backlog.end)
+
+
 def _since_cell(view: SplitView, context: _Context) -> str:
     return "" if view.since is None else _ago(context.now - view.since)
 
@@ -106,8 +110,8 @@ def _holds_back_cell(view: SplitView, context: _Context) -> str:
 _ONLY_IF_ANY = "looked ahead"
 _KINDS = (
     _Kind("partition", lambda view, _: str(view.split), 0),
-    _Kind("position", lambda view, _: count_text(view.position), 9, is_number=True),
-    _Kind("end", lambda view, _: "?" if view.end is None else count_text(view.end), 8, is_number=True),
+    _Kind("position", lambda view, _: count_text(view.backlog.position), 9, is_number=True),
+    _Kind("end", lambda view, _: _end_cell(view), 8, is_number=True),
     _Kind("lag", lambda view, _: "?" if view.lag is None else count_text(view.lag), 5, is_number=True),
     _Kind("watermark", _watermark_cell, 2),
     _Kind("status", lambda view, _: view.status.name, 1),
@@ -168,17 +172,17 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
     total = f"{count_text(status.splits_total)} split{'' if status.splits_total == 1 else 's'}"
     pieces.append(f"{total}: {counts}" if counts else "no splits")
     pieces.append(f"lag {'?' if status.lag is None else count_text(status.lag)}")
-    if late := status.late.rows:
-        longest = format_duration(status.late.longest)
-        most = format_duration(status.late.behind_at_most(0.99))
+    if late := status.rows.late.rows:
+        longest = format_duration(status.rows.late.longest)
+        most = format_duration(status.rows.late.behind_at_most(0.99))
         share = share_text(status.late_share or 0)
         pieces.append(f"late rows: {count_text(late)} ({share}), 99 % by at most {most}, all by at most {longest}")
     if status.bound is not None:
         pieces.append(_bound(status.bound, status.at if now is None else now))
-    if status.future_rows:
-        pieces.append(f"rows too far in the future: {count_text(status.future_rows)}")
-    if status.undated_rows:
-        pieces.append(f"rows without an event time: {count_text(status.undated_rows)}")
+    if status.rows.future:
+        pieces.append(f"rows too far in the future: {count_text(status.rows.future)}")
+    if status.rows.undated:
+        pieces.append(f"rows without an event time: {count_text(status.rows.undated)}")
     return tuple(pieces)
 
 

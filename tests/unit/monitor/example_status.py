@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from watermark_source.monitor.status import GroupStatus, Outline, SourceStatus, SplitView, Status
+from watermark_source.monitor.row_totals import RowTotals
+from watermark_source.monitor.status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
+from watermark_source.monitor.status_json import status_to_json
 from watermark_source.planning.split import Split
 
 NOON = 1_795_262_400_000
@@ -13,14 +15,17 @@ NOON = 1_795_262_400_000
 
 def split_view(number: int, status: Status = Status.ACTIVE, **fields: Any) -> SplitView:
     given = {"position": 100, "end": 150, "watermark": NOON, "since": None, "why": "behind by 50 records"} | fields
-    return SplitView(split=Split("orders", number), status=status, **given)
+    backlog = Backlog(given.pop("position"), given.pop("end"), given.pop("uncounted", False))
+    return SplitView(split=Split("orders", number), backlog=backlog, status=status, **given)
 
 
 def source_status(*splits: SplitView, **fields: Any) -> SourceStatus:
     given = {"format_name": "aligned-kafka", "source_name": "orders", "at": NOON + 5_000, "watermark": NOON} | fields
     views = {view.split: view for view in splits}
     outlines = [Outline(view.split, view.status, view.lag, view.holds_back) for view in splits]
-    return SourceStatus.of(outlines, lambda outline: views[outline.split], **given)
+    counted = {"rows": "read", "future_rows": "future", "undated_rows": "undated", "late": "late"}
+    rows = RowTotals(**{name: given.pop(each) for each, name in counted.items() if each in given})
+    return SourceStatus.of(outlines, lambda outline: views[outline.split], rows=rows, **given)
 
 
 def checkout(**fields: Any) -> SourceStatus:
@@ -64,7 +69,7 @@ def progress_of(*statuses: SourceStatus, **fields: Any) -> dict[str, Any]:
         "sink": {"description": "noop", "numOutputRows": -1},
         "sources": [
             _source(foreign),
-            *(_source({"description": "PythonMicroBatchStream", "latestOffset": s.to_json()}) for s in statuses),
+            *(_source({"description": "PythonMicroBatchStream", "latestOffset": status_to_json(s)}) for s in statuses),
         ],
     } | fields
 

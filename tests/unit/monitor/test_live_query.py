@@ -15,6 +15,7 @@ from rich.console import Console
 from tests.unit.monitor.example_status import checkout
 from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.progress_event import parse_progress
+from watermark_source.monitor.status_json import status_to_json
 from watermark_source.monitor.terminal import LiveStatus
 
 
@@ -59,7 +60,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def test_what_a_source_reports_is_what_every_view_shows(spark: SparkSession) -> None:
-    spark.dataSource.register(reporting_source(checkout().to_json()))
+    spark.dataSource.register(reporting_source(status_to_json(checkout())))
     registry = CollectorRegistry()
     listener = StatusListener(registry)
     out = io.StringIO()

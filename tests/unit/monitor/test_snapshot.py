@@ -11,7 +11,8 @@ from tests.unit.monitor.example_status import checkout, source_status, split_vie
 from tests.unit.monitor.test_terminal import exported
 from watermark_source.errors import UsageError
 from watermark_source.monitor.snapshot import SnapshotProgress, progress_line
-from watermark_source.monitor.status import REPORTED_SPLITS, SourceStatus
+from watermark_source.monitor.status import REPORTED_SPLITS
+from watermark_source.monitor.status_json import status_from_json, status_to_json
 from watermark_source.monitor.terminal import render_text
 
 
@@ -62,14 +63,14 @@ def test_what_is_done_or_waits_or_has_no_estimate_says_so() -> None:
 
 def test_a_report_with_snapshots_is_read_back_the_same() -> None:
     status = source_status(split_view(0), snapshots=[copied("b"), copied("a", done=True), copied("c", expected=None)])
-    report = json.loads(json.dumps(status.to_json()))
-    assert SourceStatus.from_json(report) == status
+    report = json.loads(json.dumps(status_to_json(status)))
+    assert status_from_json(report) == status
     assert report["snapshots"]["b"] == {"rows": 55_000, "chunks": 11, "expected": 100_000, "rate": 15_000}
     assert list(report["snapshots"]) == ["a", "b", "c"]
-    assert "snapshots" not in source_status(split_view(0)).to_json()
+    assert "snapshots" not in status_to_json(source_status(split_view(0)))
     report["snapshots"]["b"]["rows"] = "many"
     with pytest.raises(UsageError, match=r"snapshots\.b\.rows = 'many'; expected an integer"):
-        SourceStatus.from_json(report)
+        status_from_json(report)
 
 
 def test_of_very_many_snapshots_those_under_way_are_reported() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from watermark_source.planning.late_rows import NONE_LATE, LateRows
+from watermark_source.monitor.row_totals import NO_ROWS, RowTotals
 from watermark_source.planning.report import Coverage
 from watermark_source.planning.split import Split
 
@@ -13,18 +13,12 @@ from watermark_source.planning.split import Split
 class RowCounts:
     """Of one run."""
 
-    rows: int = 0
-    future: int = 0
-    undated: int = 0
-    late: LateRows = NONE_LATE
+    totals: RowTotals = NO_ROWS
     late_by_split: dict[Split, int] = field(default_factory=dict)
     """Of splits that had some."""
 
     def add(self, split: Split, seen: Coverage) -> None:
         """Count what was seen in a range of a split."""
-        self.rows += seen.rows
-        self.future += seen.future_rows
-        self.undated += seen.undated_rows
+        self.totals += RowTotals(read=seen.rows, future=seen.future_rows, undated=seen.undated_rows, late=seen.late)
         if late := seen.late.rows:
-            self.late += seen.late
             self.late_by_split[split] = self.late_by_split.get(split, 0) + late

@@ -9,7 +9,7 @@ from watermark_source.alignment.group import FIRST
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.monitor.bound import BoundInForce
 from watermark_source.monitor.snapshot import SnapshotProgress
-from watermark_source.monitor.status import GroupStatus, Outline, SourceStatus, SplitView, Status
+from watermark_source.monitor.status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.why import Facts, Held, why
 from watermark_source.planning.ends import Limit
 from watermark_source.planning.observation import Observation
@@ -92,10 +92,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         watermark=state.watermark,
         processing_time=state.use_processing_time,
         group=group,
-        rows=seen.counts.rows,
-        future_rows=seen.counts.future,
-        undated_rows=seen.counts.undated,
-        late=seen.counts.late,
+        rows=seen.counts.totals,
         uncounted=seen.uncounted,
         bound=seen.bound,
         snapshots=seen.snapshots,
@@ -114,8 +111,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
     idle_timeout = seen.observation.idle_timeouts.get(split, options.idle_timeout)
     return SplitView(
         split=split,
-        position=state.position,
-        end=None if growing else seen.observation.ends.get(split),
+        backlog=Backlog(state.position, None if growing else seen.observation.ends.get(split), seen.uncounted),
         watermark=state.watermark,
         status=of.status,
         since=None if state.status is SplitStatus.ACTIVE else state.since,
@@ -139,7 +135,6 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
         late_rows=seen.counts.late_by_split.get(split, 0),
         looked_ahead=None if unread is None else unread.until - state.position,
         holds_back=of.holds_back,
-        uncounted=seen.uncounted,
         idle_after=idle_timeout if options.idle_learned else None,
     )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from watermark_source.clock import Clock
+from watermark_source.monitor.status_json import status_to_json
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.progress import ProgressSink
 from watermark_source.spark.driver.status import Seen, bound_in_force, source_status
@@ -38,7 +39,8 @@ class StatusReport:
     def json(self) -> dict[str, Any] | None:
         """Return the status, ``None`` before the first plan; while nothing happens the same for a second."""
         if self._seen is not None and (self._made is None or time.monotonic() >= self._made_until):
-            self._made = source_status(self._seen, self._options, self._format_name, self._clock.now()).to_json()
+            status = source_status(self._seen, self._options, self._format_name, self._clock.now())
+            self._made = status_to_json(status)
             self._made_until = time.monotonic() + _STATUS_INTERVAL
         return self._made
 

@@ -1,0 +1,174 @@
+"""PURE. Source status as JSON: the report that Spark shows, written and read."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import Any
+
+from watermark_source.errors import UsageError
+from watermark_source.monitor.bound import bound_from_json, bound_to_json
+from watermark_source.monitor.late import late_from_json, late_to_json
+from watermark_source.monitor.report_fields import Fields
+from watermark_source.monitor.row_totals import RowTotals
+from watermark_source.monitor.snapshot import SnapshotProgress
+from watermark_source.monitor.status import Backlog, GroupStatus, SourceStatus, SplitView, Status
+from watermark_source.planning.late_rows import NONE_LATE
+from watermark_source.planning.split import Split
+
+VERSION = 1
+
+
+def status_to_json(of: SourceStatus) -> dict[str, Any]:
+    """Return the report: strings, integers, ``true`` and nested objects only; what is ``None`` is left out.
+
+    Equal states give equal text. Splits are nested as in Spark's Kafka offsets: ``{"orders": {"0": {…}}}``.
+    """
+    splits: dict[str, dict[str, Any]] = defaultdict(dict)
+    for view in sorted(of.splits, key=attrgetter("split")):
+        splits[view.split.log][str(view.split.number)] = _split_to_json(view)
+    group = of.group
+    return _present(
+        v=VERSION,
+        format=of.format_name,
+        source=of.source_name,
+        at=of.at,
+        watermark=of.watermark,
+        processingTime=of.processing_time or None,
+        group=None if group is None else _group_to_json(group),
+        counts={status.value: n for status in Status if (n := of.counts.get(status, 0))},
+        lag=of.lag,
+        rows=of.rows.read,
+        futureRows=of.rows.future,
+        late=late_to_json(of.rows.late),
+        undatedRows=of.rows.undated or None,
+        bound=bound_to_json(of.bound),
+        splits=dict(splits),
+        snapshots={each.log: _snapshot_to_json(each) for each in of.snapshots} or None,
+    )
+
+
+def status_from_json(report: Mapping[str, Any]) -> SourceStatus:
+    """Read what ``status_to_json`` wrote.
+
+    Raises:
+        UsageError: it is no such report, or one of a newer version.
+    """
+    fields = Fields(report)
+    version = fields.integer("v")
+    if version != VERSION:
+        raise UsageError(
+            f"status report of version {version}; this monitor reads version {VERSION}: "
+            "use the release of the project that the query runs with"
+        )
+    logs, counts = fields.child("splits"), fields.child("counts")
+    views = (
+        _split_from_json(Split(log, numbers.number(key)), numbers.child(key))
+        for log in logs
+        for numbers in (logs.child(log),)
+        for key in numbers
+    )
+    return SourceStatus(
+        format_name=fields.text("format"),
+        source_name=fields.text("source"),
+        at=fields.integer("at"),
+        watermark=fields.optional_integer("watermark"),
+        processing_time=fields.flag("processingTime"),
+        group=_group_from_json(fields.child("group")) if "group" in report else None,
+        splits=tuple(sorted(views, key=attrgetter("split"))),
+        counts={counts.word(letter, letter, Status): counts.integer(letter) for letter in counts},
+        lag=fields.optional_integer("lag"),
+        rows=RowTotals(
+            read=fields.integer("rows"),
+            future=fields.integer("futureRows"),
+            undated=fields.optional_integer("undatedRows") or 0,
+            late=late_from_json(fields.child("late")) if "late" in report else NONE_LATE,
+        ),
+        bound=bound_from_json(fields.child("bound")) if "bound" in report else None,
+        snapshots=tuple(_snapshots_from_json(fields.child("snapshots"))) if "snapshots" in report else (),
+    )
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _group_to_json(group: GroupStatus) -> dict[str, Any]:
+    return _present(
+        name=group.name,
+        maxDrift=group.max_drift,
+        limit=group.limit,
+        members=group.members,
+        hold=group.hold or None,
+        others=group.others or None,
+        slowest=group.slowest,
+        since=group.since,
+        trouble=group.trouble,
+        store=group.store,
+    )
+
+
+def _group_from_json(fields: Fields) -> GroupStatus:
+    return GroupStatus(
+        name=fields.text("name"),
+        max_drift=fields.optional_integer("maxDrift"),
+        limit=fields.optional_integer("limit"),
+        members=fields.integer("members"),
+        hold=fields.flag("hold"),
+        others=fields.optional_integer("others") or 0,
+        slowest=fields.optional_text("slowest"),
+        since=fields.optional_integer("since"),
+        trouble=fields.optional_text("trouble"),
+        store=fields.optional_text("store"),
+    )
+
+
+def _snapshot_to_json(of: SnapshotProgress) -> dict[str, Any]:
+    return _present(rows=of.rows, chunks=of.chunks, expected=of.expected, rate=of.rate, done=of.done or None)
+
+
+def _snapshots_from_json(logs: Fields) -> Iterator[SnapshotProgress]:
+    for log in logs:
+        fields = logs.child(log)
+        yield SnapshotProgress(
+            log=log,
+            rows=fields.integer("rows"),
+            chunks=fields.integer("chunks"),
+            expected=fields.optional_integer("expected"),
+            rate=fields.optional_integer("rate"),
+            done=fields.flag("done"),
+        )
+
+
+def _split_to_json(view: SplitView) -> dict[str, Any]:
+    return _present(
+        position=view.backlog.position,
+        end=view.backlog.end,
+        watermark=view.watermark,
+        status=view.status.value,
+        since=view.since,
+        why=view.why,
+        drift=view.drift,
+        holdsBack=view.holds_back or None,
+        uncounted=view.backlog.uncounted or None,
+        late=view.late_rows or None,
+        idleAfter=view.idle_after,
+        ahead=view.looked_ahead,
+    )
+
+
+def _split_from_json(split: Split, fields: Fields) -> SplitView:
+    return SplitView(
+        split=split,
+        backlog=Backlog(fields.integer("position"), fields.optional_integer("end"), fields.flag("uncounted")),
+        watermark=fields.optional_integer("watermark"),
+        status=fields.word("status", fields.text("status"), Status),
+        since=fields.optional_integer("since"),
+        why=fields.text("why"),
+        drift=fields.optional_integer("drift"),
+        holds_back=fields.flag("holdsBack"),
+        late_rows=fields.optional_integer("late") or 0,
+        idle_after=fields.optional_integer("idleAfter"),
+        looked_ahead=fields.optional_integer("ahead"),
+    )
