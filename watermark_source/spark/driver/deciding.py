@@ -10,8 +10,9 @@ from watermark_source.errors import listed
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.moments import watermark_text
 from watermark_source.planning.combined import when_read, with_rows
-from watermark_source.planning.observation import Observation, PlanPolicy
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan, plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.stream import Connector

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from watermark_source.eventtime.disorder import STRETCH
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.observation import PlanPolicy
 from watermark_source.planning.planner import ranges_of
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import snapshot_batch
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState
