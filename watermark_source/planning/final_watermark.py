@@ -24,7 +24,10 @@ def is_at_its_end(planned: Mapping[Split, SplitState], observation: Observation,
         observation: what the outside said.
         policy: the user's decisions.
     """
-    if not policy.final_watermark or not observation.ends_are_final:
+    if not policy.final_watermark or not observation.ends_are_final or not observation.all_found:
+        return False
+    # What an open transaction holds is read by a later run.
+    if observation.uncommitted:
         return False
     return all(s in planned and planned[s].position >= end for s, end in observation.ends.items())
 

@@ -58,21 +58,31 @@ def look_ahead(
     observation: Observation,
     policy: PlanPolicy,
 ) -> Mapping[Split, Unread]:
-    """Return what is known of the splits of a plan; nothing of those whose ends nobody tells."""
-    ends = {s: end for s, end in observation.ends.items() if s in planned and end > planned[s].observed}
+    """Return what is known of the splits of a plan; nothing of those whose ends nobody tells now."""
+    told = ((s, end) for s, end in observation.ends.items() if s in planned and s not in observation.stale)
+    ends = {s: end for s, end in told if end > planned[s].observed}
     ranges = {s: SplitRange(s, planned[s].observed, planned[s].position) for s in ends}
     return ahead.unread(ranges, ends, late_at=late_at, future_cap=future_cap(observation, policy)) if ranges else {}
 
 
 def left_by(
-    planned: Mapping[Split, SplitState], unread: Mapping[Split, Unread], policy: PlanPolicy
+    planned: Mapping[Split, SplitState],
+    unread: Mapping[Split, Unread],
+    sent: Millis | None,
+    observation: Observation,
+    policy: PlanPolicy,
 ) -> dict[Split, SplitState]:
     """Return the splits with the watermarks they may have when a planned batch is read.
 
     One millisecond less than the lowest event time that is known to be unread; of what is not known, behind the band or
-    not yet in the log, no row is further behind the highest event time than ``out_of_orderness``.
+    not yet in the log, no row is further behind the highest event time than ``out_of_orderness``. A split whose system
+    does not answer leads no further than the watermark that was ``sent``: what is unread of it may be what held that.
     """
     splits = dict(planned)
+    for split in (observation.unknown | observation.stale) & planned.keys():
+        at = planned[split]
+        if sent is not None and at.watermark is not None:
+            splits[split] = replace(at, watermark=min(at.watermark, sent))
     for split, found in unread.items():
         at = planned[split]
         reached = at.watermark

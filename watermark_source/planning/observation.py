@@ -26,6 +26,8 @@ class Observation:
     """End position of every split that exists now, but for the unknown ones."""
     unknown: Set[Split] = frozenset()
     """Splits that exist and whose end nobody tells for the moment: they stay as they are."""
+    stale: Set[Split] = frozenset()
+    """Splits whose end is one of a while ago: who leads them does not answer now."""
     silent: Set[Split] = frozenset()
     """Splits whose system did not answer at some time since the last plan; it may again."""
     uncommitted: Set[Split] = frozenset()

@@ -202,7 +202,7 @@ def _plan(
         # A batch goes out in any case: splits at rest need not wait until the whole source is.
         planned |= by_clock(planned, observation, policy, MIN)
     unread = {} if ahead is None else look_ahead(ahead, planned, state.watermark, observation, policy)
-    shown = left_by(planned, unread, policy)
+    shown = planned if ahead is None else left_by(planned, unread, state.watermark, observation, policy)
     # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
     waited_for = shown if state.watermark is None else {s: t for s, t in shown.items() if s not in snapshots}
     counting = waited_for if begun else at_dated_ends(waited_for, observation, policy)
@@ -244,7 +244,7 @@ def _plan(
             on_clock=on_clock,
             holds_group=holds_group,
         ),
-        counting=shown,
+        counting={**shown, **counting},
         unread=unread,
         leads_to=None if ahead is None else combined(state, counting, policy),
     )

@@ -15,6 +15,7 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 from functools import lru_cache
+from http.client import HTTPResponse
 from typing import Any, NamedTuple
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request
 
@@ -26,6 +27,7 @@ from watermark_source.errors import RefusedError, shortened
 _log = logging.getLogger(__name__)
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _LARGEST_ANSWER = 1 << 20
+_PIECE = 65_536
 _RENEWED_AFTER = 0.8
 """Of a token's lifetime, as Java's clients do by default."""
 _REFUSALS = range(300, 500)
@@ -127,7 +129,7 @@ def _post(source: TokenSource) -> bytes:
         context = ssl.create_default_context(cafile=source.trusted_file)
         opener = urllib.request.build_opener(_NoRedirect, HTTPSHandler(context=context))
         with opener.open(request, timeout=source.limit_s) as response:
-            found: bytes = response.read(_LARGEST_ANSWER)
+            found = _read_all(response, time.monotonic() + source.limit_s)
     except urllib.error.HTTPError as error:
         with error:
             said = error.read(_LARGEST_ANSWER)
@@ -143,6 +145,16 @@ def _post(source: TokenSource) -> bytes:
                 "kafka.sasl.jaas.config"
             ) from None
         raise KafkaConnectionError(f"the token endpoint {source.url} does not answer: {why}") from None
+    return found
+
+
+def _read_all(response: HTTPResponse, deadline: float) -> bytes:
+    """Read an answer, of which a byte now and then is no reason to wait for longer."""
+    found = b""
+    while len(found) < _LARGEST_ANSWER and (piece := response.read1(_PIECE)):
+        found += piece
+        if time.monotonic() > deadline:
+            raise TimeoutError("it answers too slowly")
     return found
 
 

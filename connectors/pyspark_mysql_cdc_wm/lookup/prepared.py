@@ -90,7 +90,7 @@ def with_prepared(
 
 def _rows_of(rows: _Stretch, settings: ClientSettings, base: str, place: int) -> Iterator[PlacedBlock]:
     """Yield what was logged of a transaction as if it were at a place."""
-    for block in dumped(settings, base, rows.start, rows.end, check=False):
+    for block in dumped(settings, base, rows.start, rows.end, check=True):
         kept = np.isin(block.events[:, TYPE], _OF_ROWS)
         if kept.any():
             events = np.ascontiguousarray(block.events[kept])

@@ -32,7 +32,25 @@ POLICY = PlanPolicy(looks_ahead=True, out_of_orderness=50)
 def test_a_split_has_the_lower_of_what_is_unread_and_the_bound(
     watermark: int | None, found: Unread, expected: int | None
 ) -> None:
-    assert left_by({A: at(2, watermark)}, {A: found}, POLICY)[A].watermark == expected
+    left = left_by({A: at(2, watermark)}, {A: found}, None, observation(log_of([])), POLICY)
+    assert left[A].watermark == expected
+
+
+@pytest.mark.parametrize("silence", ["unknown", "stale"])
+def test_a_split_that_does_not_answer_leads_no_further_than_what_was_sent(silence: str) -> None:
+    """What of it is unread, and held the watermark, is not known to a process that has not looked at it."""
+    seen = observation(log_of([]), **{silence: {A}})
+    left = left_by({A: at(2, 99), B: at(1, 80)}, {}, Millis(49), seen, POLICY)
+    assert (left[A].watermark, left[B].watermark) == (49, 80)
+
+
+def test_what_is_behind_an_end_of_a_while_ago_is_not_asked_for() -> None:
+    log = log_of([100, 900], [200, 800])
+    ahead = SimulatedLookAhead(log, 10)
+    state = SourceState({A: at(1, 99), B: at(1, 199)}, watermark=Millis(99))
+    planned = plan(state, observation(log, stale={A}, max_rows=1), POLICY, None, ahead=ahead)
+    assert A not in planned.unread
+    assert B in planned.unread
 
 
 def test_the_watermark_goes_out_with_the_batch_and_stops_before_what_is_behind_it() -> None:

@@ -79,8 +79,14 @@ class Asking:
             observation = self.dated(observation, state)
         if not self._policy.looks_ahead or observation.ends_are_final:
             return observation
-        led_to = last.leads_to if observation.all_found else None
-        return replace(observation, all_found_now=self._logs.all_found_now(), led_to=led_to)
+        # A split that was not known when that was found may hold rows from before.
+        knows_all = observation.all_found and observation.ends.keys() | observation.unknown <= state.splits.keys()
+        moves = bool(splits_behind(state, observation.ends) or ranges_of(state))
+        return replace(
+            observation,
+            all_found_now=not moves or self._logs.all_found_now(),
+            led_to=last.leads_to if knows_all else None,
+        )
 
     def dated(self, observation: Observation, state: SourceState) -> Observation:
         """Add the newest event times of all that is to be read, unless they are there."""

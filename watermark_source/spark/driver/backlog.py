@@ -33,14 +33,14 @@ def uncommitted(
     """Return the splits that would not hold the watermark, and that have rows whose transaction is open.
 
     Those are the ones that would turn idle now, and while there are rows that move the watermark the idle ones too; all
-    that are at their end if the clock may move their watermark.
+    that are at their end if the clock may move their watermark, or this may be the end of the stream.
     """
     if transactions is None:
         return frozenset()
     moves = bool(splits_behind(state, logs.ends)) or any(t.position > t.observed for t in state.splits.values())
 
     def is_asked(name: Split, split: SplitState) -> bool:
-        if policy.watermark_lag is not None:
+        if policy.watermark_lag is not None or policy.final_watermark:
             return True
         if split.status is SplitStatus.IDLE:
             return moves

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from watermark_source.errors import listed
-from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.eventtime.watermark import MAX, MIN
 from watermark_source.moments import watermark_text
 from watermark_source.planning.combined import when_read, with_rows
 from watermark_source.planning.observation import Observation
@@ -50,7 +50,7 @@ class Deciding:
             planned = replace(planned, state=with_rows(planned.state, before, splits, self._policy))
         return planned, splits
 
-    def warn(self, planned: Plan, before: SourceState, now: Millis) -> None:
+    def warn(self, planned: Plan, before: SourceState, observation: Observation) -> None:
         """Tell in the log what of a plan may not be what the user wants."""
         added = planned.state.splits.keys() - before.splits.keys()
         if added and before.watermark is not None and not self._policy.use_processing_time:
@@ -58,8 +58,18 @@ class Deciding:
                 "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
                 "watermark, %s, are late", listed(added), watermark_text(before.watermark),
             )  # fmt: skip
-        watermark, soon = planned.state.watermark, now + _FAR_FUTURE
-        if self._policy.max_future_skew is None and (before.watermark or MIN) <= soon < (watermark or MIN):
+        if self._policy.final_watermark and observation.uncommitted and not planned.has_rows:
+            _log.warning(
+                "finalWatermark: %s have rows of a transaction that is open, so this run is not the last. Run the "
+                "query again when it is over", listed(observation.uncommitted),
+            )  # fmt: skip
+        watermark, soon = planned.state.watermark, observation.now + _FAR_FUTURE
+        is_final = watermark == MAX
+        if (
+            self._policy.max_future_skew is None
+            and not is_final
+            and (before.watermark or MIN) <= soon < (watermark or MIN)
+        ):
             _log.warning(
                 "the watermark, %s, is more than an hour in the future: rows of now are late. A clock may be wrong; "
                 "with maxFutureSkew (1 hour, say) such a row would be counted and move no watermark",

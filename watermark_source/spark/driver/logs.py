@@ -32,7 +32,8 @@ _WAIT_FOR_LOOK_OF_RUN = 30.0
 class Logs:
     """Asks a connector. Of an ``Observation`` it fills in what is about logs alone."""
 
-    def __init__(self, connector: Connector, clock: Clock, policy: PlanPolicy) -> None:
+    def __init__(self, connector: Connector, clock: Clock, policy: PlanPolicy, *, quiet: int | None) -> None:
+        """``quiet``: after how many milliseconds a split may be idle at the earliest."""
         self._connector = connector
         self._clock = clock
         self._policy = policy
@@ -45,7 +46,7 @@ class Logs:
         self._previewed = False
         self._is_run = False
         """Whether the ends are fixed: then no time counts as quiet."""
-        self._watch = Watch(connector.watched, policy.idle_timeout)
+        self._watch = Watch(connector.watched, quiet)
 
     def close(self) -> None:
         """Ask no more."""
@@ -78,6 +79,7 @@ class Logs:
             asked_at=asked_at,
             ends={**ends.positions, **late},
             unknown=ends.unknown.keys() - late.keys(),
+            stale=late.keys(),
             silent=silent,
             reached=self._reached(ends, now),
             all_found=all_found,

@@ -66,8 +66,10 @@ class ReadingAhead:
         size = max(_LEAST, _AT_A_TIME // len(short)) if short else 0
         if self._span is not None:
             size = _LEAST
+        # Of very many some now and the others with the next look: the clock is looked at in between.
+        now = short[: max(1, _AT_A_TIME // max(1, size))]
         return [
-            SplitRange(s, (at := self._bands[s].until), min(at + size, max(targets[s], planned[s].end))) for s in short
+            SplitRange(s, (at := self._bands[s].until), min(at + size, max(targets[s], planned[s].end))) for s in now
         ]
 
     def _look_at(self, wanted: list[SplitRange], late_at: Millis | None, future_cap: Millis | None) -> bool:

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from watermark_source.clock import Clock
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation
+from watermark_source.planning.pauses import SHORTEST
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
@@ -63,7 +64,7 @@ class SourceRunner:
         )
         clock = Clock()
         self._connector = definition.open()
-        logs = Logs(self._connector, clock, policy)
+        logs = Logs(self._connector, clock, policy, quiet=SHORTEST if options.idle_learned else options.idle_timeout)
         self._membership = membership or Membership(options)
         spare_imports()
         collect_rarely()
@@ -125,7 +126,7 @@ class SourceRunner:
             observation = self._asking.dated(observation, state)
             planned = self._deciding.plan(state, observation, announce=self._last.is_first)
         planned, splits = self._deciding.with_rows(planned, state)
-        self._deciding.warn(planned, state, observation.now)
+        self._deciding.warn(planned, state, observation)
         self._reports.forget(observation.seen)
         self._asking.note(planned)
         self._membership.tell(planned)

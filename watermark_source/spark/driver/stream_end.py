@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from watermark_source.errors import OptionError, StreamEndedError
+from watermark_source.planning.final_watermark import has_said_the_last
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.options.engine_options import EngineOptions
 
@@ -30,7 +31,8 @@ class StreamEnd:
             StreamEndedError: the stream ended in an earlier run.
             OptionError: this is to be the stream's last run, and its trigger lets it go on.
         """
-        if state.ended and not self._reached:
+        goes_on = not is_run and not self._options.final_watermark
+        if (state.ended and not self._reached) or (goes_on and has_said_the_last(state)):
             raise StreamEndedError(
                 f"the stream of {self._options.source_name} has ended: its last run had finalWatermark, and its "
                 "watermark is the end of time. Rows that have come since would all be late, so none is read. The "

@@ -160,3 +160,18 @@ def test_a_band_is_sparse() -> None:
         lowest = band.unread(position).lowest
         assert lowest is not None
         assert position - PIECE_ROWS < lowest <= position
+
+
+def test_of_very_many_splits_some_are_looked_at_and_then_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One dead broker or slow disk must not keep a plan for as long as all of them take."""
+    monkeypatch.setattr(look_ahead, "_AT_A_TIME", 20)
+    monkeypatch.setattr(look_ahead, "_LEAST", 10)
+    monkeypatch.setattr(look_ahead, "_LONGEST", 0.0)
+    splits = [Split("t", n) for n in range(7)]
+    rows = Rows({split: list(range(100, 130)) for split in splits})
+    ahead = ReadingAhead(rows, rows=10, span=None)
+    planned = {split: SplitRange(split, 0, 0) for split in splits}
+    ends = dict.fromkeys(splits, 30)
+    for expected in (2, 4, 6, 7):
+        ahead.unread(planned, ends, late_at=None, future_cap=None)
+        assert len({each.split for each in rows.asked}) == expected
