@@ -24,7 +24,8 @@ from kafka.errors import (
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.batch_headers import BatchHeader, headers_request, read_headers
-from pyspark_aligned_kafka.cluster.connections import Cluster, reason
+from pyspark_aligned_kafka.cluster.broker_errors import reason
+from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse

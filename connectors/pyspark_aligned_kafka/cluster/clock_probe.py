@@ -11,7 +11,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
-from pyspark_aligned_kafka.cluster.connections import reason
+from pyspark_aligned_kafka.cluster.broker_errors import reason
 from watermark_source.errors import SourceError
 
 _SECONDS = 30

@@ -3,62 +3,37 @@
 from __future__ import annotations
 
 import logging
-import random
-import ssl
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from kafka.errors import (
-    AuthorizationError,
-    IllegalSaslStateError,
-    IncompatibleBrokerVersion,
-    KafkaConnectionError,
-    KafkaError,
-    KafkaTimeoutError,
-    NodeNotReadyError,
-    RequestTimedOutError,
-    SaslAuthenticationFailedError,
-    UnsupportedSaslMechanismError,
-)
+from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from pyspark_aligned_kafka.client.login import HINTS
 from pyspark_aligned_kafka.client.sasl import hide_wire_logs
 from pyspark_aligned_kafka.client.settings import ClientSettings
-from pyspark_aligned_kafka.cluster.deadline import Backoff, Deadline
-from watermark_source.errors import (
-    RefusedError,
-    ResponseTimeoutError,
-    SourceError,
-    UnreachableError,
-    WatermarkSourceError,
-    shortened,
+from pyspark_aligned_kafka.cluster.broker_errors import (
+    SILENCE,
+    is_refusal,
+    no_login,
+    nobody,
+    not_understood,
+    reason,
+    translated,
 )
+from pyspark_aligned_kafka.cluster.broker_order import BrokerOrder
+from pyspark_aligned_kafka.cluster.deadline import Backoff, Deadline
+from watermark_source.errors import WatermarkSourceError
 
 _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
-# What a broker says about us, which asking again will not change.
-_REFUSALS = (
-    SaslAuthenticationFailedError,
-    UnsupportedSaslMechanismError,
-    IllegalSaslStateError,
-    AuthorizationError,
-)
-OLDEST_KAFKA = "Kafka 2.3"
-"""The first brokers that speak all we ask for."""
-_CHECK_THE_WAY = "check the addresses, the network and kafka.security.protocol"
 _SHORTEST_TRY_MS = 20
 """In less time nobody answers, and a healthy broker would be blamed."""
 _FIRST_TRY_MS = 3_000
 """So long nobody else is asked: more than a broker takes that is only busy."""
-_SILENT_SECONDS = 60.0
-"""So long one that did not answer is asked last."""
-_SILENCE = (KafkaTimeoutError, RequestTimedOutError)
 
 
 class _HearsOut(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
@@ -100,8 +75,7 @@ class Cluster:
         self._net: NetworkSelector | None = None
         self._manager: KafkaConnectionManager | None = None
         self._why_not: dict[int | str, str] = {}
-        self._silent_at: dict[int | str, float] = {}
-        """Brokers that did not answer while others could be asked, and when, by ``time.monotonic()``."""
+        self._order = BrokerOrder()
 
     def run(self, work: Callable[[Deadline], Awaitable[_Result]]) -> _Result:
         """Run ``work`` with the time limit ``default.api.timeout.ms``.
@@ -124,13 +98,10 @@ class Cluster:
         except WatermarkSourceError:
             raise
         except KafkaError as error:
-            raise self.translated(error) from error
+            raise translated(error, self._settings) from error
         except Exception as error:
             # kafka-python raises anything when an answer is damaged, or names a host that no resolver can be asked for.
-            raise SourceError(
-                f"the Kafka brokers at {','.join(self._settings.bootstrap_servers)} answered what cannot be "
-                f"understood: {type(error).__name__}: {shortened(error)}; {_CHECK_THE_WAY}"
-            ) from error
+            raise not_understood(error, self._settings) from error
         return outcome.value  # type: ignore[return-value]  # set whenever run() returns
 
     def close(self) -> None:
@@ -145,7 +116,7 @@ class Cluster:
         try:
             connection = await self._connected(node, min(self._setup_ms, deadline.left_ms))
         except KafkaConnectionError as error:
-            if _is_refusal(error):
+            if is_refusal(error):
                 raise
             self._why_not[node] = reason(error)
             raise KafkaConnectionError(self._told(node)) from error
@@ -191,17 +162,8 @@ class Cluster:
         except Exception as error:
             if not self._settings.uses_sasl or connection.parser is None:
                 raise
-            raise self._no_login(error) from error
+            raise no_login(error, self._settings) from error
         return connection
-
-    def _no_login(self, error: Exception) -> RefusedError:
-        """Return the error for what a mechanism of kafka-python raises before a broker has refused anything."""
-        mechanism = self._settings.values["sasl.mechanism"]
-        hint = HINTS.get(mechanism, "check kafka.sasl.mechanism and kafka.sasl.jaas.config")
-        return RefusedError(
-            f"the login by {mechanism} at {','.join(self._settings.bootstrap_servers)} cannot be made: "
-            f"{type(error).__name__}: {shortened(error)}; {hint}"
-        )
 
     def ask_soon(self, node: int | str, request: Any, deadline: Deadline) -> Awaitable[Any]:
         """Begin to ``ask`` and return what to await, so that several brokers work at the same time."""
@@ -234,7 +196,7 @@ class Cluster:
         failures: dict[str, KafkaError] = {}
         backoff, is_first_round = self.backoff(deadline), True
         while True:
-            for broker in self._candidates(anyone=anyone):
+            for broker in self._order.of(self._open(), anyone=anyone):
                 if deadline.left_ms < _SHORTEST_TRY_MS and failures:
                     break
                 limit = Deadline.after(min(_FIRST_TRY_MS, round(deadline.left_ms))) if is_first_round else deadline
@@ -243,19 +205,19 @@ class Cluster:
                 except NodeNotReadyError as error:
                     failures.setdefault(f"{broker.host}:{broker.port}", error)
                 except KafkaError as error:
-                    if _is_refusal(error):
-                        raise self.translated(error) from error
+                    if is_refusal(error):
+                        raise translated(error, self._settings) from error
                     address = f"{broker.host}:{broker.port}"
                     if failures.get(address) != error:
                         _log.warning("Kafka broker %s: %s", address, reason(error))
                     failures[address] = error
-                    if is_first_round and isinstance(error, _SILENCE):
-                        self._silent_at[broker.node_id] = time.monotonic()
+                    if is_first_round and isinstance(error, SILENCE):
+                        self._order.note_silent(broker.node_id)
                 else:
                     return answer
             is_first_round = False
             if not await backoff.wait():
-                raise self._nobody(failures)
+                raise nobody(failures, self._settings)
 
     def backoff(self, deadline: Deadline) -> Backoff:
         """Return the pauses between the tries of one call."""
@@ -270,32 +232,6 @@ class Cluster:
         for broker in manager.cluster.bootstrap_brokers():
             manager.close(broker.node_id)
 
-    def translated(self, error: KafkaError) -> SourceError:
-        """Return the error of this project that says the same, naming the brokers."""
-        servers = ",".join(self._settings.bootstrap_servers)
-        if _is_refusal(error):
-            return RefusedError(
-                f"the Kafka brokers at {servers} refused: {reason(error)}; check kafka.security.protocol, "
-                "kafka.sasl.mechanism, kafka.sasl.jaas.config, kafka.ssl.* and the user's rights"
-            )
-        if isinstance(error, _SILENCE):
-            return ResponseTimeoutError(
-                f"the Kafka brokers at {servers} did not answer: {reason(error)}; check the brokers and the network, "
-                "or allow more time, for example kafka.request.timeout.ms = 60000"
-            )
-        if isinstance(error, (KafkaConnectionError, NodeNotReadyError)):
-            return UnreachableError(
-                f"the Kafka brokers at {servers} cannot be reached: {reason(error)}; {_CHECK_THE_WAY}"
-            )
-        if isinstance(error, IncompatibleBrokerVersion):
-            return SourceError(
-                f"the Kafka brokers at {servers} are too old: {reason(error)}; {OLDEST_KAFKA} or later is needed, so "
-                "upgrade them"
-            )
-        return SourceError(
-            f"the Kafka brokers at {servers} answered with an error: {reason(error)}; the brokers' own log says why"
-        )
-
     def _open(self) -> KafkaConnectionManager:
         if self._manager is None:
             if self._settings.uses_sasl:
@@ -304,35 +240,3 @@ class Cluster:
             self._net = NetworkSelector(client_id=configs["client_id"])
             self._manager = _HearsOut(self._net, **configs)
         return self._manager
-
-    def _candidates(self, *, anyone: bool) -> list[Any]:
-        manager = self._open()
-        known = list(manager.cluster.brokers())
-        random.shuffle(known)
-        if not anyone:
-            first = manager.least_loaded_node()
-            known.sort(key=lambda broker: broker.node_id != first)
-        silent = {node for node, at in self._silent_at.items() if time.monotonic() - at < _SILENT_SECONDS}
-        known.sort(key=lambda broker: broker.node_id in silent)
-        return [*known, *manager.cluster.bootstrap_brokers()]
-
-    def _nobody(self, failures: dict[str, KafkaError]) -> SourceError:
-        servers = ",".join(self._settings.bootstrap_servers)
-        tried = "; ".join(f"{address}: {reason(error)}" for address, error in sorted(failures.items()))
-        silent = any(isinstance(error, _SILENCE) for error in failures.values())
-        kind: type[SourceError] = ResponseTimeoutError if silent else UnreachableError
-        what = "answered" if silent else "could be reached"
-        return kind(
-            f"no Kafka broker {what} within {self._limit_ms / 1000:g} s (kafka.default.api.timeout.ms); "
-            f"kafka.bootstrap.servers is {servers}; tried {tried or 'none'}; {_CHECK_THE_WAY}"
-        )
-
-
-def _is_refusal(error: KafkaError) -> bool:
-    # kafka-python wraps a failed handshake in a connection error and keeps the cause as context.
-    return isinstance(error, _REFUSALS) or isinstance(error.__context__, ssl.SSLCertVerificationError)
-
-
-def reason(error: KafkaError) -> str:
-    """Return what an error of kafka-python says, or its name if it says nothing."""
-    return ": ".join(str(arg) for arg in error.args) or type(error).__name__

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from kafka.errors import UnknownBrokerIdError
 from kafka.net.connection import KafkaConnection
 
-from pyspark_aligned_kafka.cluster.connections import OLDEST_KAFKA, Cluster
+from pyspark_aligned_kafka.cluster.broker_errors import OLDEST_KAFKA
+from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.metadata import Leader, Metadata, metadata_request, read_metadata
 from pyspark_aligned_kafka.reading import fetch

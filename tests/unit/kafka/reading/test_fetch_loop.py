@@ -10,7 +10,7 @@ import pytest
 from kafka.errors import IncompatibleBrokerVersion
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.cluster.connections import Cluster
+from pyspark_aligned_kafka.cluster.broker_errors import translated
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
 from pyspark_aligned_kafka.reading.fetch import FetchLimits
 from pyspark_aligned_kafka.reading.fetch_loop import RangeRead
@@ -76,5 +76,5 @@ def test_an_answer_that_cannot_be_names_the_broker(
 
 
 def test_brokers_that_are_too_old_are_told_the_version_that_is_needed() -> None:
-    error = Cluster(SETTINGS).translated(IncompatibleBrokerVersion("ListOffsets"))
+    error = translated(IncompatibleBrokerVersion("ListOffsets"), SETTINGS)
     assert "localhost:1 are too old: ListOffsets; Kafka 2.3 or later is needed" in str(error)

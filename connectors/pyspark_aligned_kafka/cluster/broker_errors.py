@@ -1,0 +1,103 @@
+"""What kafka-python raises, as errors of this project that name the brokers and say what to do."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+
+from kafka.errors import (
+    AuthorizationError,
+    IllegalSaslStateError,
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+)
+
+from pyspark_aligned_kafka.client.login import HINTS
+from pyspark_aligned_kafka.client.settings import ClientSettings
+from watermark_source.errors import RefusedError, ResponseTimeoutError, SourceError, UnreachableError, shortened
+
+# What a broker says about us, which asking again will not change.
+_REFUSALS = (
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+    IllegalSaslStateError,
+    AuthorizationError,
+)
+OLDEST_KAFKA = "Kafka 2.3"
+"""The first brokers that speak all we ask for."""
+SILENCE = (KafkaTimeoutError, RequestTimedOutError)
+"""No answer in time."""
+_CHECK_THE_WAY = "check the addresses, the network and kafka.security.protocol"
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Return whether a broker says something about us, which asking again will not change."""
+    # kafka-python wraps a failed handshake in a connection error and keeps the cause as context.
+    return isinstance(error, _REFUSALS) or isinstance(error.__context__, ssl.SSLCertVerificationError)
+
+
+def reason(error: KafkaError) -> str:
+    """Return what an error of kafka-python says, or its name if it says nothing."""
+    return ": ".join(str(arg) for arg in error.args) or type(error).__name__
+
+
+def translated(error: KafkaError, settings: ClientSettings) -> SourceError:
+    """Return the error of this project that says the same, naming the brokers."""
+    servers = ",".join(settings.bootstrap_servers)
+    if is_refusal(error):
+        return RefusedError(
+            f"the Kafka brokers at {servers} refused: {reason(error)}; check kafka.security.protocol, "
+            "kafka.sasl.mechanism, kafka.sasl.jaas.config, kafka.ssl.* and the user's rights"
+        )
+    if isinstance(error, SILENCE):
+        return ResponseTimeoutError(
+            f"the Kafka brokers at {servers} did not answer: {reason(error)}; check the brokers and the network, "
+            "or allow more time, for example kafka.request.timeout.ms = 60000"
+        )
+    if isinstance(error, (KafkaConnectionError, NodeNotReadyError)):
+        return UnreachableError(f"the Kafka brokers at {servers} cannot be reached: {reason(error)}; {_CHECK_THE_WAY}")
+    if isinstance(error, IncompatibleBrokerVersion):
+        return SourceError(
+            f"the Kafka brokers at {servers} are too old: {reason(error)}; {OLDEST_KAFKA} or later is needed, so "
+            "upgrade them"
+        )
+    return SourceError(
+        f"the Kafka brokers at {servers} answered with an error: {reason(error)}; the brokers' own log says why"
+    )
+
+
+def no_login(error: Exception, settings: ClientSettings) -> RefusedError:
+    """Return the error for what a mechanism of kafka-python raises before a broker has refused anything."""
+    mechanism = settings.values["sasl.mechanism"]
+    hint = HINTS.get(mechanism, "check kafka.sasl.mechanism and kafka.sasl.jaas.config")
+    return RefusedError(
+        f"the login by {mechanism} at {','.join(settings.bootstrap_servers)} cannot be made: "
+        f"{type(error).__name__}: {shortened(error)}; {hint}"
+    )
+
+
+def nobody(failures: Mapping[str, KafkaError], settings: ClientSettings) -> SourceError:
+    """Return the error for that none of the brokers tried has answered, each with why not."""
+    servers = ",".join(settings.bootstrap_servers)
+    tried = "; ".join(f"{address}: {reason(error)}" for address, error in sorted(failures.items()))
+    silent = any(isinstance(error, SILENCE) for error in failures.values())
+    kind: type[SourceError] = ResponseTimeoutError if silent else UnreachableError
+    what, limit_ms = "answered" if silent else "could be reached", settings.millis("default.api.timeout.ms")
+    return kind(
+        f"no Kafka broker {what} within {limit_ms / 1000:g} s (kafka.default.api.timeout.ms); "
+        f"kafka.bootstrap.servers is {servers}; tried {tried or 'none'}; {_CHECK_THE_WAY}"
+    )
+
+
+def not_understood(error: Exception, settings: ClientSettings) -> SourceError:
+    """Return the error for whatever kafka-python raises of an answer that no broker gives."""
+    return SourceError(
+        f"the Kafka brokers at {','.join(settings.bootstrap_servers)} answered what cannot be "
+        f"understood: {type(error).__name__}: {shortened(error)}; {_CHECK_THE_WAY}"
+    )

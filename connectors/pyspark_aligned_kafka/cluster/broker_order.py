@@ -1,0 +1,35 @@
+"""In which order brokers are asked what any of them can tell."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+from kafka.net.manager import KafkaConnectionManager
+
+_SILENT_SECONDS = 60.0
+"""So long one that did not answer is asked last."""
+
+
+class BrokerOrder:
+    """Connected ones first, those that were silent lately last but for the bootstrap servers."""
+
+    def __init__(self) -> None:
+        self._silent_at: dict[int | str, float] = {}
+        """Brokers that did not answer while others could be asked, and when, by ``time.monotonic()``."""
+
+    def note_silent(self, node: int | str) -> None:
+        """Take in that a broker did not answer while others can be asked."""
+        self._silent_at[node] = time.monotonic()
+
+    def of(self, manager: KafkaConnectionManager, *, anyone: bool) -> list[Any]:
+        """Return the brokers that a cluster's connections know. With ``anyone`` connected ones do not come first."""
+        known = list(manager.cluster.brokers())
+        random.shuffle(known)
+        if not anyone:
+            first = manager.least_loaded_node()
+            known.sort(key=lambda broker: broker.node_id != first)
+        silent = {node for node, at in self._silent_at.items() if time.monotonic() - at < _SILENT_SECONDS}
+        known.sort(key=lambda broker: broker.node_id in silent)
+        return [*known, *manager.cluster.bootstrap_brokers()]
