@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Set
 from typing import Protocol
 
-from pyspark_aligned_kafka.cluster.admin import InTime
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, Found
+from pyspark_aligned_kafka.cluster.offset_lookup import InTime
 from pyspark_aligned_kafka.options import stale_ends
 from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from watermark_source.planning.split import Split

@@ -13,7 +13,6 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.parser import KafkaProtocol
 
-from pyspark_aligned_kafka.cluster.admin import _read_offsets, _Round
 from pyspark_aligned_kafka.cluster.list_offsets import (
     LATEST,
     NEWEST,
@@ -22,6 +21,7 @@ from pyspark_aligned_kafka.cluster.list_offsets import (
     OffsetsResponse,
     decode_response,
 )
+from pyspark_aligned_kafka.cluster.offset_lookup import Round, _read_offsets
 from watermark_source.errors import CorruptDataError
 from watermark_source.planning.split import Split
 
@@ -148,4 +148,4 @@ def test_hostile_responses_raise_what_kafka_python_expects_only(data: st.DataObj
 def test_offsets_that_nobody_asked_for_are_refused() -> None:
     other = Split("t\x01", 0)
     with pytest.raises(CorruptDataError, match="which it was not asked for"):
-        _read_offsets(OffsetsResponse(0, {other: Found(7, None)}, {}), {Split("t", 0): LATEST}, _Round())
+        _read_offsets(OffsetsResponse(0, {other: Found(7, None)}, {}), {Split("t", 0): LATEST}, Round())

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from pyspark_aligned_kafka.cluster.admin import InTime
 from pyspark_aligned_kafka.cluster.list_offsets import Found
+from pyspark_aligned_kafka.cluster.offset_lookup import InTime
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from watermark_source.planning.split import Split
