@@ -10,7 +10,8 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
-from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows, TableChunk
+from pyspark_mysql_cdc_wm.reading.snapshot_inserts import TableChunk
+from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice

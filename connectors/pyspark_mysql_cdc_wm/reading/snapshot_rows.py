@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
@@ -27,38 +24,25 @@ from pyspark_mysql_cdc_wm.lookup.visibility import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.known_columns import Known
 from pyspark_mysql_cdc_wm.reading.log_statements import looked_at
+from pyspark_mysql_cdc_wm.reading.snapshot_inserts import TableChunk, as_inserts
+from pyspark_mysql_cdc_wm.reading.table_drops import TableDrops
 from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
-from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
-from pyspark_mysql_cdc_wm.records.statements import Arrival, Drop, arrivals, defined_until, drops
+from pyspark_mysql_cdc_wm.records.layout import Layout
+from pyspark_mysql_cdc_wm.records.statements import defined_until
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
 from pyspark_mysql_cdc_wm.snapshot.table_swap import SWAP_PAUSE_SECONDS, SWAP_SECONDS
-from watermark_source.errors import UnsupportedFormatError
-from watermark_source.planning.split import Split
-from watermark_source.spark.columns.arrow import repeated
 from watermark_source.spark.connector.copies import Relocation
 from watermark_source.spark.connector.read_batch import ReadBatch
 
 _log = logging.getLogger(__name__)
 
-_SINCE_EVER = np.int64(1)
-"""A microsecond after 1970 began: Spark's watermark is 0 while there is none, and a row of just then is late for it."""
 _GONE = "table %s was dropped before %s of it was read: of its rows come those that the binlog tells of until then"
-
-
-class TableChunk(NamedTuple):
-    """A range of a table's keys."""
-
-    split: Split
-    table: TableName
-    keys: KeyRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +145,12 @@ class SnapshotRows:
                 found, start = dumped_without(self.client, base, GtidSet.parse(as_of[1]), end), None
             return _beside(view, with_prepared(found, self.client, base, start=start))
 
+        drops = TableDrops(self.tables, self.ignores_unlogged)
         is_behind = as_of is not None or end > place
         if keyless and is_behind:
             # What was dropped had a key, perhaps, and is told of by that.
             gone: set[TableName] = set()
-            keyless -= {each for _, dropped in self._cut_where_dropped(blocks(), keyless, gone) for each in dropped}
+            keyless -= {each for _, dropped in drops.cut(blocks(), keyless, gone) for each in dropped}
             keyless -= gone
         if not shows_all_of_its_end(connection):
             for table in (tables & left) - keyless:
@@ -174,7 +159,7 @@ class SnapshotRows:
         if is_behind:
             decoder, concerns = self._decoder(connection, tables, left), self._concerns(tables)
             gone, changed_as_a_whole = set(), dict[tuple[str, str], str]()
-            for block, dropped in self._cut_where_dropped(blocks(), tables, gone):
+            for block, dropped in drops.cut(blocks(), tables, gone):
                 changed_as_a_whole |= looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged).whole
                 undoing = [each for each in since if each[0].table in tables - keyless]
                 for changes in decoder.decode(
@@ -185,59 +170,11 @@ class SnapshotRows:
                             yield from self._batch(chunk, changed.undone(changes), place)
                 tables -= dropped
                 left -= dropped
-            self._refuse_taken_away(tables - gone - left, changed_as_a_whole)
+            drops.refuse_taken_away(tables - gone - left, changed_as_a_whole)
             left -= gone
         for chunk, changed in since:
             if chunk.table in left:
                 yield from self._batch(chunk, changed.rows_before(), place)
-
-    def _refuse_taken_away(self, missing: Set[TableName], whole: Mapping[tuple[str, str], str]) -> None:
-        """Refuse tables that are not there, and were not dropped: their rows are, by another name."""
-        key = self.tables.key
-        for (database, name), where in sorted(whole.items()):
-            if key(TableName(database, name)) in map(key, missing):
-                raise UnsupportedFormatError(
-                    f"{where}: it took {database}.{name} away while its snapshot was read, and no copy of it came in "
-                    f"its place within {SWAP_SECONDS:g} s. Rename the table, or the copy, to {database}.{name}; the "
-                    "query goes on from its checkpoint then"
-                )
-
-    def _cut_where_dropped(
-        self, blocks: Iterable[PlacedBlock], tables: Collection[TableName], gone: set[TableName]
-    ) -> Iterator[tuple[PlacedBlock, Set[TableName]]]:
-        """Yield blocks, which end where tables are dropped, and which.
-
-        With ``ignores_unlogged`` one that was dropped for a copy to take its place is as it was: no row of it comes in
-        between. Then they end where a dropped one is made anew, and those that were not are in ``gone`` at last.
-        """
-        key = self.tables.key
-        for block in blocks:
-            begin = 0
-            found: list[Drop | Arrival] = list(drops(block.memory, block.events))
-            if self.ignores_unlogged and (found or gone):
-                found = sorted((*found, *arrivals(block.memory, block.events)), key=lambda each: each.events)
-            for drop in found:
-                named = {key(TableName(*each)) for each in drop.tables}
-                if isinstance(drop, Arrival):
-                    came = {table for table in gone if key(table) in named}
-                    gone -= came
-                    if came and drop.is_new:
-                        yield block.between(begin, drop.events), came
-                        begin = drop.events
-                    continue
-                dropped = {
-                    table
-                    for table in tables
-                    if key(table) in named
-                    or any(key(TableName(each, table.table)) == key(table) for each in drop.databases)
-                }
-                if self.ignores_unlogged:
-                    gone |= dropped
-                elif dropped:
-                    yield block.between(begin, drop.events), dropped
-                    begin = drop.events
-            if begin < len(block.events):
-                yield block.between(begin, len(block.events)), frozenset()
 
     def _take_unseen(
         self,
@@ -289,21 +226,7 @@ class SnapshotRows:
         return (place if self.relocation.as_of is None else self.relocation.as_of[0]) + self.relocation.shift
 
     def _batch(self, chunk: TableChunk, rows: TableRows | None, place: int) -> Iterator[ReadBatch]:
-        count = len(rows.columns[0]) if rows is not None and rows.columns else 0
-        if rows is None or not count:
-            return
-        about = {
-            "_change_type": repeated("insert", pa.string(), count),
-            "_snapshot": repeated(True, pa.bool_(), count),
-            "_commit_version": integers(np.full(count, self._version(place)), pa.int64()),
-            "_change_number": integers(np.zeros(count, np.int64), pa.int64()),
-            "_commit_timestamp": pa.nulls(count, CHANGE_COLUMNS["_commit_timestamp"]),
-            "_database": repeated(chunk.table.database, pa.string(), count),
-            "_table": repeated(chunk.table.table, pa.string(), count),
-        }
-        since_ever = integers(np.full(count, _SINCE_EVER), MOMENT)
-        times = since_ever if rows.event_time is None else pc.coalesce(rows.event_time, since_ever)
-        yield ReadBatch(chunk.split, count, (*rows.columns, *map(about.get, self.layout.about)), times)
+        return as_inserts(chunk, rows, self._version(place), self.layout)
 
 
 def _beside(view: ConsistentView, blocks: Iterable[PlacedBlock]) -> Iterator[PlacedBlock]:
