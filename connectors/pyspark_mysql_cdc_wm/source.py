@@ -136,15 +136,16 @@ class MySqlSource(SourceDefinition):
         )
 
     def _snapshots(self, connection: MySqlConnection, *, by_gtids: bool) -> ChunkBounds:
+        wish = self.options.snapshot
         checked = self.checked if self.options.reads_tables else {}
         return ChunkBounds(
             connection,
             TableList(connection, self.tables),
             DescribedTables(connection, self.layout, self.options.choice, checked),
-            size=ChunkSize(self.options.chunk_rows, self.options.chunks).within(self.options.max_rows),
+            size=ChunkSize(wish.chunk_rows, wish.chunks).within(self.options.max_rows),
             come_first=self.options.reads_tables,
             nothing_follows=self.options.start is StartMode.SNAPSHOT,
-            one_moment=self.options.one_moment,
+            one_moment=wish.one_moment,
             by_gtids=by_gtids,
             may_be_swapped=self.options.ignores_unlogged,
         )

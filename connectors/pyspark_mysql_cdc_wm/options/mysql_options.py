@@ -28,6 +28,17 @@ _NEEDED = ("hostname", "username", "tables")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotOptions:
+    """How tables are read."""
+
+    chunk_rows: int
+    chunks: int
+    """At once."""
+    one_moment: bool
+    """Whether a table is delivered as it was at one moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MySqlOptions:
     """The options after parsing."""
 
@@ -41,9 +52,7 @@ class MySqlOptions:
     ignores_new_columns: bool
     ignores_unlogged: bool
     """Whether what changes a table as a whole ends nothing."""
-    chunk_rows: int
-    chunks: int
-    one_moment: bool
+    snapshot: SnapshotOptions
     fail_on_data_loss: bool
     engine: EngineOptions
 
@@ -105,9 +114,11 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         as_json=values["rowFormat"] == "json",
         ignores_new_columns=values["schemaChangeBehavior"] == "ignore",
         ignores_unlogged=values["unloggedChangeBehavior"] == "ignore",
-        chunk_rows=values["snapshotChunkRows"],
-        chunks=values["snapshotParallelism"],
-        one_moment=values["snapshotConsistency"] == "table",
+        snapshot=SnapshotOptions(
+            chunk_rows=values["snapshotChunkRows"],
+            chunks=values["snapshotParallelism"],
+            one_moment=values["snapshotConsistency"] == "table",
+        ),
         fail_on_data_loss=values["failOnDataLoss"],
         engine=_engine(values, given),
     )
