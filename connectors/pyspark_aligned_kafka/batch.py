@@ -54,7 +54,7 @@ class KafkaBatch:
 
     def narrowed(self, filters: Sequence[Filter]) -> KafkaBatch:
         """Leave out what filters on topic, partition, offset and timestamp say is not needed."""
-        return replace(self, wanted=wanted_by(filters, event_time_is_timestamp=self.options.event_time is None))
+        return replace(self, wanted=wanted_by(filters, event_time_is_timestamp=self.options.times.event_time is None))
 
 
 def ignored(given: Iterable[str]) -> list[str]:

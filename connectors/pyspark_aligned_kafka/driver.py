@@ -42,7 +42,7 @@ def open_connector(options: KafkaOptions) -> Connector:
     return Connector(
         discovery=_discovery(admin, beside, options, found=partial(_tell, admin, options)),
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
-        bounds=KafkaLogBounds(admin, options.stale_ends),
+        bounds=KafkaLogBounds(admin, options.loss.stale_ends),
         watched=KafkaWatch(KafkaAdmin(options.client, leaders=leaders)),
         time_index=KafkaTimeIndex(admin) if _goes_by_timestamps(options) else None,
         progress=_progress(options),
@@ -93,7 +93,7 @@ def _preview(admin: KafkaAdmin, options: KafkaOptions) -> KafkaPreview | None:
 
 def _goes_by_timestamps(options: KafkaOptions) -> bool:
     """Return whether watermarks follow what brokers look up by: the records' own timestamps."""
-    return options.event_time is None and options.marks is None
+    return options.times.event_time is None and options.times.marks is None
 
 
 def _transactions(cluster: Cluster, leaders: Leaders, options: KafkaOptions) -> KafkaTransactions | None:

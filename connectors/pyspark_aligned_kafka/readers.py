@@ -39,9 +39,9 @@ def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStrea
         source,
         source.options.engine,
         schema,
-        max_rows=source.options.max_offsets_per_trigger,
-        minimum_rows=source.options.minimum_rows,
-        fail_on_data_loss=source.options.fail_on_data_loss,
+        max_rows=source.options.limits.max_offsets,
+        minimum_rows=source.options.limits.minimum_rows,
+        fail_on_data_loss=source.options.loss.fails,
     )
 
 

@@ -71,9 +71,9 @@ def range_reader(given: KafkaOptions, columns: tuple[str, ...], *, stream: bool 
     return KafkaRangeReader(
         client=given.client,
         columns=columns,
-        fail_on_data_loss=given.fail_on_data_loss,
-        poll_timeout_ms=given.poll_timeout_ms,
-        decompressed_max_bytes=given.decompressed_max_bytes,
-        event_time=given.event_time,
-        marks=given.marks if stream else None,
+        fail_on_data_loss=given.loss.fails,
+        poll_timeout_ms=given.reading.poll_timeout_ms,
+        decompressed_max_bytes=given.reading.decompressed_max_bytes,
+        event_time=given.times.event_time,
+        marks=given.times.marks if stream else None,
     )

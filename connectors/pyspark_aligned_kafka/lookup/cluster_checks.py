@@ -107,7 +107,7 @@ def _timestamp_type(cluster: CheckedCluster) -> str | Doubt:
             f"{format_duration(lag)} after its own timestamp may be late: set maxEventTimeLag to what the slowest "
             "producer needs, or message.timestamp.type to LogAppendTime"
         )
-    if cluster.options.event_time is None and by_producers and cluster.options.engine.max_future_skew is None:
+    if cluster.options.times.event_time is None and by_producers and cluster.options.engine.max_future_skew is None:
         return Doubt(
             f"{shown}. Producers date the records: one whose clock is ahead makes all other rows late. Set "
             "maxFutureSkew, for example 10 minutes"

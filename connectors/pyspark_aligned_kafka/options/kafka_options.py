@@ -30,6 +30,41 @@ _WHERE_TO_END = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerLimits:
+    """How many rows a batch of a stream has."""
+
+    max_offsets: int | None
+    minimum_rows: MinimumRows | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossOptions:
+    """What is done about rows that are gone, or seem to be."""
+
+    fails: bool
+    stale_ends: StaleEnds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingLimits:
+    """What a task bears with."""
+
+    poll_timeout_ms: int
+    decompressed_max_bytes: int
+    """Most bytes a compressed batch may become."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimePlaces:
+    """Where in records time is."""
+
+    event_time: EventTimeChoice | None
+    """``None``: the record's timestamp."""
+    marks: MarkChoice | None
+    """Where records carry a watermark; ``None``: nobody asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions:
     """Every option of one query after checking. Picklable; its ``repr`` shows no secret."""
 
@@ -38,21 +73,14 @@ class KafkaOptions:
     """Where to begin; ``None`` where a stream or a batch usually does."""
     end: PositionPolicy | None
     """Where a batch ends; ``None`` at latest."""
-    max_offsets_per_trigger: int | None
-    minimum_rows: MinimumRows | None
-    stale_ends: StaleEnds
-    fail_on_data_loss: bool
+    limits: TriggerLimits
+    loss: LossOptions
     push_down: bool
     """Whether filters of a batch cut down what is read."""
-    poll_timeout_ms: int
-    decompressed_max_bytes: int
-    """Most bytes a compressed batch may become."""
+    reading: ReadingLimits
     columns: tuple[str, ...]
     """Chosen columns of Spark's Kafka schema, in its order."""
-    event_time: EventTimeChoice | None
-    """Where event times are; ``None``: the record's timestamp."""
-    marks: MarkChoice | None
-    """Where records carry a watermark; ``None``: nobody asks."""
+    times: TimePlaces
     commit_group: str | None
     client: ClientSettings
     engine: EngineOptions
@@ -70,16 +98,18 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         subscription=_subscription(values, given),
         start=_positions(values, given, _WHERE_TO_BEGIN, values["startingOffsetsByTimestampStrategy"]),
         end=_positions(values, given, _WHERE_TO_END, NoMatch.LATEST),
-        max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
-        minimum_rows=_minimum_rows(values, given),
-        stale_ends=StaleEnds(values["fetchOffset.numRetries"], values["fetchOffset.retryIntervalMs"]),
-        fail_on_data_loss=values["failOnDataLoss"],
+        limits=TriggerLimits(max_offsets=values["maxOffsetsPerTrigger"], minimum_rows=_minimum_rows(values, given)),
+        loss=LossOptions(
+            fails=values["failOnDataLoss"],
+            stale_ends=StaleEnds(values["fetchOffset.numRetries"], values["fetchOffset.retryIntervalMs"]),
+        ),
         push_down=values["pushDownPredicate"],
-        poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
-        decompressed_max_bytes=values["maxDecompressedBatchBytes"],
+        reading=ReadingLimits(
+            poll_timeout_ms=values["kafkaConsumer.pollTimeoutMs"],
+            decompressed_max_bytes=values["maxDecompressedBatchBytes"],
+        ),
         columns=_chosen_columns(values, given),
-        event_time=event_time_choice(values, given),
-        marks=mark_choice(values, given),
+        times=TimePlaces(event_time=event_time_choice(values, given), marks=mark_choice(values, given)),
         commit_group=values["commitGroupId"],
         client=settings.parse_settings(given),
         engine=EngineOptions.of(values, format_name=FORMAT, given=given),

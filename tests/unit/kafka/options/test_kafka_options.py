@@ -36,9 +36,9 @@ def refusal(given: dict[str, str]) -> OptionError:
 def test_defaults_are_those_of_sparks_kafka_source() -> None:
     options = parsed()
     assert (options.start, options.end) == (None, None)
-    assert options.fail_on_data_loss is True
-    assert options.max_offsets_per_trigger is None
-    assert options.poll_timeout_ms == 120_000
+    assert options.loss.fails is True
+    assert options.limits.max_offsets is None
+    assert options.reading.poll_timeout_ms == 120_000
     assert options.columns == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     assert options.client.read_committed is False
     assert options.engine.source_name == FORMAT == "aligned-kafka"
@@ -49,10 +49,10 @@ def test_names_ignore_case() -> None:
         "KAFKA.Bootstrap.Servers": "localhost:9092", "SUBSCRIBE": "t", "FAILONDATALOSS": "FALSE",
         "startingoffsets": "EARLIEST", "KafkaConsumer.PollTimeoutMs": "7",
     })  # fmt: skip
-    assert options.fail_on_data_loss is False
+    assert options.loss.fails is False
     assert options.start is not None
     assert options.start.rule == Everywhere(Earliest())
-    assert options.poll_timeout_ms == 7
+    assert options.reading.poll_timeout_ms == 7
 
 
 def test_nothing_is_committed_unless_a_group_is_named() -> None:
@@ -297,9 +297,11 @@ def test_the_engines_options_are_parsed_with_them() -> None:
 
 
 def test_rows_are_held_by_sparks_options() -> None:
-    assert parsed(minOffsetsPerTrigger="5", maxTriggerDelay="10s").minimum_rows == MinimumRows(5, Millis(10_000))
-    assert parsed(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5").minimum_rows == MinimumRows(5, Millis(900_000))
-    assert parsed(maxTriggerDelay="10s").minimum_rows is None
+    assert parsed(minOffsetsPerTrigger="5", maxTriggerDelay="10s").limits.minimum_rows == MinimumRows(5, Millis(10_000))
+    assert parsed(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5").limits.minimum_rows == MinimumRows(
+        5, Millis(900_000)
+    )
+    assert parsed(maxTriggerDelay="10s").limits.minimum_rows is None
 
 
 def test_the_least_must_not_be_more_than_the_most() -> None:
@@ -309,9 +311,9 @@ def test_the_least_must_not_be_more_than_the_most() -> None:
 
 
 def test_stale_ends_are_looked_up_again_by_sparks_options() -> None:
-    assert parsed().stale_ends == StaleEnds(retries=3, interval_ms=1_000)
+    assert parsed().loss.stale_ends == StaleEnds(retries=3, interval_ms=1_000)
     options = parsed(**{"fetchOffset.numRetries": "0", "fetchOffset.retryIntervalMs": "7", "groupIdPrefix": "g"})
-    assert options.stale_ends == StaleEnds(retries=0, interval_ms=7)
+    assert options.loss.stale_ends == StaleEnds(retries=0, interval_ms=7)
 
 
 def test_how_large_a_decompressed_batch_may_be_reaches_the_tasks() -> None:
@@ -324,11 +326,11 @@ PUNCTUATED = {"watermarkStrategy": "punctuated"}
 
 
 def test_where_records_carry_a_watermark_is_said_as_for_event_times() -> None:
-    assert parsed().marks is None
+    assert parsed().times.marks is None
     header = parsed(watermarkColumn="header:w", watermarkFormat="seconds", **PUNCTUATED)
-    assert header.marks == MarkChoice(InHeader("w"), Format.SECONDS)
+    assert header.times.marks == MarkChoice(InHeader("w"), Format.SECONDS)
     assert header.engine.punctuated
-    assert parsed(watermarkColumn="timestamp", **PUNCTUATED).marks == MarkChoice(None)
+    assert parsed(watermarkColumn="timestamp", **PUNCTUATED).times.marks == MarkChoice(None)
 
 
 @pytest.mark.parametrize(("given", "option", "text"), [
