@@ -6,8 +6,11 @@
     from watermark_source.extractors import avro_event_time
 
     event_time = avro_event_time("order.created_at", schema_registry="https://registry:8081")
+
+``protobuf_event_time`` does the same for Protobuf.
 """
 
 from watermark_source.extractors.avro import avro_event_time
+from watermark_source.extractors.protobuf import protobuf_event_time
 
-__all__ = ["avro_event_time"]
+__all__ = ["avro_event_time", "protobuf_event_time"]

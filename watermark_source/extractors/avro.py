@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,15 @@ import pyarrow as pa
 
 from watermark_source import durations
 from watermark_source.errors import EventTimeError, SchemaError, UsageError, listed
-from watermark_source.extractors.avro_plan import NO_TIME, UNITS, Plan, plan_of
+from watermark_source.extractors.avro_plan import NO_TIME, Plan, plan_of
 from watermark_source.extractors.avro_walk import walk
+from watermark_source.extractors.field_choice import Extractor, checked_path
 from watermark_source.extractors.moments import moments_array
 from watermark_source.extractors.registry import SchemaRegistry
 from watermark_source.extractors.wire_format import NOT_FRAMED, framed
 from watermark_source.machine_code.calendar import NO_MOMENT
 
 _log = logging.getLogger(__name__)
-
-Extractor = Callable[[pa.RecordBatch], pa.Array]
 
 
 def avro_event_time(
@@ -61,13 +60,7 @@ def avro_event_time(
     """
     if (schema_registry is None) == (schemas is None):
         raise UsageError("avro_event_time: give schema_registry, or schemas, and not both")
-    path = tuple(field.split("."))
-    if not all(path):
-        raise UsageError(f"avro_event_time: field = {field!r} is no name, nor names with dots between them")
-    if unit not in UNITS:
-        raise UsageError(f"avro_event_time: unit = {unit!r}; accepted are {', '.join(UNITS)}")
-    if column not in ("key", "value"):
-        raise UsageError(f"avro_event_time: column = {column!r}; accepted are value and key")
+    path = checked_path("avro_event_time", field, unit, column)
     try:
         timeout_ms = durations.parse_duration(timeout)
     except ValueError:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.errors import SchemaError, shortened
+from watermark_source.extractors.moments import UNITS
 
 
 class Node(IntEnum):
@@ -47,10 +48,6 @@ class Node(IntEnum):
 
 NO_TIME: Final = 0
 """The place of the node that says so."""
-UNITS: Final = {
-    "seconds": (1_000_000, 1), "millis": (1_000, 1), "micros": (1, 1), "nanos": (1, 1_000), "days": (86_400_000_000, 1),
-}  # fmt: skip
-"""What a number is multiplied and divided by to be microseconds."""
 _LOGICAL: Final = {
     "timestamp-millis": "millis", "timestamp-micros": "micros", "timestamp-nanos": "nanos", "date": "days",
     "local-timestamp-millis": "millis", "local-timestamp-micros": "micros", "local-timestamp-nanos": "nanos",

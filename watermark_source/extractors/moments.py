@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -10,6 +12,10 @@ from watermark_source.machine_code.calendar import NO_MOMENT
 from watermark_source.machine_code.native import Word, inlined
 
 MOMENTS = pa.timestamp("us", tz="UTC")
+UNITS: Final = {
+    "seconds": (1_000_000, 1), "millis": (1_000, 1), "micros": (1, 1), "nanos": (1, 1_000), "days": (86_400_000_000, 1),
+}  # fmt: skip
+"""What a number is multiplied and divided by to be microseconds."""
 _MOST = 2**62
 
 

@@ -44,6 +44,23 @@ def framed(records: pa.RecordBatch, column: str) -> Framed:
     Raises:
         EventTimeError: the batch has no such column of bytes.
     """
+    values, content, edges = _bytes_of(records, column)
+    ids = np.empty(len(values), np.int64)
+    _read_ids(content, edges, _present(values), ids)
+    return Framed(content, edges, ids)
+
+
+def unframed(records: pa.RecordBatch, column: str) -> Framed:
+    """Return a column's values that are nothing but values: id 0 for each, ``NOT_FRAMED`` for a null.
+
+    Raises:
+        EventTimeError: the batch has no such column of bytes.
+    """
+    values, content, edges = _bytes_of(records, column)
+    return Framed(content, edges, np.where(_present(values), 0, NOT_FRAMED))
+
+
+def _bytes_of(records: pa.RecordBatch, column: str) -> tuple[pa.Array, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     index = records.schema.get_field_index(column)
     if index < 0 or not pa.types.is_binary(records.schema.types[index]):
         raise EventTimeError(f"a batch of records with a binary column {column} is needed; seen {records.schema.names}")
@@ -51,7 +68,8 @@ def framed(records: pa.RecordBatch, column: str) -> Framed:
     rows, (_, ends, data) = len(values), values.buffers()
     edges = np.frombuffer(ends, np.int32, rows + 1, 4 * values.offset) if rows else np.zeros(1, np.int32)
     content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
-    present = np.ascontiguousarray(values.is_valid().to_numpy(zero_copy_only=False))
-    ids = np.empty(rows, np.int64)
-    _read_ids(content, edges, present, ids)
-    return Framed(content, edges, ids)
+    return values, content, edges
+
+
+def _present(values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.ascontiguousarray(values.is_valid().to_numpy(zero_copy_only=False))

@@ -1,0 +1,169 @@
+"""``protobuf_event_time``: a function for ``eventTimeColumn`` that finds a field of Protobuf values."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from watermark_source.errors import SchemaError, UsageError, listed, shortened
+from watermark_source.extractors.field_choice import Extractor, checked_path
+from watermark_source.extractors.moments import UNITS, moments_array
+from watermark_source.extractors.protobuf_path import (
+    Descriptor,
+    ProtobufPath,
+    index_in_file,
+    path_by_names,
+    path_by_numbers,
+)
+from watermark_source.extractors.protobuf_walk import walk
+from watermark_source.extractors.wire_format import PREFIX, framed, unframed
+
+_log = logging.getLogger(__name__)
+_EXAMPLE = (
+    "protobuf_event_time('created_at', message=Order) with the class that protoc made, or by numbers "
+    "protobuf_event_time('3.1', field_type='int64')"
+)
+
+
+def protobuf_event_time(
+    field: str,
+    *,
+    message: type[Any] | Descriptor | str | None = None,
+    descriptors: bytes | Path | None = None,
+    field_type: str | None = None,
+    message_index: tuple[int, ...] | None = None,
+    wire_format: Literal["confluent", "plain"] = "confluent",
+    unit: str = "millis",
+    column: str = "value",
+) -> Extractor:
+    """Return a function that finds the event time of Protobuf records.
+
+    Compiled code goes through each value once and decodes nothing but the field. A value that is null, not in the wire
+    format, of another message, damaged or cut short, or in which the field is not written, has no event time:
+    ``eventTimeErrors`` says what becomes of it. No schema registry is asked: what is needed of a schema, numbers and
+    types, stays the same in all of its versions.
+
+    Args:
+        field: the field's name, ``outer.inner`` for one in a message in a message; or with ``field_type`` its number,
+            ``3.1``. Its type is ``google.protobuf.Timestamp``, any integer, or ``string`` with ISO 8601.
+        message: the class that protoc made of the message, or its descriptor, or with ``descriptors`` its full name.
+        descriptors: a serialized ``FileDescriptorSet``, or the file that it is in, as ``protoc --include_imports
+            --descriptor_set_out`` writes it.
+        field_type: in place of ``message``: the type as a .proto file has it, ``int64`` for example.
+        message_index: which message of its file the records are: at each level, how many are declared before it. By
+            default that of ``message``; without one, whichever.
+        wire_format: ``confluent``, or ``plain`` for values that are the message and nothing else.
+        unit: of numbers: ``seconds``, ``millis``, ``micros``, ``nanos`` or ``days``.
+        column: ``value`` or ``key``.
+
+    Raises:
+        UsageError: the arguments do not fit together.
+        SchemaError: there is no such message or field, or the field can be no moment.
+    """
+    names = checked_path("protobuf_event_time", field, unit, column)
+    if (message is None) == (field_type is None):
+        raise UsageError(f"protobuf_event_time: give message, or field_type, and not both; for example {_EXAMPLE}")
+    if isinstance(message, str) != (descriptors is not None):
+        raise UsageError(
+            "protobuf_event_time: descriptors come with the message's full name, and its name with them, for example "
+            "message='shop.Order', descriptors=Path('orders.desc')"
+        )
+    if wire_format not in ("confluent", "plain"):
+        raise UsageError(f"protobuf_event_time: wire_format = {wire_format!r}; accepted are confluent and plain")
+    index = _checked_index(message_index)
+    if field_type is not None:
+        return _ProtobufTimes(
+            "", path_by_numbers(names, field_type), index, wire_format=wire_format, unit=unit, column=column
+        )
+    found = _descriptor(message, descriptors)
+    path = path_by_names(found, names)
+    return _ProtobufTimes(
+        found.full_name, path, index or index_in_file(found), wire_format=wire_format, unit=unit, column=column
+    )
+
+
+class _ProtobufTimes:
+    """The function."""
+
+    def __init__(
+        self, name: str, path: ProtobufPath, index: tuple[int, ...], *, wire_format: str, unit: str, column: str
+    ) -> None:
+        self._name = name
+        self._path = path
+        self._index = index
+        self._framed = wire_format == "confluent"
+        self._unit = UNITS[unit]
+        self._column = column
+        self._logged = False
+
+    def __call__(self, records: pa.RecordBatch) -> pa.Array:
+        values = (framed if self._framed else unframed)(records, self._column)
+        micros, other = walk(values, PREFIX if self._framed else 0, self._index, self._path, self._unit)
+        if other >= 0 and not self._logged:
+            self._logged = True
+            _log.warning(
+                "a record of schema %d is not of the message %s, which has the index %s: such records have no event "
+                "time; message_index says another",
+                values.ids[other], self._name or "wanted", list(self._index),
+            )  # fmt: skip
+        return moments_array(micros)
+
+
+def _checked_index(given: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Return the index, empty if none is given."""
+    if given is None:
+        return ()
+    if not isinstance(given, tuple | list) or not given or not all(type(n) is int and 0 <= n < 2**31 for n in given):
+        raise UsageError(
+            f"protobuf_event_time: message_index = {given!r}; it is a tuple of numbers from 0 on, for example (1,) for "
+            "the second message of a file"
+        )
+    return tuple(given)
+
+
+def _descriptor(message: Any, descriptors: bytes | Path | None) -> Descriptor:
+    if isinstance(message, str):
+        assert descriptors is not None
+        return _found(message, descriptors)
+    found = getattr(message, "DESCRIPTOR", message)
+    if not hasattr(found, "fields_by_name") or not hasattr(found, "containing_type"):
+        raise UsageError(
+            f"protobuf_event_time: message = {shortened(message)}; it is a class that protoc made, a descriptor, or "
+            f"with descriptors a name; for example {_EXAMPLE}"
+        )
+    return found
+
+
+def _found(name: str, given: bytes | Path) -> Descriptor:
+    try:
+        from google.protobuf import descriptor_pb2, descriptor_pool, message  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise UsageError(
+            f"protobuf_event_time: {error}; descriptors need protobuf, install it with: "
+            "pip install 'watermark-source[protobuf]'"
+        ) from None
+    try:
+        content = given.read_bytes() if isinstance(given, Path) else given
+    except OSError as error:
+        raise UsageError(f"protobuf_event_time: the descriptors cannot be read: {error}") from None
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(content).file
+    except (message.DecodeError, TypeError):
+        raise SchemaError(
+            f"descriptors are a serialized FileDescriptorSet, as protoc --descriptor_set_out writes it; seen "
+            f"{shortened(given)}"
+        ) from None
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for each in files:
+            pool.Add(each)
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"descriptors that do not fit together: {error}; was it protoc --include_imports?") from None
+    try:
+        return pool.FindMessageTypeByName(name)
+    except KeyError:
+        names = [f"{each.package}.{m.name}".lstrip(".") for each in files for m in each.message_type]
+        raise SchemaError(f"there is no message {name!r} in the descriptors; there are {listed(names)}") from None

@@ -1,0 +1,257 @@
+"""The compiled walk over Protobuf values to one field. No message is built; fields that are not on the way are skipped.
+
+What a parser makes of the bytes holds here too: the last occurrence of a field counts, occurrences of a message are
+merged, a field of another wire type is an unknown one, and another field of a ``oneof`` takes the place of one before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from watermark_source.extractors.moments import scaled
+from watermark_source.extractors.protobuf_path import Kind, ProtobufPath
+from watermark_source.extractors.varint import signed_at, unfolded, varint_at
+from watermark_source.extractors.wire_format import NOT_FRAMED, Framed
+from watermark_source.machine_code.calendar import NO_MOMENT
+from watermark_source.machine_code.iso_8601 import iso_moment
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+
+GROUPS = 100
+"""Groups within each other, as Protobuf's own parsers take them; a value with more has no event time."""
+_SHORT = 5
+"""Bytes of a tag or a size."""
+_LOW_32 = 0xFFFF_FFFF
+_SECONDS, _NANOS = 1 << 3, 2 << 3
+"""Tags within a Timestamp."""
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+_STRING, _TIMESTAMP = int(Kind.STRING), int(Kind.TIMESTAMP)
+_UINT64, _FIXED64, _SINT64 = int(Kind.UINT64), int(Kind.FIXED64), int(Kind.SINT64)
+_INT32, _SFIXED32, _UINT32, _SINT32 = int(Kind.INT32), int(Kind.SFIXED32), int(Kind.UINT32), int(Kind.SINT32)
+_BAD, _OTHER = np.int64(-1), np.int64(-2)
+
+
+@inlined
+def _short_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
+    """Return a number of 32 bits and where the next thing begins, -1 if it is none."""
+    value, at = varint_at(data, at, min(stop, at + _SHORT))
+    return (value, at) if value <= _LOW_32 else (np.int64(0), _BAD)
+
+
+@inlined
+def _tag_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
+    """Return a tag and where its value begins, -1 if it is none: no field has the number 0."""
+    tag, at = _short_at(data, at, stop)
+    return (tag, at) if tag >= 8 else (np.int64(0), _BAD)
+
+
+@inlined
+def _sized_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
+    """Return where bytes with their size before them begin and end; -1 if they do not end."""
+    size, at = _short_at(data, at, stop)
+    return (at, at + size) if at >= 0 and size <= stop - at else (_BAD, _BAD)
+
+
+@inlined
+def _fixed_at(data: Word, at: Word, stop: Word, size: Word) -> tuple[Word, Word]:
+    """Return a number of so many bytes, the lowest first, and where the next thing begins; -1 if it is cut short."""
+    if stop - at < size:
+        return np.int64(0), _BAD
+    value = np.int64(0)
+    for i in range(size):
+        value |= byte_at(data, at + i) << (8 * i)
+    return value, at + size
+
+
+@inlined
+def _skipped(data: Word, at: Word, stop: Word, tag: Word, groups: Word) -> Word:
+    """Return the end of a field whose tag was read, -1 if it has none. ``groups``: numbers of those that are open."""
+    depth = 0
+    while True:
+        wire = tag & 7
+        if wire == 0:
+            _, at = varint_at(data, at, stop)
+        elif wire == 2:
+            _, at = _sized_at(data, at, stop)
+        elif wire in (1, 5):
+            size = 8 if wire == 1 else 4
+            at = at + size if size <= stop - at else _BAD
+        elif wire == 3:
+            if depth == GROUPS:
+                return _BAD
+            groups[depth] = tag >> 3
+            depth += 1
+        elif wire == 4:
+            if depth == 0 or groups[depth - 1] != tag >> 3:
+                return _BAD
+            depth -= 1
+        else:
+            return _BAD
+        if at < 0 or depth == 0:
+            return at
+        # Within a group the library looks at wire types alone.
+        tag, at = _short_at(data, at, stop)
+        if at < 0:
+            return _BAD
+
+
+@inlined
+def _number_of(kind: Word, bits: Word) -> Word:
+    """Return the number that bits are; ``NO_MOMENT`` for one beyond an int64."""
+    if kind == _SINT64:
+        return unfolded(bits)
+    if kind in (_UINT64, _FIXED64):
+        return bits if bits >= 0 else NO_MOMENT
+    if kind in (_INT32, _SFIXED32):
+        return ((bits & _LOW_32) ^ 0x8000_0000) - 0x8000_0000
+    if kind == _UINT32:
+        return bits & _LOW_32
+    return unfolded(bits & _LOW_32) if kind == _SINT32 else bits
+
+
+@inlined
+def _moment_of(data: Word, kind: Word, first: Word, second: Word, multiplier: Word, divisor: Word) -> Word:  # noqa: PLR0917
+    """Return the microseconds of what was found: bits; begin and end of a text; or seconds and nanoseconds."""
+    if kind == _STRING:
+        return iso_moment(data, first, second) if first < second else NO_MOMENT
+    if kind == _TIMESTAMP:
+        nanos = _number_of(np.int64(_INT32), second)
+        if not _FIRST_SECOND <= first <= _LAST_SECOND or not 0 <= nanos <= 999_999_999:
+            return NO_MOMENT
+        return first * 1_000_000 + nanos // 1_000
+    number = _number_of(kind, first)
+    return NO_MOMENT if number == NO_MOMENT else scaled(number, multiplier, divisor)
+
+
+@inlined
+def _walk(  # noqa: PLR0912, PLR0917
+    data: Word,
+    at: Word,
+    stop: Word,
+    tags: Word,
+    clearing: Word,
+    kind: Word,
+    multiplier: Word,
+    divisor: Word,
+    ends: Word,
+    groups: Word,
+) -> Word:
+    """Return the microseconds of the field, ``NO_MOMENT`` if there are none. ``ends``: of the open messages."""
+    last, level = tags.shape[0] - 1, 0
+    ends[0] = stop
+    found, first, second = False, np.int64(0), np.int64(0)
+    while True:
+        if at == ends[level]:
+            if level == 0:
+                return _moment_of(data, kind, first, second, multiplier, divisor) if found else NO_MOMENT
+            level -= 1
+            continue
+        end = ends[level]
+        tag, at = _tag_at(data, at, end)
+        if at < 0:
+            return NO_MOMENT
+        wire = tag & 7
+        if level > last:
+            # Within the Timestamp.
+            if tag == _SECONDS:
+                first, at = varint_at(data, at, end)
+            elif tag == _NANOS:
+                second, at = varint_at(data, at, end)
+            else:
+                at = _skipped(data, at, end, tag, groups)
+        elif tag != tags[level]:
+            for i in range(clearing.shape[0]):
+                if clearing[i, 0] == level and clearing[i, 1] == tag:
+                    found, first, second = False, np.int64(0), np.int64(0)
+            at = _skipped(data, at, end, tag, groups)
+        elif wire == 2:
+            at, inner = _sized_at(data, at, end)
+            if kind == _STRING and level == last:
+                found, first, second, at = True, at, inner, inner
+            else:
+                found = found or level == last
+                level += 1
+                ends[level] = inner
+        else:
+            found = True
+            if wire == 0:
+                first, at = varint_at(data, at, end)
+            else:
+                first, at = _fixed_at(data, at, end, 8 if wire == 1 else 4)
+        if at < 0:
+            return NO_MOMENT
+
+
+@inlined
+def _after_index(data: Word, at: Word, stop: Word, index: Word) -> Word:
+    """Return where the message begins behind its index; -1 if that is none, -2 if it is that of another message."""
+    count, at = signed_at(data, at, stop)
+    if at < 0 or not 0 <= count <= stop - at:
+        return _BAD
+    wanted = index.shape[0]
+    if count == 0:
+        # Short for one number, 0.
+        return at if wanted == 0 or (wanted == 1 and index[0] == 0) else _OTHER
+    same = wanted in (0, count)
+    for i in range(count):
+        number, at = signed_at(data, at, stop)
+        if at < 0 or number < 0:
+            return _BAD
+        same = same and (wanted == 0 or index[i] == number)
+    return at if same else _OTHER
+
+
+@compiled(
+    "int64(uint8[::1], int32[::1], int64[::1], int64, int64[::1], int64[::1], int64[:, ::1], int64, int64, int64, "
+    "int64[::1], int64[::1], int64[::1])"
+)
+def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word,
+    edges: Word,
+    ids: Word,
+    prefix: Word,
+    index: Word,
+    tags: Word,
+    clearing: Word,
+    kind: Word,
+    multiplier: Word,
+    divisor: Word,
+    ends: Word,
+    groups: Word,
+    micros: Word,
+) -> Word:
+    data, other = address_of(array), np.int64(-1)
+    for row in range(ids.shape[0]):
+        micros[row] = NO_MOMENT
+        if ids[row] == NOT_FRAMED:
+            continue
+        at, stop = np.int64(edges[row]) + prefix, np.int64(edges[row + 1])
+        if prefix > 0:
+            at = _after_index(data, at, stop, index)
+        if at >= 0:
+            micros[row] = _walk(data, at, stop, tags, clearing, kind, multiplier, divisor, ends, groups)
+        elif at == _OTHER and other < 0:
+            other = np.int64(row)
+    return other
+
+
+def walk(
+    values: Framed, prefix: int, index: tuple[int, ...], path: ProtobufPath, unit: tuple[int, int]
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Return the microseconds of each value, ``NO_MOMENT`` where the field has none, and the first row, or -1, that is
+    of another message.
+
+    Args:
+        values: of the batch.
+        prefix: bytes before the message's index; 0: no index either.
+        index: of the message in its file; empty: whichever message it is.
+        path: to the field.
+        unit: what a number is multiplied and divided by.
+    """
+    micros = np.empty(len(values.ids), np.int64)
+    ends, groups = np.empty(len(path.tags) + 1, np.int64), np.empty(GROUPS, np.int64)
+    other = _walk_all(
+        values.data, values.edges, values.ids, prefix, np.array(index, np.int64), path.tags, path.clearing,
+        int(path.kind), *unit, ends, groups, micros,
+    )  # fmt: skip
+    return micros, int(other)
