@@ -71,7 +71,6 @@ class KafkaDiscovery:
         self._subscription = subscription
         self._tell_found = found
         self._max_age = max_age_ms / 1000
-        self._oldest = self._max_age * _OLDEST
         self._clock = clock
         self._cpu = cpu
         self._last: _Seen | None = None
@@ -109,7 +108,7 @@ class KafkaDiscovery:
             self._last, self._begun = replace(self._checked(self._see(self._admin)), cpu=0.0), now
             return self._last.splits
         self._collect(self._last)
-        too_old = now - self._last.at >= self._oldest
+        too_old = now - self._last.at >= self._max_age * _OLDEST
         if self._look is None and (too_old or now - self._begun >= self._max_age):
             self._begin()
         if too_old:
