@@ -58,6 +58,8 @@ class LocalPostgres(LocalDatabase):
     def kill(self) -> None:
         """End it with kill -9. What was written stays; ``start`` begins again from it."""
         if self._process is not None:
+            # Else it replaces those that are killed before it, and the new ones outlive it.
+            self._process.signal(signal.SIGSTOP)
             below = self._below()
             # One that is frozen does not see that the first is gone.
             for process in below:

@@ -33,6 +33,8 @@ pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
 
 _BATCHES_A_KILL = 3
 """Of the snapshot, so that it lasts for half of the kills; the others wait for its end."""
+_LATER_RUNS = 2
+"""Each has a watermark of its own, however few batches there were before."""
 _SNAPSHOT_SECONDS = 600
 """The longest wait for it, on a busy machine."""
 
@@ -97,6 +99,10 @@ def aftermath(
         killer.close()
     spark.conf.set(*KEEP_LOGS)
     try:
+        for later in range(_LATER_RUNS):
+            for writer in job.queries(spark).values():
+                writer.trigger(availableNow=True).start().awaitTermination()
+            database.run(f"INSERT INTO t VALUES ({keys + later}, 'later', {later})")
         for writer in job.queries(spark).values():
             writer.trigger(availableNow=True).start().awaitTermination()
     finally:
