@@ -249,7 +249,7 @@ def test_a_forked_process_does_not_use_its_parents_connections(kafka: Kafka, new
     if child == 0:
         made: list[int] = []
         init = BrokerConnection.__init__
-        BrokerConnection.__init__ = lambda self, taken: (made.append(1), init(self, taken))[1]  # type: ignore[method-assign]
+        BrokerConnection.__init__ = lambda self, *taken: (made.append(1), init(self, *taken))[1]  # type: ignore[method-assign]
         fine = offsets(ours.read(wanted)) == list(range(100_000)) and len(made) == 1
         os._exit(0 if fine else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

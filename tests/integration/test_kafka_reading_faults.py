@@ -92,7 +92,9 @@ def test_a_killed_connection_is_made_again_at_the_right_position(kafka: Kafka, n
     seen: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         init = BrokerConnection.__init__
-        patch.setattr(BrokerConnection, "__init__", lambda self, taking: (taken.append(taking), init(self, taking))[1])
+        patch.setattr(
+            BrokerConnection, "__init__", lambda self, *taking: (taken.append(taking[0]), init(self, *taking))[1]
+        )
         for i, made in enumerate(reader(kafka.bootstrap, ("offset",), **SMALL_FETCHES).read([wanted])):
             seen += made.columns[0].to_pylist()
             if i in (2, 12):

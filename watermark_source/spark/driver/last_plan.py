@@ -68,5 +68,6 @@ class LastPlan:
             rows_at=observation.asked_at if planned.has_rows else self.rows_at,
             leads_to=planned.leads_to,
             rest=self.rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at),
-            pace=self.pace.after(is_batch=planned.is_batch, held=held, cpu=cpu),
+            # A batch for the time alone is no reason to look more often.
+            pace=self.pace.after(is_batch=planned.has_rows, held=held, cpu=cpu),
         )

@@ -22,7 +22,7 @@ class Pace:
     next_look: float = 0.0
 
     def after(self, *, is_batch: bool, held: bool = False, cpu: float = 0.0) -> Pace:
-        """Return the pace after a look that led to a batch, or found nothing new; it took ``cpu`` seconds of a core.
+        """Return the pace after a look that led to a batch with rows, or found none; it took ``cpu`` seconds of a core.
 
         ``held``: there are rows that the alignment group does not allow to be read. In a run with an end each such look
         is a batch without rows, so they become rarer the longer it takes.
