@@ -24,7 +24,7 @@ from watermark_source.group_store.database import database_of
 from watermark_source.group_store.server_table import MEMBERS
 from watermark_source.group_store.store import GroupStore, Identity
 
-OF_SERVERS = tuple(f"watermark_source.group_store.{name}" for name in ("server_database", "table", "time_limit"))
+OF_SERVERS = tuple(f"watermark_source.group_store.{name}" for name in ("server_database", "server_table", "time_limit"))
 """All that may import SQLAlchemy."""
 ACTIVE = MemberStatus.ACTIVE
 
