@@ -86,6 +86,11 @@ def unknown_option(name: str, names: Iterable[str]) -> UnknownOptionError:
     return UnknownOptionError(name, None, f"there is no such option{found}")
 
 
+def given_text(given: Mapping[str, str], name: str) -> str | None:
+    """Return the user's text for an option, whatever case its name was written in."""
+    return next((str(v) for k, v in given.items() if k.lower() == name.lower()), None)
+
+
 def boolean(text: str) -> bool:
     """Parse ``true`` or ``false``, in any case; nothing else is a boolean."""
     lowered = text.strip().lower()

@@ -19,8 +19,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 )
 from pyspark_aligned_kafka.records.json_path import parse_path
 from watermark_source.errors import OptionError
-from watermark_source.option_table import Option, word
-from watermark_source.spark.options.engine_options import given_text
+from watermark_source.option_table import Option, given_text, word
 from watermark_source.spark.options.strategy_options import PUNCTUATED
 
 TIMESTAMP = "timestamp"
@@ -28,6 +27,7 @@ FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"
 MARKS, MARKS_FORMAT = "watermarkColumn", "watermarkFormat"
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
 _FORMATS = tuple(each.value for each in Format)
+_ACCEPTED = "must be timestamp, value: or key: and a path into JSON, header: and a name, or module:function"
 _WITHOUT = tuple(each.value for each in WithoutTime)
 
 
@@ -52,7 +52,7 @@ EVENT_TIME_OPTIONS = (
         name=OPTION,
         parse=_place,
         default_text=TIMESTAMP,
-        accepted="must be timestamp, value: or key: and a path into JSON, header: and a name, or module:function",
+        accepted=_ACCEPTED,
         example="value:$.order.created_at",
         doc="What the event time of a row is: the record's own `timestamp`; a member of the JSON document in its value "
         "or key, `value:$.a.b` or `key:$.a` (`value:$` is the document itself); a header, `header:NAME`; or what a "
@@ -89,7 +89,7 @@ MARK_OPTIONS = (
         name=MARKS,
         parse=_place,
         default_text="none",
-        accepted="must be timestamp, value: or key: and a path into JSON, header: and a name, or module:function",
+        accepted=_ACCEPTED,
         example="header:watermark",
         doc=f"Where records carry a watermark, in the forms of `eventTimeColumn`: `timestamp`, {_PLACES}. One that has "
         "nothing there, or JSON's null, moves nothing; one with something that is no moment ends the query. Belongs to "

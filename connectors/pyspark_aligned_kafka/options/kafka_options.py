@@ -20,8 +20,9 @@ from pyspark_aligned_kafka.options.subscription import (
 )
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from watermark_source.errors import OptionError
+from watermark_source.option_table import given_text
 from watermark_source.planning.minimum_rows import MinimumRows
-from watermark_source.spark.options.engine_options import EngineOptions, given_text
+from watermark_source.spark.options.engine_options import EngineOptions
 
 _WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")
 # In the order in which Spark prefers them.

@@ -21,8 +21,9 @@ from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS
 from watermark_source.errors import OptionError
+from watermark_source.option_table import given_text
 from watermark_source.spark.options.engine_option_table import BOUNDED, INGESTION
-from watermark_source.spark.options.engine_options import EngineOptions, given_text
+from watermark_source.spark.options.engine_options import EngineOptions
 
 _NEEDED = ("hostname", "username", "tables")
 

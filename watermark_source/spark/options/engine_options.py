@@ -9,6 +9,7 @@ from typing import Any
 from watermark_source import durations
 from watermark_source.errors import OptionError
 from watermark_source.eventtime.percentile import Percentile
+from watermark_source.option_table import given_text
 from watermark_source.planning.pauses import LONGEST
 from watermark_source.spark.options.engine_option_table import (
     AUTO,
@@ -252,8 +253,3 @@ def _lookahead_rows(values: Mapping[str, Any], given: Mapping[str, str], *, date
         )  # fmt: skip
     rows: int = values["lookaheadRows"] or DEFAULT_LOOKAHEAD_ROWS
     return rows
-
-
-def given_text(given: Mapping[str, str], name: str) -> str | None:
-    """Return the user's text for an option, whatever case its name was written in."""
-    return next((str(v) for k, v in given.items() if k.lower() == name.lower()), None)

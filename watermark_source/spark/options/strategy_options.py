@@ -9,6 +9,7 @@ from typing import Any
 from watermark_source.errors import OptionError
 from watermark_source.eventtime.disorder import STRETCH
 from watermark_source.eventtime.percentile import MILLION, Percentile
+from watermark_source.option_table import given_text
 
 PERCENTILE = "percentile"
 PUNCTUATED = "punctuated"
@@ -48,33 +49,29 @@ def percentile_of(values: Mapping[str, Any], given: Mapping[str, str], *, dated:
     if strategy != PERCENTILE:
         for name in (name for name in _OF_PERCENTILE if values[name] is not None):
             raise OptionError(
-                name, _given(given, name), f"belongs to watermarkStrategy percentile, and the strategy is {strategy}",
-                example="leave it out",
+                name, given_text(given, name),
+                f"belongs to watermarkStrategy percentile, and the strategy is {strategy}", example="leave it out",
             )  # fmt: skip
         return None
     most = values["maxOutOfOrderness"]
     if not most:
         raise OptionError(
-            "maxOutOfOrderness", _given(given, "maxOutOfOrderness"),
+            "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
             "is needed because watermarkStrategy is percentile: it is the largest bound that may be learned, and the "
             "one until enough rows are known", example="10 minutes",
         )  # fmt: skip
     wish = Percentile(values["watermarkPercentile"] or DEFAULT_ON_TIME, values["percentileRows"] or DEFAULT_ROWS, most)
     if wish.rows < 2 * wish.enough:
         raise OptionError(
-            "percentileRows", _given(given, "percentileRows"),
+            "percentileRows", given_text(given, "percentileRows"),
             f"must be at least {2 * wish.enough}: of fewer rows hardly any is expected beyond a watermarkPercentile of "
             f"{wish.on_time / (MILLION // 100):g}", example=str(2 * wish.enough),
         )  # fmt: skip
     largest = values["maxRecordsPerPartition"]
     if largest is not None and largest < STRETCH:
         raise OptionError(
-            "maxRecordsPerPartition", _given(given, "maxRecordsPerPartition"),
+            "maxRecordsPerPartition", given_text(given, "maxRecordsPerPartition"),
             f"must be at least {STRETCH} with watermarkStrategy percentile, which counts disorder in stretches of so "
             "many rows", example=str(STRETCH),
         )  # fmt: skip
     return wish
-
-
-def _given(given: Mapping[str, str], name: str) -> str | None:
-    return next((str(v) for k, v in given.items() if k.lower() == name.lower()), None)
