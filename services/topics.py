@@ -70,15 +70,15 @@ def _wait_for_leaders(admin: KafkaAdminClient, names: Collection[str], partition
     """Until every leader acts as one: the metadata names it a moment before it takes requests (KRaft)."""
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
-    from kafka.errors import RetriableError
+    from kafka.errors import RetriableError, UnknownBrokerIdError
 
     latest = {TopicPartition(name, n): OffsetSpec.LATEST for name in names for n in range(partitions)}
 
     def answered() -> bool:
         try:
             admin.list_partition_offsets(latest, timeout_ms=_TIMEOUT_MS)
-        except RetriableError:
-            # A broker may not know yet what another one has made.
+        except (RetriableError, UnknownBrokerIdError):
+            # A broker may not know yet what another one has made, or that one has come back.
             return False
         return True
 

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from services.broker import FAST_START
-from services.java import QUICK_START
 from services.kafka import Kafka, kafka_service
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
 from services.spark_jars import spark_kafka_jars
+from services.spark_start import quick_spark
 from services.topics import create_topic
 from services.where import WHERE_VARIABLE, Where
 from tests.longest_first import in_order
@@ -178,7 +178,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         # No query of a test runs long enough for Java's second compiler to be worth its time.
-        "spark.driver.extraJavaOptions": " ".join(QUICK_START),
+        "spark.driver.extraJavaOptions": quick_spark(),
         "spark.driver.memory": "2g",
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",

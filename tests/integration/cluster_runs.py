@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from services.deadline import wait_until
-from services.java import QUICK_START
 from services.process import ChildProcess
 from services.pyspark_home import pyspark_home
 from services.spark_cluster import SparkCluster
+from services.spark_start import quick_spark
 from tests.integration.cluster_driver import Job, command
 
 DRIVER_HOST = "127.0.0.4"
@@ -155,7 +155,7 @@ class Run:
 
 def _chosen(cluster: SparkCluster, settings: Mapping[str, str]) -> list[str]:
     """Return the arguments of Spark's scripts for a master and settings."""
-    quick = " ".join(QUICK_START)
+    quick = quick_spark()
     java = {"spark.driver.extraJavaOptions": quick, "spark.executor.extraJavaOptions": quick}
     given = [part for name, value in {**java, **settings}.items() for part in ("--conf", f"{name}={value}")]
     return ["--master", cluster.master_url, *given]

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.listener import (
     QueryTerminatedEvent,
 )
 
-from services.java import QUICK_START
+from services.spark_start import quick_spark
 from watermark_source import follow_watermark
 from watermark_source.errors import UnreachableError
 
@@ -37,7 +37,6 @@ OUT_OF_ORDERNESS_MS = 5_000
 WINDOW_MS = 60_000
 _BROKEN_BY_SPARK = ("Illegal size", "Task not serializable")
 """What queries fail with once two of them have broken the table of environment variables Spark keeps for both."""
-_SHORT_LIVED = " ".join(QUICK_START)
 KEEP_LOGS = ("spark.sql.streaming.minBatchesToRetain", "100000")
 """Spark deletes old entries of a checkpoint's logs; what they say is the evidence."""
 
@@ -169,14 +168,15 @@ class ProgressLog(StreamingQueryListener):
 
 def session(master: str) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("killed")
+    quick = quick_spark()
     settings = {
         "spark.cores.max": "2",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         # Driver and executor live as shortly as the kills let them.
-        "spark.driver.extraJavaOptions": _SHORT_LIVED,
-        "spark.executor.extraJavaOptions": _SHORT_LIVED,
+        "spark.driver.extraJavaOptions": quick,
+        "spark.executor.extraJavaOptions": quick,
         "spark.executor.memory": "700m",
         # Nodes of a cluster have the project installed.
         "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from services.java import QUICK_START
 from services.kafka import Kafka
 from services.mysql import MySql
 from services.mysql_client import run
+from services.spark_start import quick_spark
 from services.topics import admin_client
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
@@ -30,7 +30,7 @@ def test_every_click_finds_its_user_and_the_servers_are_as_before(kafka: Kafka, 
     before = _holdings(kafka, mysql)
     command = [sys.executable, "examples/clickstream_enrichment.py", "--clicks", "2000", "--users", "1000"]
     command += ["--kafka", kafka.bootstrap, "--mysql", f"mysql://demo:p%40ss%2Fw%3Ard@{mysql.host}:{mysql.port}"]
-    environment = {**os.environ, "JDK_JAVA_OPTIONS": " ".join(QUICK_START)}
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": quick_spark()}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=560, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "2 000 clicks, 0 of them without their user."

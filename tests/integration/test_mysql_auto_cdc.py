@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from services.java import QUICK_START
 from services.mysql import MySql
 from services.spark_jars import MERGE_CATALOG, merge_catalog_jars
+from services.spark_start import quick_spark
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, make_user
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(900), pytest.mark.usefixtures("connect_port")]
@@ -63,7 +63,7 @@ spark.stop()
 def test_the_pipelines_table_is_the_servers_after_each_run(mysql: MySql, tmp_path: Path) -> None:
     make_user(mysql, "cdc", *RIGHTS)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_GATEWAY"))}
-    quick = shlex.quote(f"spark.driver.extraJavaOptions={' '.join(QUICK_START)}")
+    quick = shlex.quote(f"spark.driver.extraJavaOptions={quick_spark()}")
     catalog = merge_catalog_jars()[0]
     submit = f"--driver-class-path {catalog} --conf spark.ui.enabled=false --conf {quick} pyspark-shell"
     done = subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from services.java import QUICK_START
+from services.spark_start import quick_spark
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_demo_shows_its_progress_and_ends_with_an_equal_copy() -> None:
     command = [sys.executable, "examples/mysql_changes.py", "--rows", "3000", "--seconds", "2"]
-    environment = {**os.environ, "JDK_JAVA_OPTIONS": " ".join(QUICK_START)}
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": quick_spark()}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=560, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^shop\.orders_(eu|us) +\[[#.]+\] ", done.stdout, re.MULTILINE)

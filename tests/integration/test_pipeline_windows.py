@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from services.java import QUICK_START
 from services.kafka import Kafka
+from services.spark_start import quick_spark
 from services.topics import create_topic
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(900), pytest.mark.usefixtures("connect_port")]
@@ -64,7 +64,7 @@ def test_windows_of_a_pipeline_close_by_the_sources_watermark(kafka: Kafka, tmp_
     create_topic(kafka.bootstrap, "orders", 2)
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_GATEWAY"))}
     settings = (
-        f"spark.driver.extraJavaOptions={' '.join(QUICK_START)}", "spark.ui.enabled=false",
+        f"spark.driver.extraJavaOptions={quick_spark()}", "spark.ui.enabled=false",
         f"spark.sql.warehouse.dir={tmp_path / 'warehouse'}", "spark.sql.session.timeZone=UTC",
     )  # fmt: skip
     submit = " ".join(f"--conf {shlex.quote(each)}" for each in settings)

@@ -16,9 +16,9 @@ from typing import Any
 import pymysql
 import pytest
 
-from services.java import QUICK_START
 from services.mysql_client import connect, run
 from services.ports import free_ports
+from services.spark_start import quick_spark
 
 pytestmark = [pytest.mark.service, pytest.mark.container, pytest.mark.timeout(600)]
 
@@ -104,7 +104,7 @@ def test_the_join_of_clicks_and_users_is_right_on_them(compose: tuple[Compose, f
     ports = compose[0].ports
     command = [sys.executable, "examples/clickstream_enrichment.py", "--clicks", "2000", "--users", "1000"]
     command += ["--kafka", f"127.0.0.1:{ports['kafka']}", "--mysql", f"mysql://root:root@127.0.0.1:{ports['mysql']}"]
-    environment = os.environ | {"JDK_JAVA_OPTIONS": " ".join(QUICK_START)}
+    environment = os.environ | {"JDK_JAVA_OPTIONS": quick_spark()}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=560, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "2 000 clicks, 0 of them without their user."

@@ -31,7 +31,7 @@ import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from services.java import QUICK_START
+from services.spark_start import quick_spark
 from tests.spark.file_log import FileLogDataSource
 from tests.spark.queries import Streams
 from tests.spark.test_connect import FIRST, SECOND, minutes
@@ -41,7 +41,7 @@ from watermark_source.errors import UsageError
 spark = (
     SparkSession.builder.remote("local[2]")
     .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
-    .config("spark.driver.extraJavaOptions", " ".join(QUICK_START)).config("spark.sql.session.timeZone", "UTC")
+    .config("spark.driver.extraJavaOptions", quick_spark()).config("spark.sql.session.timeZone", "UTC")
     .config("spark.sql.shuffle.partitions", "1").getOrCreate()
 )
 assert type(spark).__module__.startswith("pyspark.sql.connect")

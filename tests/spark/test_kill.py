@@ -81,14 +81,14 @@ RETRY = """
 import sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from services.java import QUICK_START
+from services.spark_start import quick_spark
 from tests.spark.file_log import FileLogDataSource
 from tests.spark.queries import Streams
 
 spark = (
     SparkSession.builder.master("local[2,3]")
     .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
-    .config("spark.driver.extraJavaOptions", " ".join(QUICK_START)).getOrCreate()
+    .config("spark.driver.extraJavaOptions", quick_spark()).getOrCreate()
 )
 spark.dataSource.register(FileLogDataSource)
 streams = Streams(spark, Path(sys.argv[1]))

@@ -62,7 +62,7 @@ REFUSED: dict[str, tuple[dict[str, str], str]] = {
     "an unknown option": ({"idleTimout": "1 s"}, "idletimout: there is no such option; the nearest is idleTimeout"),
     "a wrong duration": ({"idleTimeout": "soon"}, 'option idleTimeout = "soon": must be .*for example 30 seconds'),
     "a duration of zero": ({"idleTimeout": "0 seconds"}, "greater than zero"),
-    "a wrong word": ({"watermarkStrategy": "fast"}, '"fast": must be bounded, monotonous, ingestion or none'),
+    "a wrong word": ({"watermarkStrategy": "fast"}, '"fast": must be bounded, monotonous, percentile, .* or none'),
     "a wrong boolean": ({"includeMarkers": "yes"}, 'includeMarkers = "yes": must be true or false'),
     "a wrong number": ({"minPartitions": "0"}, 'minPartitions = "0": must be a whole number of at least 1'),
     "half an alignment": ({"alignmentGroup": "g"}, "option alignmentMaxDrift: is needed because alignmentGroup is set"),
