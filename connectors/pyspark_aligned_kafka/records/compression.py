@@ -10,7 +10,6 @@ import numpy as np
 import zstandard
 
 from pyspark_aligned_kafka.errors.place import place
-from pyspark_aligned_kafka.records import lz4_frame
 from pyspark_aligned_kafka.records.batches import Bytes
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.planning.split import Split
@@ -117,16 +116,7 @@ class Arena:
             wanted = min(self._limit, 2 * room.size)
 
     def _lz4(self, packed: Bytes) -> int:
-        longest = lz4_frame.longest_block(packed)
-        if longest is None:
-            return self._stream(cramjam.lz4.decompress_into, packed)
-        total = 0
-        for block in lz4_frame.blocks(packed):
-            if total + longest > self._limit:
-                # Too large, or just not: for the decoder that needs no room to spare.
-                return self._stream(cramjam.lz4.decompress_into, packed)
-            total += lz4_frame.decompress(block, self._room(total + longest)[total : total + longest])
-        return total
+        return self._stream(cramjam.lz4.decompress_into, packed)
 
     def _snappy(self, packed: Bytes) -> int:
         if packed[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
