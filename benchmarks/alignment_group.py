@@ -10,17 +10,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from sqlalchemy import Engine, event
-
 from benchmarks.figures import Figure, spread
 from benchmarks.planning import ALIGNED, make_topics, measured
 from services.kafka import kafka_service
 from services.postgres import postgres_service, url_of
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.group_store.client import LONGEST, SHORTEST, GroupClient
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.meeting import LONGEST, SHORTEST, Meeting
-from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.group_store.store import Answer, GroupStore, Identity
 
 MEMBERS = 1_000
 PLANNING_SPLITS = 8
@@ -45,6 +43,14 @@ def alignment_group(rounds: int) -> Iterator[Figure]:
         with kafka_service() as kafka:
             variants = {f"one of {MEMBERS} sources, {name}": _options(url) for name, url in urls.items()}
             yield from measured(make_topics(kafka.bootstrap, PLANNING_SPLITS), rounds, variants)
+
+
+class _CountedStore(GroupStore):
+    exchanges = 0
+
+    def exchange(self, who: Identity, report: GroupMember | None, *, takes_over: bool = True) -> Answer | None:
+        self.exchanges += 1
+        return super().exchange(who, report, takes_over=takes_over)
 
 
 def _options(url: str) -> dict[str, str]:
@@ -82,24 +88,20 @@ def _one_statement(name: str, url: str) -> Figure:
 def _traffic(name: str, url: str) -> Iterator[Figure]:
     """Count the statements a member sends, at rest and while some of its splits wait."""
     for label, waits, interval in (("at rest", False, LONGEST), ("while it waits", True, SHORTEST)):
-        meeting = Meeting(GroupStore(database_of(url)), _identity(0))
-        meeting.others(None)
-        meeting.tell(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
+        store = _CountedStore(database_of(url))
+        client = GroupClient(store, _identity(0))
+        client.others(None)
+        client.tell(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
         time.sleep(2 * LONGEST)
-        meeting.tell(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
-        counted = [0]
-
-        def count(*_: object, to: list[int] = counted) -> None:
-            to[0] += 1
-
-        event.listen(Engine, "before_cursor_execute", count)
+        client.tell(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
+        before = store.exchanges
         time.sleep(_SECONDS)
-        event.remove(Engine, "before_cursor_execute", count)
+        counted = store.exchanges - before
         yield Figure(
-            f"{MEMBERS} members, {name}: statements a member and interval, {label}", counted[0] * interval / _SECONDS,
-            "", at_most=1.1, detail=f"{counted[0]} in {_SECONDS:g} s",
+            f"{MEMBERS} members, {name}: statements a member and interval, {label}", counted * interval / _SECONDS,
+            "", at_most=1.1, detail=f"{counted} in {_SECONDS:g} s",
         )  # fmt: skip
-        meeting.close()
+        client.close()
 
 
 def _all_members(name: str, url: str) -> Figure:

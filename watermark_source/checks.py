@@ -12,7 +12,7 @@ from watermark_source.errors import WatermarkSourceError
 Subject = TypeVar("Subject")
 
 
-class Doubt(NamedTuple):
+class Caution(NamedTuple):
     """What was found works, and may not be what the user expects: what it means, and what to do."""
 
     text: str
@@ -23,7 +23,7 @@ class Check(Generic[Subject]):
     """One thing that is looked at."""
 
     name: str
-    look: Callable[[Subject], str | Doubt]
+    look: Callable[[Subject], str | Caution]
     """Returns what was found. What does not hold is an error that says what was seen, what is needed, what mends it."""
     after: tuple[str, ...] = ()
     """Checks without which it could only fail as well."""
@@ -75,6 +75,6 @@ def _looked(check: Check[Subject], subject: Subject) -> Finding:
         found = check.look(subject)
     except WatermarkSourceError as error:
         return Finding(check.name, Verdict.FAILED, str(error))
-    if isinstance(found, Doubt):
+    if isinstance(found, Caution):
         return Finding(check.name, Verdict.DOUBT, found.text)
     return Finding(check.name, Verdict.OK, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watermark_source.checks import Check, Doubt, Verdict, examine, require
+from watermark_source.checks import Caution, Check, Verdict, examine, require
 from watermark_source.errors import RefusedError, UnreachableError
 
 
@@ -36,7 +36,7 @@ def test_all_are_examined_but_those_that_need_what_failed() -> None:
         Check("rights", asked("rights").look, after=("a", "login")),
         Check("table", asked("table").look, after=("rights",)),
         asked("b"),
-        Check("tls", lambda _: Doubt("not used"), at_load=False),
+        Check("tls", lambda _: Caution("not used"), at_load=False),
     ]
     found = list(examine(checks, looked))
     assert [f.verdict for f in found] == [
@@ -52,7 +52,7 @@ def test_a_doubt_lets_what_comes_after_it_be_looked_at() -> None:
     def unreachable(_: list[str]) -> str:
         raise UnreachableError("gone")
 
-    checks = [Check("key", lambda _: Doubt("none")), Check("after", unreachable, after=("key",))]
+    checks = [Check("key", lambda _: Caution("none")), Check("after", unreachable, after=("key",))]
     require(checks[:1], [])
     assert [(f.verdict, f.text) for f in examine(checks, [])][1] == (Verdict.FAILED, "gone")
 

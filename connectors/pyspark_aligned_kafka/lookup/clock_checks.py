@@ -9,7 +9,7 @@ from pyspark_aligned_kafka.cluster.clock_probe import Skew, probe, skew_of
 from pyspark_aligned_kafka.cluster.list_offsets import LATEST
 from pyspark_aligned_kafka.cluster.topic_settings import LOG_APPEND_TIME, TIMESTAMP_TYPE
 from pyspark_aligned_kafka.lookup.checked_cluster import CheckedCluster
-from watermark_source.checks import Doubt
+from watermark_source.checks import Caution
 from watermark_source.durations import format_duration
 from watermark_source.errors import OptionError, SourceError, UnknownSplitError
 from watermark_source.planning.split import Split
@@ -20,7 +20,7 @@ _LARGEST_MILLIS = 1_000
 """Clocks of machines that are kept right differ by less."""
 
 
-def brokers_clocks(cluster: CheckedCluster) -> str | Doubt:
+def brokers_clocks(cluster: CheckedCluster) -> str | Caution:
     """Compare the brokers' clocks with ours.
 
     By a record in the topic that the user names for it; without one by what others write meanwhile to the topics that
@@ -33,7 +33,7 @@ def brokers_clocks(cluster: CheckedCluster) -> str | Doubt:
     named = cluster.probe_topic
     skews = _watched(cluster) if named is None else _probed(cluster, named)
     if not skews:
-        return Doubt(
+        return Caution(
             "not known: nobody wrote to a topic with message.timestamp.type LogAppendTime just now. Name one to which "
             "a record may be written: --probeTopic NAME"
         )
@@ -49,7 +49,7 @@ def brokers_clocks(cluster: CheckedCluster) -> str | Doubt:
         )
     covered = "" if lag is None else f"; maxWatermarkLag, {format_duration(lag)}, covers it"
     if worst.magnitude > _LARGEST_MILLIS:
-        return Doubt(f"{text}{covered}. Set the clocks right (NTP): maxFutureSkew and ingestion go by ours")
+        return Caution(f"{text}{covered}. Set the clocks right (NTP): maxFutureSkew and ingestion go by ours")
     return f"{text}{covered}"
 
 

@@ -11,7 +11,7 @@ from pyspark_aligned_kafka.lookup import clock_checks
 from pyspark_aligned_kafka.lookup.checked_cluster import CheckedCluster
 from pyspark_aligned_kafka.lookup.start import start_of_stream
 from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
-from watermark_source.checks import Check, Doubt
+from watermark_source.checks import Caution, Check
 from watermark_source.durations import format_duration
 from watermark_source.errors import SourceError, listed
 
@@ -34,8 +34,8 @@ def checks_of(cluster: CheckedCluster) -> Iterable[Check[CheckedCluster]]:
     yield Check("unclean leader election", _if_told(_unclean), after=("topics",))
 
 
-def _if_told(look: Callable[[CheckedCluster], str | Doubt]) -> Callable[[CheckedCluster], str | Doubt]:
-    return lambda cluster: look(cluster) if cluster.settings else Doubt("not known: no topic's settings may be read")
+def _if_told(look: Callable[[CheckedCluster], str | Caution]) -> Callable[[CheckedCluster], str | Caution]:
+    return lambda cluster: look(cluster) if cluster.settings else Caution("not known: no topic's settings may be read")
 
 
 def _topics(cluster: CheckedCluster) -> str:
@@ -52,7 +52,7 @@ def _leaders(cluster: CheckedCluster) -> str:
     return f"{len({at.leader for at in cluster.replicas.values()})} brokers lead them"
 
 
-def _offsets(cluster: CheckedCluster) -> str | Doubt:
+def _offsets(cluster: CheckedCluster) -> str | Caution:
     first, last = (cluster.admin.list_offsets(dict.fromkeys(cluster.splits, spec)) for spec in (EARLIEST, LATEST))
     sizes = [(last[s].offset or 0) - (first[s].offset or 0) for s in cluster.splits if s in first and s in last]
     return f"the ends of all partitions are told; up to {sum(sizes):,} records are there"
@@ -64,58 +64,58 @@ def _start(cluster: CheckedCluster) -> str:
     return f"a new query begins at {listed(f'{split}: {position}' for split, position in found.items())}"
 
 
-def _format(cluster: CheckedCluster) -> str | Doubt:
+def _format(cluster: CheckedCluster) -> str | Caution:
     first, last = (cluster.admin.list_offsets(dict.fromkeys(cluster.splits, spec)) for spec in (EARLIEST, LATEST))
     begin = {s: at.offset for s, at in first.items() if at.offset is not None and (last[s].offset or 0) > at.offset}
     headers = cluster.admin.batch_headers(begin)
     if unknown := begin.keys() - headers.keys():
-        return Doubt(
+        return Caution(
             f"the first records of {listed(unknown)} are in no format of today, or were not sent within half a second. "
             "Records of before Kafka 0.11 end a query: copy such topics with a current producer"
         )
     return f"record batches of version 2, in all of {len(headers)} partitions that have records"
 
 
-def _replicas(cluster: CheckedCluster) -> str | Doubt:
+def _replicas(cluster: CheckedCluster) -> str | Caution:
     single = [split for split, at in cluster.replicas.items() if at.all == 1]
     behind = [split for split, at in cluster.replicas.items() if at.in_sync < at.all]
     if behind:
-        return Doubt(
+        return Caution(
             f"copies of {listed(behind)} are not in sync: with the loss of another broker partitions may be gone"
         )
     if single:
-        return Doubt(f"{listed(single)} has one copy: while its broker is away the watermark stands still")
+        return Caution(f"{listed(single)} has one copy: while its broker is away the watermark stands still")
     return f"{min(at.all for at in cluster.replicas.values())} copies of each partition at least, all in sync"
 
 
-def _settings(cluster: CheckedCluster) -> str | Doubt:
+def _settings(cluster: CheckedCluster) -> str | Caution:
     if missing := cluster.topics - cluster.settings.keys():
-        return Doubt(
+        return Caution(
             f"the settings of {listed(missing)} may not be read. A query can do without; to have them looked at, the "
             "user needs the right DESCRIBE_CONFIGS on the topics"
         )
     return f"can be read, of {len(cluster.settings)} topics"
 
 
-def _timestamp_type(cluster: CheckedCluster) -> str | Doubt:
+def _timestamp_type(cluster: CheckedCluster) -> str | Caution:
     shown = _by_value(cluster, TIMESTAMP_TYPE)
     lag = cluster.options.engine.watermark_lag
     by_producers = [name for name, each in cluster.settings.items() if each.get(TIMESTAMP_TYPE) == CREATE_TIME]
     if lag is not None and by_producers:
-        return Doubt(
+        return Caution(
             f"{shown}. With watermarkStrategy ingestion a record of {listed(by_producers)} that is written more than "
             f"{format_duration(lag)} after its own timestamp may be late: set maxEventTimeLag to what the slowest "
             "producer needs, or message.timestamp.type to LogAppendTime"
         )
     if cluster.options.times.event_time is None and by_producers and cluster.options.engine.max_future_skew is None:
-        return Doubt(
+        return Caution(
             f"{shown}. Producers date the records: one whose clock is ahead makes all other rows late. Set "
             "maxFutureSkew, for example 10 minutes"
         )
     return shown
 
 
-def _retention(cluster: CheckedCluster) -> str | Doubt:
+def _retention(cluster: CheckedCluster) -> str | Caution:
     shortest = {
         name: int(each["retention.ms"])
         for name, each in cluster.settings.items()
@@ -124,31 +124,31 @@ def _retention(cluster: CheckedCluster) -> str | Doubt:
     limited = [n for n, each in cluster.settings.items() if int(each.get("retention.bytes", -1)) >= 0]
     by_size = f"; {listed(limited)} is limited by size too (retention.bytes)" if limited else ""
     if not shortest:
-        return Doubt(f"not limited by time{by_size}") if limited else "not limited"
+        return Caution(f"not limited by time{by_size}") if limited else "not limited"
     name, millis = min(shortest.items(), key=lambda item: (item[1], item[0]))
     text = f"{format_duration(millis)} at least ({name}){by_size}"
     if millis < _DAY_MILLIS or limited:
-        return Doubt(
+        return Caution(
             f"{text}. A query that stands still for longer loses rows, and fails with failOnDataLoss. Set retention.ms "
             "to more than the longest outage that you expect"
         )
     return text
 
 
-def _cleanup(cluster: CheckedCluster) -> str | Doubt:
+def _cleanup(cluster: CheckedCluster) -> str | Caution:
     compacted = [name for name, each in cluster.settings.items() if "compact" in each.get("cleanup.policy", "")]
     if compacted:
-        return Doubt(
+        return Caution(
             f"{listed(compacted)} is compacted: of a key whose rows were not read in time only the last one is there, "
             "and what is gone counts as no loss"
         )
     return _by_value(cluster, "cleanup.policy")
 
 
-def _unclean(cluster: CheckedCluster) -> str | Doubt:
+def _unclean(cluster: CheckedCluster) -> str | Caution:
     unclean = [n for n, each in cluster.settings.items() if each.get("unclean.leader.election.enable") == "true"]
     if unclean:
-        return Doubt(
+        return Caution(
             f"{listed(unclean)} has unclean.leader.election.enable = true: a broker that lacks records may lead it, "
             "and records that were read may be gone, and others have their offsets. Set it to false"
         )

@@ -14,7 +14,7 @@ from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode
-from watermark_source.checks import Check, Doubt
+from watermark_source.checks import Caution, Check
 from watermark_source.durations import format_duration
 
 _DAY_SECONDS = 86_400
@@ -46,11 +46,11 @@ def gaps(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
     yield Check("foreign keys", _cascades, after=("tables",), at_load=False)
 
 
-def _tls(server: CheckedServer) -> str | Doubt:
+def _tls(server: CheckedServer) -> str | Caution:
     shown = {str(name): str(value) for name, value in server.connection.rows("SHOW STATUS LIKE 'Ssl_%'")}
     cipher, mode = shown.get("Ssl_cipher"), server.options.client.tls.mode
     if not cipher:
-        return Doubt(
+        return Caution(
             f"not used (sslMode {mode.value}): rows can be read on their way. Set sslMode to required, or to "
             "verify_identity with sslCa; the server offers it with the settings ssl_cert and ssl_key"
         )
@@ -71,13 +71,13 @@ def _start(server: CheckedServer) -> str:
     return "is in the binlog"
 
 
-def _engine(server: CheckedServer) -> str | Doubt:
+def _engine(server: CheckedServer) -> str | Caution:
     """Other engines have no views of one moment."""
     found = {table: _told(server, "ENGINE", *table) for table in server.table_names}
     others = {str(table): str(engine) for table, engine in found.items() if str(engine).upper() != "INNODB"}
     if others:
         shown = ", ".join(f"{table} ({engine})" for table, engine in others.items())
-        return Doubt(
+        return Caution(
             f"{shown}: only InnoDB shows a table as of one moment, so what is written during the snapshot may be lost "
             "or doubled. Write nothing meanwhile, or ALTER TABLE … ENGINE = InnoDB"
         )
@@ -93,7 +93,7 @@ def _told(server: CheckedServer, column: str, database: str, table: str) -> obje
     return None if found is None else found[0]
 
 
-def _retention(server: CheckedServer) -> str | Doubt:
+def _retention(server: CheckedServer) -> str | Caution:
     kept = _kept_seconds(server)
     read = server.table_names if server.options.reads_tables else ()
     size = sum(int(str(_told(server, "DATA_LENGTH", *table) or 0)) for table in read)
@@ -106,7 +106,7 @@ def _retention(server: CheckedServer) -> str | Doubt:
     needed = max(_DAY_SECONDS, _ROOM * takes)
     if kept >= needed:
         return format_duration(1_000 * kept) + snapshot
-    return Doubt(
+    return Caution(
         f"for {format_duration(1_000 * kept)}{snapshot}. A query that stands still for longer cannot go on. On the "
         f"server: SET GLOBAL binlog_expire_logs_seconds = {max(7 * _DAY_SECONDS, needed)}"
     )
@@ -122,7 +122,7 @@ def _kept_seconds(server: CheckedServer) -> int | None:
     return seconds or None
 
 
-def _cascades(server: CheckedServer) -> str | Doubt:
+def _cascades(server: CheckedServer) -> str | Caution:
     """Rows that a foreign key changes are in the binlog from MySQL 9.6 on, unless the engine is to change them."""
     version = server.connection.server_version.split(".")
     by_engine = server.switch(_BY_ENGINE) == "ON"
@@ -134,7 +134,7 @@ def _cascades(server: CheckedServer) -> str | Doubt:
         shown = server.connection.one(f"SHOW CREATE TABLE {table.quoted}")
         found += [f"{table} {name}" for name in _CASCADE.findall(str(shown[1]) if shown else "")]
     if found:
-        return Doubt(
+        return Caution(
             f"{', '.join(found)}: what ON DELETE or ON UPDATE changes in a table is not in the binlog "
             + (f"with {_BY_ENGINE} = ON" if by_engine else "before MySQL 9.6")
             + ", so the stream misses it. Make these changes in statements, or with triggers"
@@ -142,7 +142,7 @@ def _cascades(server: CheckedServer) -> str | Doubt:
     return "none that change rows"
 
 
-def _clock(server: CheckedServer) -> str | Doubt:
+def _clock(server: CheckedServer) -> str | Caution:
     """Lags that are shown compare event times, which are the server's, with this machine's clock."""
     asked = time.time()
     told = server.connection.one("SELECT UNIX_TIMESTAMP(NOW(6))")
@@ -150,7 +150,7 @@ def _clock(server: CheckedServer) -> str | Doubt:
     skew = round(1_000 * (float(told[0] if told else asked) - (asked + answered) / 2))
     off = max(0, abs(skew) - round(500 * (answered - asked)))
     if off > _LARGEST_SKEW_MILLIS:
-        return Doubt(
+        return Caution(
             f"the server's is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's, and "
             "lags are shown wrong by as much. Set both by NTP"
         )

@@ -11,7 +11,7 @@ from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.table_checks import table_checks
 from pyspark_mysql_cdc_wm.lookup.visibility import GTIDS_ON
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
-from watermark_source.checks import Check, Doubt
+from watermark_source.checks import Caution, Check
 from watermark_source.errors import UnsupportedFormatError
 
 
@@ -85,7 +85,7 @@ def _setting(needed: _Needed, server: CheckedServer) -> str:
     return value
 
 
-def _metadata(server: CheckedServer) -> str | Doubt:
+def _metadata(server: CheckedServer) -> str | Caution:
     value = server.switch(_METADATA.setting)
     if value is None:
         raise UnsupportedFormatError(
@@ -93,7 +93,7 @@ def _metadata(server: CheckedServer) -> str | Doubt:
             "MySQL has it from 8.0.1 on, MariaDB from 10.5"
         )
     if value == "MINIMAL":
-        return Doubt(
+        return Caution(
             "MINIMAL: names of columns, labels of ENUM and SET and the primary key are not logged, and are taken to be "
             "what they are when a change is read. Changes from before a table was altered end the query, or come "
             f"under wrong names if its columns kept their number and types. On the server: {_METADATA.mends}"
@@ -125,14 +125,14 @@ def _log_events(server: CheckedServer) -> str:
     return "the binlog may be read"
 
 
-def _gtids(server: CheckedServer) -> str | Doubt:
+def _gtids(server: CheckedServer) -> str | Caution:
     """They tell what of the binlog is visible; MariaDB tells by itself."""
     if server.connection.is_mariadb:
         return "not needed with MariaDB"
     mode = server.settings.get("gtid_mode", "not there")
     if mode.upper() == "ON":
         return mode
-    return Doubt(
+    return Caution(
         f"{mode}: the server does not tell which transactions of its binlog are visible, so each chunk of a snapshot "
         "reads the last file of the binlog from its beginning (FLUSH BINARY LOGS makes that short), and no query goes "
         f"on with a replica. {GTIDS_ON}"

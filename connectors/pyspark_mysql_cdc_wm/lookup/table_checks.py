@@ -12,7 +12,7 @@ from pyspark_mysql_cdc_wm.lookup.visibility import GTIDS_ON, shows_all_of_its_en
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
-from watermark_source.checks import Check, Doubt
+from watermark_source.checks import Caution, Check
 from watermark_source.errors import OptionError, RefusedError, UnsupportedFormatError, listed
 
 
@@ -78,7 +78,7 @@ def _columns(server: CheckedServer) -> str:
     return ", ".join(server.layout.names)
 
 
-def _keys(server: CheckedServer) -> str | Doubt:
+def _keys(server: CheckedServer) -> str | Caution:
     """Chunks are cut by them."""
     for name, table in server.tables.items():
         check_key(name, table)
@@ -86,7 +86,7 @@ def _keys(server: CheckedServer) -> str | Doubt:
     check_seen(server.connection, server.tables)
     unkeyed = [name for name, table in server.tables.items() if not table.key]
     if unkeyed:
-        return Doubt(without_key(unkeyed))
+        return Caution(without_key(unkeyed))
     return listed(sorted({f"({', '.join(table.key)})" for table in server.tables.values()}))
 
 

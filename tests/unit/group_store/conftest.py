@@ -11,7 +11,7 @@ from sqlalchemy import create_engine
 from services.mysql import MySql
 from services.mysql_client import run
 from services.postgres import Postgres, url_of
-from tests.unit.group_store.meetings import make
+from tests.unit.group_store.clients import make
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.server_table import METADATA
 from watermark_source.group_store.store import GroupStore

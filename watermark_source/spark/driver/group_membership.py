@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from watermark_source.alignment.others import NOBODY, Others, unanswered
 from watermark_source.eventtime.watermark import MAX, MIN
+from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
+from watermark_source.group_store.driver_folder import FILE, driver_folder
 from watermark_source.group_store.file_database import FileDatabase
-from watermark_source.group_store.meeting import Meeting
-from watermark_source.group_store.place import FILE, place_of_driver
 from watermark_source.group_store.presence import Presence
 from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.planner import Plan
@@ -30,7 +30,7 @@ class Membership:
     def __init__(self, options: EngineOptions) -> None:
         self._options = options
         self._presence: Presence | None = None
-        self._meeting: Meeting | None = None
+        self._client: GroupClient | None = None
         self._last: Plan | None = None
         """Planned alone: it has to be told when somebody comes."""
         self._complete = False
@@ -52,7 +52,7 @@ class Membership:
             self._presence.close()
             self._presence = None
         if self._presence is None:
-            self._presence = Presence(place_of_driver(), group)
+            self._presence = Presence(driver_folder(), group)
 
     def others(self, state: SourceState) -> Others:
         """Return what is known of the others when a batch is planned that begins in ``state``.
@@ -63,19 +63,19 @@ class Membership:
         if self._options.alignment_group is None or self._options.alignment_store is None:
             return NOBODY
         self.come()
-        if self._meeting is None:
+        if self._client is None:
             if self._is_alone():
                 return NOBODY
             self._meet(state, self._options.alignment_group)
-        assert self._meeting is not None
+        assert self._client is not None
         met_before = state.member is not None
         # A limit there was, once they had met: that there is none in the offset says that nobody counted.
         last_limit = MAX if met_before and state.limit is None else state.limit
-        found = self._meeting.others(last_limit)
-        if self._meeting.trouble is not None:
+        found = self._client.others(last_limit)
+        if self._client.trouble is not None:
             # Nobody can come meanwhile.
             self._began = time.monotonic()
-        elif last_limit == MAX and not self._meeting.has_begun:
+        elif last_limit == MAX and not self._client.has_begun:
             # That was before this process: it is not known who counts now.
             last_limit = MIN
             found = unanswered(found, last_limit, awaited=True)
@@ -90,36 +90,36 @@ class Membership:
 
     def tell(self, plan: Plan) -> None:
         """Tell the others what was planned."""
-        if self._meeting is None:
+        if self._client is None:
             self._last = plan
             return
         waits = any(t.status is SplitStatus.PAUSED for t in plan.state.splits.values())
-        self._meeting.tell(plan.member, waits=waits)
+        self._client.tell(plan.member, waits=waits)
 
     def named(self, state: SourceState) -> SourceState:
         """Return a state that says which member it is of."""
-        if not self._complete or self._meeting is None or state.member == self._meeting.member:
+        if not self._complete or self._client is None or state.member == self._client.member:
             return state
-        return replace(state, member=self._meeting.member)
+        return replace(state, member=self._client.member)
 
     @property
     def place(self) -> str | None:
         """Where the sources of the group meet, without what is secret; ``None`` while that is a secret."""
         if self._options.alignment_store in (None, DRIVER):
             return self._options.alignment_store or NO_STORE
-        return None if self._meeting is None else self._meeting.place
+        return None if self._client is None else self._client.place
 
     @property
     def trouble(self) -> str | None:
         """Return why what is known of the others may be old."""
-        return None if self._meeting is None else self._meeting.trouble
+        return None if self._client is None else self._client.trouble
 
     def close(self) -> None:
         """Leave the group; takes no lock."""
         if self._presence is not None:
             self._presence.close()
-        if self._meeting is not None:
-            self._meeting.close()
+        if self._client is not None:
+            self._client.close()
 
     def _is_alone(self) -> bool:
         waits_for_some = (self._options.alignment_members or 1) > 1
@@ -128,7 +128,7 @@ class Membership:
     def _meet(self, state: SourceState, group: str) -> None:
         store, options = self._options.alignment_store, self._options
         here = store is None or store == DRIVER
-        database = FileDatabase(str(place_of_driver() / FILE)) if here else database_of(str(store))
+        database = FileDatabase(str(driver_folder() / FILE)) if here else database_of(str(store))
         identity = Identity(
             group,
             state.member or secrets.token_hex(6),
@@ -136,7 +136,7 @@ class Membership:
             options.alignment_max_drift,
             options.alignment_time_to_live,
         )
-        self._meeting = Meeting(GroupStore(database), identity)
+        self._client = GroupClient(GroupStore(database), identity)
         self._began = time.monotonic()
         if self._last is not None:
             self.tell(self._last)

@@ -1,4 +1,4 @@
-"""What the store's answers let one believe of the others: whether all that are there have had the time to say so."""
+"""GroupView: what one member knows of the others, and whether all that are there had the time to report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from watermark_source.alignment.others import Elsewhere, Others, unanswered
 from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.group_store.doubt import Doubt, after_answer, is_believed
+from watermark_source.group_store.grace_period import GracePeriod, after_answer, may_be_all
 from watermark_source.group_store.store import Answer
 
 _SILENT = 3.0
@@ -42,7 +42,7 @@ class Heard(NamedTuple):
         return not at_least - _JUMP <= passed <= at_most + _JUMP
 
 
-class Belief:
+class GroupView:
     """Filled by the thread that talks to the store, asked by the one that plans."""
 
     late_settling: ClassVar[float] = 7.0
@@ -55,7 +55,7 @@ class Belief:
         self._told_at: float | None = None
         self._settled_at: float | None = None
         """From when on those that start together have spoken; ``None`` until the store answers."""
-        self._doubts: tuple[Doubt, ...] = ()
+        self._grace_periods: tuple[GracePeriod, ...] = ()
         self.heard: Heard | None = None
         self.has_begun = False
         """Whether what is known was sure once."""
@@ -86,7 +86,7 @@ class Belief:
             # Those that came while it was away have told nobody.
             self._settled_at = heard.answered_at + (self.late_settling if failed else 0)
         else:
-            self._doubt(before, heard, failed=failed)
+            self._give_time(before, heard, failed=failed)
         self.heard = heard
 
     def _is_sure(self, heard: Heard) -> bool:
@@ -99,17 +99,17 @@ class Belief:
         if heard.coming and not self.has_begun and time.monotonic() < come_by:
             return False
         self.has_begun = True
-        return is_believed(self._doubts, heard.others.members, time.monotonic())
+        return may_be_all(self._grace_periods, heard.others.members, time.monotonic())
 
-    def _doubt(self, before: Heard, heard: Heard, *, failed: bool) -> None:
+    def _give_time(self, before: Heard, heard: Heard, *, failed: bool) -> None:
         """See whether others may seem to be gone that are not: they are given their time to speak again.
 
         After a time without answers nobody could speak; after a jump of the store's clock everybody seems silent; and
         what answers after an error may be another server, or have been emptied.
         """
         was_silent = heard.answered_at - before.answered_at > _SILENT
-        self._doubts = after_answer(
-            self._doubts,
+        self._grace_periods = after_answer(
+            self._grace_periods,
             failed=failed,
             is_odd=was_silent or heard.is_odd_after(before),
             members=before.others.members,

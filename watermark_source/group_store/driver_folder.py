@@ -1,4 +1,4 @@
-"""Place: where the members of one driver meet when no store is named, a private folder that ends with the driver."""
+"""A driver's private folder: where its sources find each other when no store is named; it ends with the driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = "alignment.sqlite"
 """The database in it."""
 
 
-def place_of_driver() -> Path:
+def driver_folder() -> Path:
     """Return the folder that all sources of this driver's queries have in common.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Meeting: one source's place in its group, kept up beside the query by a thread that alone talks to the store."""
+"""GroupClient: keeps one source a member of its group, by a thread beside the query that alone talks to the store."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from watermark_source.alignment.group import GroupMember
 from watermark_source.alignment.others import Others
 from watermark_source.errors import UsageError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.group_store.belief import Belief
 from watermark_source.group_store.own_row import OwnRow
 from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.group_store.view import GroupView
 
 _log = logging.getLogger(__name__)
 
@@ -26,12 +26,12 @@ _FIRST = 10.0
 _LEAVING = 1.0
 
 
-class Meeting:
+class GroupClient:
     """Tells the store what this source has come to, and knows what the others have. For use by one thread."""
 
     def __init__(self, store: GroupStore, who: Identity) -> None:
         self._row = OwnRow(store, who)
-        self._belief = Belief(who.time_to_live)
+        self._view = GroupView(who.time_to_live)
         self._report: GroupMember | None = None
         """``None`` until there is one: before, what another process of this member has told holds."""
         self._trouble: Exception | None = None
@@ -48,7 +48,7 @@ class Meeting:
     @property
     def has_begun(self) -> bool:
         """Whether what is known of the others was sure once."""
-        return self._belief.has_begun
+        return self._view.has_begun
 
     def others(self, last_limit: Millis | None) -> Others:
         """Return what is known of the others; ``last_limit`` holds while the store does not answer.
@@ -63,7 +63,7 @@ class Meeting:
             self._answered.wait(_FIRST)
         if self._wrong is not None:
             raise self._wrong
-        return self._belief.known(last_limit)
+        return self._view.known(last_limit)
 
     @property
     def place(self) -> str:
@@ -73,14 +73,14 @@ class Meeting:
     @property
     def trouble(self) -> str | None:
         """Return why what is known of the others may be old, ``None`` if it is not."""
-        heard = self._belief.heard
+        heard = self._view.heard
         if heard is not None and not heard.is_old:
             return None
         return f"the store {self.place} does not answer" if self._trouble is None else str(self._trouble)
 
     def tell(self, report: GroupMember, *, waits: bool) -> None:
         """Have the others told; ``waits``: some of this source's splits wait for them."""
-        self._belief.note_told()
+        self._view.note_told()
         if waits or report != self._report:
             self._news.set()
         self._report, self._hurry = report, waits
@@ -119,12 +119,12 @@ class Meeting:
     def _come(self) -> None:
         """Join the group, which is of silent members with another drift if they have only not reached the store."""
         if self._row.join():
-            self._rest(self._belief.late_settling)
+            self._rest(self._view.late_settling)
             self._row.join()
 
     def _exchange(self) -> None:
         asked_at, failed = time.monotonic(), self._trouble is not None
-        self._belief.take(self._row.exchange(self._report), asked_at, failed=failed)
+        self._view.take(self._row.exchange(self._report), asked_at, failed=failed)
         if failed:
             _log.warning("the store of the alignment group %s answers again", self._row.who.group)
         self._trouble = None

@@ -11,12 +11,12 @@ import pytest
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import UnreachableError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.group_store import belief
+from watermark_source.group_store import view
+from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.meeting import Meeting
 from watermark_source.group_store.store import Answer, GroupStore, Identity
 
-Make = Callable[..., Meeting]
+Make = Callable[..., GroupClient]
 
 
 def at(watermark: int) -> GroupMember:
@@ -25,12 +25,12 @@ def at(watermark: int) -> GroupMember:
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    monkeypatch.setattr(belief, "_SILENT", 0.5)
-    made: list[Meeting] = []
+    monkeypatch.setattr(view, "_SILENT", 0.5)
+    made: list[GroupClient] = []
 
-    def one(name: str, *, drift: int | None = 1_000, folder: str = ".", time_to_live: int = 30_000) -> Meeting:
+    def one(name: str, *, drift: int | None = 1_000, folder: str = ".", time_to_live: int = 30_000) -> GroupClient:
         store = GroupStore(database_of(f"sqlite:///{tmp_path / folder / 'alignment.sqlite'}"))
-        made.append(Meeting(store, Identity("g", f"{name}-id", name, drift, time_to_live)))
+        made.append(GroupClient(store, Identity("g", f"{name}-id", name, drift, time_to_live)))
         return made[-1]
 
     yield one
@@ -45,7 +45,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def told(member: Meeting, report: GroupMember) -> None:
+def told(member: GroupClient, report: GroupMember) -> None:
     """Let a member come, and tell its first."""
     member.others(None)
     member.tell(report, waits=False)
