@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from services.bulk import PartitionRecords, bulk_produce_partitions
+from services.deadline import wait_until
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.mysql_streams import MySqlStreams
 from tests.spark.queries import START, Running
@@ -20,6 +21,7 @@ pytestmark = [
 ]  # fmt: skip
 
 NewTopic = Callable[..., str]
+_SECONDS = 240
 TOGETHER = {"alignmentGroup": "clicks and users", "alignmentStore": "driver", "alignmentMembers": 2}
 ON_CLOCK = {"watermarkStrategy": "none", **TOGETHER}
 
@@ -53,18 +55,18 @@ def test_on_processing_time_no_click_is_joined_before_the_snapshot_and_each_find
     joined = temporal_join(clicks(streams, topic, **ON_CLOCK), build, on="id", probe_time="at", build_time="since")
     assert joined.columns == ["id", "offset", "at", "name"]
     query = streams.start(joined)
-    query.settle()
     asked = "SELECT id, name FROM users"
     expected = answers(mysql_streams, asked, range(1, 951))
+    wait_until(lambda: len(found(query)) >= len(expected), _SECONDS, "the clicks before the snapshot")
     assert found(query) == expected
     mysql_streams.run_sql(
         "UPDATE users SET name = 'second' WHERE id % 3 = 0", "UPDATE users SET name = 'third' WHERE id % 9 = 0",
         "DELETE FROM users WHERE id % 4 = 0", "UPDATE users SET id = id + 900 WHERE id BETWEEN 1 AND 30",
     )  # fmt: skip
-    query.settle()
+    query.run_on()
     again = list(range(1, 951))
     click(streams, topic, again)
-    query.settle()
+    query.run_on()
     expected += answers(mysql_streams, asked, again, first=950)
     assert found(query) == expected
     assert "temporal_join[processing time]" in plan(query)

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from services.deadline import wait_until
 from tests.spark.file_log import append
 
 START = 1_699_999_980_000
@@ -44,6 +45,22 @@ class Running:
     def settle(self) -> None:
         """Wait until everything written before has been read, and what follows from it has come out."""
         self.query.processAllAvailable()
+
+    def run_on(self, batches: int = 3, *, seconds: float = 240) -> None:
+        """Wait until so many batches have begun and ended: a query on the clock may never have nothing to do.
+
+        Its time moves in each ``watermarkInterval``, and on a busy machine a batch may take longer than that.
+        """
+        last = self._last_batch
+        # The one that runs now may have been planned before.
+        wait_until(lambda: self._last_batch > last + batches, seconds, f"{batches} more batches")
+
+    @property
+    def _last_batch(self) -> int:
+        failure, last = self.query.exception(), self.query.lastProgress
+        if failure is not None:
+            raise failure
+        return -1 if last is None else int(last["batchId"])
 
     def rows(self) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in self.spark.table(self.table).collect())

@@ -11,6 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
+from services.deadline import wait_until
 from tests.spark.queries import START, Rows, Streams, at
 from watermark_source import follow_watermark, temporal_join
 from watermark_source.operators.temporal_join import _spread
@@ -200,7 +201,7 @@ def test_on_processing_time_all_types_come_out_as_they_went_in(streams: Streams)
     build = build.select("value", "since", "name", *(F.col(f"_values.{c}").alias(c * 2) for c in "abcdefghijklmnop"))
     joined = temporal_join(probe, build, on=["value", "name"], build_time="since", buffer=True)
     query = streams.start(joined.drop("event_time", "name"))
-    query.settle()
+    wait_until(lambda: len(query.rows()) == 2, 240, "both clicks")
     one = streams.spark.sql(f"SELECT {values}").first()
     assert one is not None
     rows = {row[0]: row[1:] for row in query.rows()}
