@@ -27,7 +27,7 @@ from watermark_source.errors import DataLossError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.ends import aligned_ends, backlog_of
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState
 
@@ -98,7 +98,7 @@ def test_a_limit_of_event_time_is_passed_by_one_transaction_at_most(
     source = _source(database)
     connector = source.open()
     assert connector.time_index is not None
-    policy = PlanPolicy(max_drift=100)
+    policy = PlanPolicy(alignment=Alignment(max_drift=100))
     (position,) = connector.starts.initial_positions(frozenset({BINLOG})).values()
     watermark: Millis | None = None
     delivered: list[tuple[int, int]] = []

@@ -11,14 +11,15 @@ from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog
 from tests.simulation.scenarios import Action, Kill, KillPlanning, actions, budgets, close_all, logs, perform
 from watermark_source.eventtime.watermark import MAX
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 
 policies = st.builds(
     PlanPolicy,
-    out_of_orderness=st.sampled_from([0, 500]),
-    idle_timeout=st.none() | st.sampled_from([1, 30_000]),
-    max_drift=st.none() | st.sampled_from([0, 60_000]),
-    max_future_skew=st.none() | st.just(3_600_000),
+    strategy=st.builds(
+        WatermarkStrategy, out_of_orderness=st.sampled_from([0, 500]), max_future_skew=st.none() | st.just(3_600_000)
+    ),
+    idleness=st.builds(Idleness, timeout=st.none() | st.sampled_from([1, 30_000])),
+    alignment=st.builds(Alignment, max_drift=st.none() | st.sampled_from([0, 60_000])),
 )
 
 

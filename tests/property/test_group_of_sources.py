@@ -16,7 +16,7 @@ from tests.simulation.log import SimulatedLog
 from tests.simulation.scenarios import budgets, logs
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MIN, saturating_add
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import event_time_of, watermark_of
 from watermark_source.planning.state import SplitStatus
@@ -63,7 +63,9 @@ def go_on(members: Sequence[MemberDriver]) -> None:
 def test_the_group_goes_on_while_any_source_has_rows(
     group: Sequence[SimulatedLog], drift: int, max_rows: int | None, index: bool, script: Sequence[tuple[int, str]]
 ) -> None:
-    members = meet(group, PlanPolicy(max_drift=drift, idle_timeout=1), max_rows, index=index)
+    members = meet(
+        group, PlanPolicy(alignment=Alignment(max_drift=drift), idleness=Idleness(timeout=1)), max_rows, index=index
+    )
     for number, what in script:
         perform(members, number, what)
     go_on(members)
@@ -76,7 +78,7 @@ def test_no_source_reads_more_than_one_row_of_a_split_beyond_the_drift(
     group: Sequence[SimulatedLog], drift: int, max_rows: int | None, script: Sequence[tuple[int, str]]
 ) -> None:
     """Against what is read of the others when it plans, of those that had come when it last asked."""
-    policy = PlanPolicy(max_drift=drift)
+    policy = PlanPolicy(alignment=Alignment(max_drift=drift))
     members = meet(group, policy, max_rows, index=True)
     for number, what in [*script, *((n, w) for _ in range(20) for n in range(3) for w in (ASK, STEP))]:
         member = members[number % len(members)]
@@ -86,7 +88,7 @@ def test_no_source_reads_more_than_one_row_of_a_split_beyond_the_drift(
         perform(members, number, what)
         if len(member.batches) == before or not behind:
             continue
-        allowed = event_time_of(min(behind) + drift, policy)
+        allowed = event_time_of(min(behind) + drift, policy.strategy)
         for split, rows in member.batches[-1].rows.items():
             beyond = [row for row in rows if row.event_time > allowed]
             assert len(beyond) <= 1, (split, beyond)
@@ -100,7 +102,11 @@ def test_an_event_of_2099_in_one_source_lets_no_other_run_ahead_and_none_wait_fo
     max_rows: int | None,
     script: Sequence[tuple[int, str]],
 ) -> None:
-    policy = PlanPolicy(max_drift=drift, idle_timeout=1, max_future_skew=1_000_000_000)
+    policy = PlanPolicy(
+        alignment=Alignment(max_drift=drift),
+        idleness=Idleness(timeout=1),
+        strategy=WatermarkStrategy(max_future_skew=1_000_000_000),
+    )
     first, *_ = members = meet([noisy, *group], policy, max_rows, index=True)
     for number, what in [*script, *((n, w) for _ in range(20) for n in range(4) for w in (ASK, STEP))]:
         member = members[number % len(members)]
@@ -109,7 +115,7 @@ def test_an_event_of_2099_in_one_source_lets_no_other_run_ahead_and_none_wait_fo
         before = len(member.batches)
         perform(members, number, what)
         if len(member.batches) > before and behind is not None:
-            allowed = event_time_of(saturating_add(behind, drift), policy)
+            allowed = event_time_of(saturating_add(behind, drift), policy.strategy)
             for split, rows in member.batches[-1].rows.items():
                 assert sum(row.event_time > allowed for row in rows) <= 1, split
     go_on(members)
@@ -121,7 +127,7 @@ def test_an_event_of_2099_in_one_source_lets_no_other_run_ahead_and_none_wait_fo
 def test_who_cannot_reach_the_store_goes_no_further_than_its_last_limit(
     group: Sequence[SimulatedLog], drift: int, max_rows: int | None, script: Sequence[tuple[int, str]]
 ) -> None:
-    members = meet(group, PlanPolicy(max_drift=drift), max_rows, index=True)
+    members = meet(group, PlanPolicy(alignment=Alignment(max_drift=drift)), max_rows, index=True)
     for number, what in script:
         perform(members, number, what)
     alone = members[0]
@@ -135,7 +141,7 @@ def test_who_cannot_reach_the_store_goes_no_further_than_its_last_limit(
     for batch in alone.batches[before:]:
         read = [row.event_time for rows in batch.rows.values() for row in rows]
         assert limit is not None or not read
-        assert limit is None or max(read, default=limit) <= event_time_of(limit, alone.policy)
+        assert limit is None or max(read, default=limit) <= event_time_of(limit, alone.policy.strategy)
 
 
 def earliest_unread(member: MemberDriver, policy: PlanPolicy) -> int | None:
@@ -144,7 +150,9 @@ def earliest_unread(member: MemberDriver, policy: PlanPolicy) -> int | None:
     for split, state in member.state().splits.items():
         following = member.log.splits[split].read(state.position, member.log.splits[split].end)
         if following:
-            found.append(max(watermark_of(min(r.event_time for r in following), policy), state.watermark or -(2**63)))
+            found.append(
+                max(watermark_of(min(r.event_time for r in following), policy.strategy), state.watermark or -(2**63))
+            )
     return min(found, default=None)
 
 
@@ -195,9 +203,9 @@ class Life:
         if observed.others.hold:
             assert not read
         ceiling = observed.others.ceiling
-        if ceiling is not None and ceiling != MIN and member.policy.max_drift is not None and read:
+        if ceiling is not None and ceiling != MIN and member.policy.alignment.max_drift is not None and read:
             highest = max((row.event_time for rows in member.batches[-1].rows.values() for row in rows), default=MIN)
-            assert highest <= event_time_of(ceiling, member.policy)
+            assert highest <= event_time_of(ceiling, member.policy.strategy)
         if self.has_end and not planned.is_batch:
             # Its process leaves.
             assert member.state().splits == {} or not behind(member)
@@ -223,7 +231,11 @@ def test_runs_clocks_and_snapshots_of_a_group_let_each_other_come_to_their_ends(
     all_lives = []
     for n, (log, kind) in enumerate(zip(group, of, strict=False)):
         by_clock = kind in (Kind.CLOCK, Kind.CLOCK_RUNS)
-        policy = PlanPolicy(use_processing_time=True) if by_clock else PlanPolicy(max_drift=drift, idle_timeout=1)
+        policy = (
+            PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True))
+            if by_clock
+            else PlanPolicy(alignment=Alignment(max_drift=drift), idleness=Idleness(timeout=1))
+        )
         all_lives.append(Life(kind, MemberDriver(f"m{n}", store, log, policy, max_rows=max_rows)))
     for number, what in script:
         life = all_lives[number % len(all_lives)]
@@ -268,8 +280,12 @@ def test_a_source_whose_splits_are_all_idle_goes_on_with_the_others_and_never_be
     store, busy, silent = Store(), SimulatedLog(1), SimulatedLog(1)
     if ever_had_a_row:
         silent.splits[Split("log", 0)].append([START])
-    policy = PlanPolicy(idle_timeout=busy_until, idle_follows=True, max_drift=60_000, watermark_interval=500)
-    other = replace(policy, idle_timeout=silent_until)
+    policy = PlanPolicy(
+        idleness=Idleness(timeout=busy_until, follows_group=True),
+        alignment=Alignment(max_drift=60_000),
+        strategy=WatermarkStrategy(watermark_interval=500),
+    )
+    other = replace(policy, idleness=replace(policy.idleness, timeout=silent_until))
     members = [MemberDriver("busy", store, busy, policy), MemberDriver("silent", store, silent, other)]
     told = [START - 1]
     for at in accumulate(steps, initial=START):

@@ -12,7 +12,7 @@ from tests.simulation.driver import Batch, Driver
 from tests.simulation.log import SimulatedLog
 from tests.simulation.scenarios import FAR_FUTURE, Action, Step, actions, budgets, close_all, logs, perform
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import event_time_of
 from watermark_source.planning.state import SplitStatus
@@ -46,7 +46,11 @@ def test_no_split_reads_more_than_one_row_beyond_the_drift(
     script: Sequence[Action],
 ) -> None:
     """Measured after each batch against the slowest active split, as the rows of that batch have moved it."""
-    policy = PlanPolicy(out_of_orderness=bound, max_drift=drift, idle_timeout=idle_timeout)
+    policy = PlanPolicy(
+        strategy=WatermarkStrategy(out_of_orderness=bound),
+        alignment=Alignment(max_drift=drift),
+        idleness=Idleness(timeout=idle_timeout),
+    )
     driver = Driver(log, policy, max_rows=max_rows, final=final, without_newest=hidden)
     for action in [] if final else script:
         perform(driver, action)
@@ -55,7 +59,7 @@ def test_no_split_reads_more_than_one_row_beyond_the_drift(
         lowest = _slowest(batch, policy)
         if lowest is None:
             continue
-        allowed = event_time_of(lowest + drift, policy)
+        allowed = event_time_of(lowest + drift, policy.strategy)
         for split, rows in batch.rows.items():
             beyond = [row for row in rows if row.event_time > allowed]
             assert len(beyond) <= 1, (split, beyond)
@@ -81,7 +85,11 @@ def test_the_group_goes_on_while_any_split_has_rows(
     script: Sequence[Action],
 ) -> None:
     """Once splits without rows are idle nobody is left to wait for, so the whole log is read."""
-    policy = PlanPolicy(out_of_orderness=bound, max_drift=drift, idle_timeout=1, max_future_skew=3_600_000)
+    policy = PlanPolicy(
+        strategy=WatermarkStrategy(out_of_orderness=bound, max_future_skew=3_600_000),
+        alignment=Alignment(max_drift=drift),
+        idleness=Idleness(timeout=1),
+    )
     driver = Driver(log, policy, max_rows=max_rows, index=index, without_newest=hidden)
     for action in script:
         perform(driver, action)
@@ -98,7 +106,7 @@ def test_only_a_split_without_rows_holds_the_group_still(
     log: SimulatedLog, drift: int, max_rows: int | None, script: Sequence[Action]
 ) -> None:
     """Without an idle timeout the group may wait for a split that has nothing, as in Flink, and for no other."""
-    driver = Driver(log, PlanPolicy(max_drift=drift), max_rows=max_rows)
+    driver = Driver(log, PlanPolicy(alignment=Alignment(max_drift=drift)), max_rows=max_rows)
     for action in script:
         perform(driver, action)
     close_all(log)
@@ -126,7 +134,12 @@ def test_a_split_with_rows_is_never_idle(
     log: SimulatedLog, drift: int, max_rows: int | None, timeout: int | None, index: bool, script: Sequence[Action]
 ) -> None:
     """However long it is held, or the budget goes to others."""
-    driver = Driver(log, PlanPolicy(max_drift=drift, idle_timeout=timeout), max_rows=max_rows, index=index)
+    driver = Driver(
+        log,
+        PlanPolicy(alignment=Alignment(max_drift=drift), idleness=Idleness(timeout=timeout)),
+        max_rows=max_rows,
+        index=index,
+    )
     for action in script:
         perform(driver, action)
     for _ in range(3):
@@ -149,7 +162,7 @@ def test_one_far_future_event_neither_moves_the_watermark_nor_starves_its_split(
     times = [row.event_time for row in split.rows]
     split.__init__()  # type: ignore[misc]
     split.append([*times[:at], FAR_FUTURE, *times[at:]])
-    policy = PlanPolicy(max_drift=drift, max_future_skew=1_000_000_000)
+    policy = PlanPolicy(alignment=Alignment(max_drift=drift), strategy=WatermarkStrategy(max_future_skew=1_000_000_000))
     driver = Driver(log, policy, max_rows=7, final=True)
     driver.run()
     assert {s: t.position for s, t in driver.state().splits.items()} == log.ends()
@@ -161,7 +174,7 @@ def test_one_far_future_event_neither_moves_the_watermark_nor_starves_its_split(
 def test_without_a_time_index_a_split_passes_the_limit_within_one_range_only(
     log: SimulatedLog, drift: int, bound: int, max_rows: int | None
 ) -> None:
-    policy = PlanPolicy(out_of_orderness=bound, max_drift=drift)
+    policy = PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=bound), alignment=Alignment(max_drift=drift))
     driver = Driver(log, policy, max_rows=max_rows, index=False, final=True)
     driver.run()
     for batch in driver.batches:
@@ -182,7 +195,9 @@ def test_without_a_time_index_a_split_passes_the_limit_within_one_range_only(
 def test_what_need_not_be_looked_up_changes_no_plan(
     log: SimulatedLog, drift: int | None, bound: int, max_rows: int | None, skew: int | None, script: Sequence[Action]
 ) -> None:
-    policy = PlanPolicy(out_of_orderness=bound, max_drift=drift, max_future_skew=skew)
+    policy = PlanPolicy(
+        strategy=WatermarkStrategy(out_of_orderness=bound, max_future_skew=skew), alignment=Alignment(max_drift=drift)
+    )
     driver = Driver(log, policy, max_rows=max_rows)
     for action in [*script, Step()]:
         state, seen = driver.state(), driver.observe()
@@ -202,7 +217,11 @@ def test_what_need_not_be_looked_up_changes_no_plan(
 def test_newest_event_times_change_nothing_where_they_do_not_matter(
     log: SimulatedLog, drift: int, bound: int, timeout: int | None, skew: int | None, script: Sequence[Action]
 ) -> None:
-    policy = PlanPolicy(out_of_orderness=bound, max_drift=drift, idle_timeout=timeout, max_future_skew=skew)
+    policy = PlanPolicy(
+        strategy=WatermarkStrategy(out_of_orderness=bound, max_future_skew=skew),
+        alignment=Alignment(max_drift=drift),
+        idleness=Idleness(timeout=timeout),
+    )
     driver = Driver(log, policy)
     for action in [*script, Step()]:
         state, seen = driver.state(), driver.observe()

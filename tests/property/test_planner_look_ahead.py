@@ -12,17 +12,20 @@ from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from tests.simulation.scenarios import Action, actions, budgets, logs, perform
 from watermark_source.eventtime.watermark import MIN
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import watermark_of
 
 policies = st.builds(
     PlanPolicy,
-    looks_ahead=st.just(True),
-    out_of_orderness=st.sampled_from([0, 1, 500]),
-    idle_timeout=st.sampled_from([1, 1_000]),
-    max_drift=st.none() | st.sampled_from([0, 1_000, 60_000]),
-    max_future_skew=st.none() | st.sampled_from([3_600_000, 100_000_000]),
+    strategy=st.builds(
+        WatermarkStrategy,
+        looks_ahead=st.just(True),
+        out_of_orderness=st.sampled_from([0, 1, 500]),
+        max_future_skew=st.none() | st.sampled_from([3_600_000, 100_000_000]),
+    ),
+    idleness=st.builds(Idleness, timeout=st.sampled_from([1, 1_000])),
+    alignment=st.builds(Alignment, max_drift=st.none() | st.sampled_from([0, 1_000, 60_000])),
 )
 disordered = logs(disorder=600_000, noise=True)
 bands = st.sampled_from([0, 1, 5, 1_000])
@@ -64,7 +67,9 @@ def _check_band(driver: Driver, band: int, *, since: int) -> None:
 def test_where_all_rows_are_looked_at_none_is_late(
     log: SimulatedLog, bound: int, idle: int, max_rows: int | None
 ) -> None:
-    policy = PlanPolicy(looks_ahead=True, out_of_orderness=bound, idle_timeout=idle)
+    policy = PlanPolicy(
+        strategy=WatermarkStrategy(looks_ahead=True, out_of_orderness=bound), idleness=Idleness(timeout=idle)
+    )
     driver = Driver(log, policy, max_rows=max_rows, ahead=SimulatedLookAhead(log, 1_000_000))
     driver.run()
     for batch in driver.batches:
@@ -77,7 +82,7 @@ def test_without_a_band_the_watermark_is_that_of_the_bound(
     log: SimulatedLog, bound: int, max_rows: int | None, script: Sequence[Action]
 ) -> None:
     """Once a batch is read, and as the rows of it are looked at: one batch earlier than by the tasks' reports."""
-    policy = PlanPolicy(looks_ahead=True, out_of_orderness=bound)
+    policy = PlanPolicy(strategy=WatermarkStrategy(looks_ahead=True, out_of_orderness=bound))
     driver = Driver(log, policy, max_rows=max_rows, ahead=SimulatedLookAhead(log, 0))
     for action in script:
         perform(driver, action)
@@ -86,7 +91,7 @@ def test_without_a_band_the_watermark_is_that_of_the_bound(
     for batch in driver.batches:
         for split, rows in batch.rows.items():
             highest[split] = max([highest.get(split, MIN), *(row.event_time for row in rows)])
-        known = [watermark_of(highest.get(s, MIN), policy) for s in batch.after.splits]  # type: ignore[arg-type]
+        known = [watermark_of(highest.get(s, MIN), policy.strategy) for s in batch.after.splits]  # type: ignore[arg-type]
         assert (batch.after.watermark or MIN) <= min(known)
     final = driver.state()
     known = [MIN if t.watermark is None else t.watermark for t in final.splits.values()]

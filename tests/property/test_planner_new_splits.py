@@ -17,7 +17,7 @@ from tests.simulation.log import SimulatedLog, SplitLog
 from watermark_source.eventtime.watermark import MIN
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 
 
@@ -59,7 +59,7 @@ actions = st.lists(st.sampled_from([0, 0, 1, 2, "look", "step", "step"]), min_si
 @given(actions, st.sampled_from([0, 3]))
 def test_no_row_of_a_new_split_is_late(script: list[int | str], out_of_orderness: int) -> None:
     log = SimulatedLog(1)
-    driver = LookingDriver(log, PlanPolicy(out_of_orderness=out_of_orderness))
+    driver = LookingDriver(log, PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=out_of_orderness)))
     clock = START
     for action in [*script, "look", "step", "step", "look", "step"]:
         clock += 1

@@ -11,17 +11,18 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog, SplitLog
 from tests.simulation.scenarios import Action, Append, actions, budgets, logs, perform
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
 
 policies = st.builds(
     PlanPolicy,
-    out_of_orderness=st.sampled_from([0, 500]),
-    idle_timeout=st.none() | st.sampled_from([1, 1_000, 30_000]),
-    max_drift=st.none() | st.sampled_from([0, 1_000, 60_000]),
-    max_future_skew=st.none() | st.just(3_600_000),
-    fail_on_data_loss=st.just(False),
+    strategy=st.builds(
+        WatermarkStrategy, out_of_orderness=st.sampled_from([0, 500]), max_future_skew=st.none() | st.just(3_600_000)
+    ),
+    idleness=st.builds(Idleness, timeout=st.none() | st.sampled_from([1, 1_000, 30_000])),
+    alignment=st.builds(Alignment, max_drift=st.none() | st.sampled_from([0, 1_000, 60_000])),
+    on_loss=st.builds(OnLoss, fails=st.just(False)),
 )
 
 
@@ -72,7 +73,7 @@ def test_nothing_new_means_no_batch_for_ever(
 def test_a_split_is_idle_only_after_it_has_answered_for_the_timeout(
     log: SimulatedLog, timeout: int, script: list[tuple[str, int, int]]
 ) -> None:
-    driver = Driver(log, PlanPolicy(idle_timeout=timeout))
+    driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=timeout)))
     driver.run()
     quiet_since, idle = dict.fromkeys(log.splits, START), set[Split]()
     for what, number, millis in script:
@@ -95,7 +96,7 @@ def test_idleness_works_across_available_now_runs(
     log: SimulatedLog, timeout: int, arrivals: list[tuple[int, int]]
 ) -> None:
     """Every run is a new process; idle is what two runs further apart than the timeout found nothing more in."""
-    driver = Driver(log, PlanPolicy(idle_timeout=timeout), final=True)
+    driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=timeout)), final=True)
     driver.run()
     last_row = dict.fromkeys(log.splits, START)
     for number, wait in arrivals:
@@ -119,7 +120,7 @@ def test_idleness_works_across_available_now_runs(
 @given(logs(), st.integers(1, 5_000), st.integers(0, 100_000))
 def test_the_time_a_run_spends_reading_is_no_quiet_time(log: SimulatedLog, timeout: int, spent: int) -> None:
     """Rows that came after a run had fixed its ends are unknown to it, so its own time makes no split idle."""
-    driver = Driver(log, PlanPolicy(idle_timeout=timeout), max_rows=1, final=True)
+    driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=timeout)), max_rows=1, final=True)
     while driver.step().is_batch:
         driver.now += spent
         assert all(t.status is SplitStatus.ACTIVE for t in driver.state().splits.values())
@@ -127,7 +128,7 @@ def test_the_time_a_run_spends_reading_is_no_quiet_time(log: SimulatedLog, timeo
 
 @given(logs(), st.integers(1, 5_000), st.booleans())
 def test_idleness_survives_a_restart_and_ends_before_the_rows(log: SimulatedLog, timeout: int, killed: bool) -> None:
-    driver = Driver(log, PlanPolicy(idle_timeout=timeout))
+    driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=timeout)))
     driver.run()
     driver.now += timeout + 1
     driver.run()
@@ -151,7 +152,7 @@ def test_a_processing_time_watermark_is_the_clock_and_ticks_at_most_once_an_inte
 ) -> None:
     """The clock may be set back between two processes, and within none."""
     log = SimulatedLog(2)
-    driver = Driver(log, PlanPolicy(use_processing_time=True, watermark_interval=1_000))
+    driver = Driver(log, PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True, watermark_interval=1_000)))
     for wait, rows, shift in script:
         driver.now += wait
         if rows:
@@ -172,7 +173,7 @@ def test_a_processing_time_watermark_is_the_clock_and_ticks_at_most_once_an_inte
 
 @given(st.integers(0, 100_000), st.lists(st.integers(0, 5_000), max_size=10))
 def test_a_processing_time_run_whose_ends_are_final_does_not_tick(first: int, waits: list[int]) -> None:
-    driver = Driver(SimulatedLog(1), PlanPolicy(use_processing_time=True), final=True)
+    driver = Driver(SimulatedLog(1), PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True)), final=True)
     driver.now += first
     assert driver.step().is_batch
     for wait in waits:
@@ -188,7 +189,9 @@ def test_a_log_that_dates_its_rows_tells_the_time_while_it_is_quiet_and_makes_no
     script: list[tuple[int, set[int], bool]], max_rows: int | None
 ) -> None:
     log = SimulatedLog(2)
-    driver = Driver(log, PlanPolicy(watermark_interval=1_000), max_rows=max_rows, dated=True)
+    driver = Driver(
+        log, PlanPolicy(strategy=WatermarkStrategy(watermark_interval=1_000)), max_rows=max_rows, dated=True
+    )
     for wait, writes, killed in script:
         driver.now += wait
         for number in writes:
@@ -224,7 +227,7 @@ def test_a_log_that_dates_its_rows_tells_the_time_while_it_is_quiet_and_makes_no
 def test_a_run_that_ends_tells_the_time_at_which_its_ends_were_fixed(quiet: int, spent: int, rows: int) -> None:
     log = SimulatedLog(1)
     log.splits[Split("log", 0)].append([START] * rows)
-    driver = Driver(log, PlanPolicy(watermark_interval=1_000), max_rows=1, dated=True)
+    driver = Driver(log, PlanPolicy(strategy=WatermarkStrategy(watermark_interval=1_000)), max_rows=1, dated=True)
     driver.now += quiet
     driver.restart(final=True)
     while driver.step().is_batch:
@@ -249,7 +252,7 @@ def _append(log: SimulatedLog, split: Split, millis: int) -> None:
 @pytest.mark.parametrize(("passes", "goes_on"), [(True, True), (False, False)])
 def test_a_split_that_comes_back_behind_is_waited_for_or_not_as_the_user_says(passes: bool, goes_on: bool) -> None:
     log, busy, back = _busy_and_quiet()
-    driver = Driver(log, PlanPolicy(idle_timeout=1_000, passes_returning=passes), max_rows=4)
+    driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=1_000, passes_returning=passes)), max_rows=4)
     driver.run()
     for second in range(1, 20):
         driver.now += 1_000
@@ -277,7 +280,7 @@ def test_a_split_that_comes_back_behind_is_waited_for_or_not_as_the_user_says(pa
 
 def test_rows_of_now_that_a_split_comes_back_with_are_on_time_though_it_is_not_waited_for_when_behind() -> None:
     log, busy, back = _busy_and_quiet()
-    driver = Driver(log, PlanPolicy(idle_timeout=1_000, passes_returning=True))
+    driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=1_000, passes_returning=True)))
     driver.run()
     for second in range(1, 20):
         driver.now += 1_000

@@ -16,7 +16,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning import budget
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.planner import ranges_of
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 
 
@@ -30,11 +30,14 @@ def _sample(request: pytest.FixtureRequest) -> object:
 
 policies = st.builds(
     PlanPolicy,
-    out_of_orderness=st.sampled_from([0, 500]),
-    use_processing_time=st.booleans(),
-    idle_timeout=st.none() | st.sampled_from([1, 1_000, 30_000]),
-    max_drift=st.none() | st.sampled_from([0, 1_000, 60_000]),
-    max_future_skew=st.none() | st.sampled_from([0, 3_600_000]),
+    strategy=st.builds(
+        WatermarkStrategy,
+        out_of_orderness=st.sampled_from([0, 500]),
+        use_processing_time=st.booleans(),
+        max_future_skew=st.none() | st.sampled_from([0, 3_600_000]),
+    ),
+    idleness=st.builds(Idleness, timeout=st.none() | st.sampled_from([1, 1_000, 30_000])),
+    alignment=st.builds(Alignment, max_drift=st.none() | st.sampled_from([0, 1_000, 60_000])),
 )
 
 
@@ -91,7 +94,7 @@ def test_no_batch_is_over_budget(
 @given(logs(disorder=800), st.integers(1, 40), st.sampled_from([0, 500]))
 def test_the_budget_goes_to_the_oldest_event_times(log: SimulatedLog, max_rows: int, bound: int) -> None:
     """How far a batch reads into event time, in any split, everything older has been read in all of them."""
-    driver = Driver(log, PlanPolicy(out_of_orderness=bound), max_rows=max_rows)
+    driver = Driver(log, PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=bound)), max_rows=max_rows)
     driver.run()
     for batch in driver.batches:
         reached = [_highest_by(log, s, end.end) for s, end in _read(batch).items()]
@@ -134,7 +137,9 @@ def test_held_rows_are_read_once_there_are_enough_or_the_delay_is_over(
     delay = 60_000
     driver = Driver(
         log,
-        replace(policy, max_drift=None, minimum_rows=MinimumRows(least, Millis(delay))),
+        replace(
+            policy, alignment=replace(policy.alignment, max_drift=None), minimum_rows=MinimumRows(least, Millis(delay))
+        ),
         max_rows=max_rows,
         index=index,
     )

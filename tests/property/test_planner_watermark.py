@@ -15,7 +15,7 @@ from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.combined import combined
 from watermark_source.planning.learning import in_force
 from watermark_source.planning.planner import ranges_of
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SplitState, SplitStatus
@@ -29,12 +29,14 @@ strategies = {
 any_strategy = st.one_of(st.fixed_dictionaries(strategies), st.just({"punctuated": True}))
 event_time_policies = st.builds(
     PlanPolicy,
-    out_of_orderness=st.sampled_from([0, 1, 500]),
-    idle_timeout=st.none() | st.sampled_from([1, 1_000, 30_000]),
-    passes_returning=_BOOLEANS,
-    max_drift=st.none() | st.sampled_from([0, 1, 1_000, 60_000]),
-    max_future_skew=st.none() | st.sampled_from([0, 3_600_000, 100_000_000]),
-    **strategies,
+    strategy=st.builds(
+        WatermarkStrategy,
+        out_of_orderness=st.sampled_from([0, 1, 500]),
+        max_future_skew=st.none() | st.sampled_from([0, 3_600_000, 100_000_000]),
+        **strategies,
+    ),
+    idleness=st.builds(Idleness, timeout=st.none() | st.sampled_from([1, 1_000, 30_000]), passes_returning=_BOOLEANS),
+    alignment=st.builds(Alignment, max_drift=st.none() | st.sampled_from([0, 1, 1_000, 60_000])),
 )
 
 
@@ -70,10 +72,12 @@ def test_a_kill_at_any_point_leaves_the_watermark_as_it_would_have_been(data: st
         twin.splits[split] = type(found)()
         twin.splits[split].rows, twin.splits[split].end = list(found.rows), found.end
     policy = PlanPolicy(
-        out_of_orderness=data.draw(st.sampled_from([0, 500])),
-        max_drift=data.draw(st.none() | st.sampled_from([0, 1_000])),
-        max_future_skew=data.draw(st.none() | st.just(3_600_000)),
-        **data.draw(any_strategy),
+        strategy=WatermarkStrategy(
+            out_of_orderness=data.draw(st.sampled_from([0, 500])),
+            max_future_skew=data.draw(st.none() | st.just(3_600_000)),
+            **data.draw(any_strategy),
+        ),
+        alignment=Alignment(max_drift=data.draw(st.none() | st.sampled_from([0, 1_000]))),
     )
     max_rows = data.draw(budgets)
     killed = Driver(log, policy, max_rows=max_rows, index=index)
@@ -133,11 +137,11 @@ def test_a_watermark_told_before_its_rows_are_read_is_one_that_they_lead_to(
         perform(driver, action, adds_splits=True)
     driver.run()
     for batch in driver.batches:
-        policy = in_force(policy, batch.after.learned)
+        strategy = in_force(policy.strategy, batch.after.learned)
         rows = {r.split: highest(batch.rows[r.split], batch.after.future_cap) for r in ranges_of(batch.after)}
-        seen = {s: _after(t, rows.get(s), policy) for s, t in batch.after.splits.items()}
-        assert _known(batch.after.watermark) <= _known(combined(batch.before, seen, policy))
-        assert _known(batch.after.watermark) >= _known(combined(batch.before, batch.after.splits, policy))
+        seen = {s: _after(t, rows.get(s), strategy) for s, t in batch.after.splits.items()}
+        assert _known(batch.after.watermark) <= _known(combined(batch.before, seen, policy.idleness))
+        assert _known(batch.after.watermark) >= _known(combined(batch.before, batch.after.splits, policy.idleness))
 
 
 @given(
@@ -152,7 +156,7 @@ def test_a_row_written_in_time_is_in_time_when_its_transaction_ends(
     log: SimulatedLog, timeout: int, max_rows: int | None, previews: bool, waits: list[int], data: st.DataObject
 ) -> None:
     """Also in a split that was idle, however far the others go on meanwhile."""
-    driver = Driver(log, PlanPolicy(idle_timeout=timeout), max_rows=max_rows, previews=previews)
+    driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=timeout)), max_rows=max_rows, previews=previews)
     driver.run()
     driver.now += data.draw(st.sampled_from([0, 60_000]))
     driver.run()
@@ -177,8 +181,8 @@ def test_a_row_written_in_time_is_in_time_when_its_transaction_ends(
     assert _known(read[0][0].before.watermark) < written
 
 
-def _after(state: SplitState, highest: Millis | None, policy: PlanPolicy) -> SplitState:
-    watermark = MIN if highest is None else watermark_of(highest, policy)
+def _after(state: SplitState, highest: Millis | None, strategy: WatermarkStrategy) -> SplitState:
+    watermark = MIN if highest is None else watermark_of(highest, strategy)
     return replace(state, watermark=Millis(max(watermark, _known(state.watermark))))
 
 

@@ -45,7 +45,9 @@ class Batch:
         for split, state in self.after.splits.items():
             seen = highest(self.rows.get(split, []), self.after.future_cap)
             known = [
-                w for w in (state.watermark, None if seen is None else watermark_of(seen, policy)) if w is not None
+                w
+                for w in (state.watermark, None if seen is None else watermark_of(seen, policy.strategy))
+                if w is not None
             ]
             found[split] = max(known, default=None)
         return found
@@ -111,14 +113,14 @@ class Driver:
         ``previews``: the system tells an event time of the rows that are planned, of some splits the highest.
         """
         # What brokers know of event times is not what a punctuated watermark goes by.
-        self.previews = previews and not policy.punctuated
+        self.previews = previews and not policy.strategy.punctuated
         self.ahead = ahead
         self.without_newest = without_newest
         self.dated = dated
         self.log = log
         self.policy = policy
         self.max_rows = max_rows
-        self.index = index and not policy.punctuated
+        self.index = index and not policy.strategy.punctuated
         self.now = START
         self.batches: list[Batch] = []
         self.losses: list[str] = []
@@ -217,8 +219,8 @@ class Driver:
         self.batches.append(Batch(before, after, rows, planned, observation))
 
     def _with_rows(self, planned: Plan, before: SourceState) -> SourceState:
-        splits = when_read(planned.state, self._previewed(planned), self.policy)
-        return with_rows(planned.state, before, splits, self.policy)
+        splits = when_read(planned.state, self._previewed(planned), self.policy.strategy)
+        return with_rows(planned.state, before, splits, self.policy.idleness)
 
     def _previewed(self, planned: Plan) -> dict[Split, Millis]:
         """Of every third split nothing; of the others the highest event time, or that of the last row."""

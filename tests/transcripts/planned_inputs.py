@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.combined import when_read, with_rows
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 
@@ -31,8 +30,8 @@ class Change:
 class PlannedInputs:
     """A source whose splits are the inputs. ``change`` is seen when it is planned, at the next call of ``settle``."""
 
-    def __init__(self, inputs: Iterable[Hashable] = (), **policy: Any) -> None:
-        self.policy = PlanPolicy(idle_timeout=_TIMEOUT, **policy)
+    def __init__(self, inputs: Iterable[Hashable] = (), *, passes_returning: bool = False) -> None:
+        self.policy = PlanPolicy(idleness=Idleness(timeout=_TIMEOUT, passes_returning=passes_returning))
         self.state = SourceState(splits={})
         self.splits: dict[Hashable, Split] = {}
         self.changes: dict[Split, Change] = {}
@@ -80,7 +79,7 @@ class PlannedRecords:
     """One split whose records are read as they come, at each plan; the watermark goes out with the rows."""
 
     def __init__(self, bound: int, idle: int | None) -> None:
-        self.policy = PlanPolicy(out_of_orderness=bound, idle_timeout=idle)
+        self.policy = PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=bound), idleness=Idleness(timeout=idle))
         self.split = Split("records", 0)
         self.state = SourceState(splits={self.split: SplitState(0, 0)})
         self.end = 0
@@ -99,7 +98,7 @@ class PlannedRecords:
         planned = plan(before, seen, self.policy, None).state
         self.highest = Millis(max(self.rows)) if self.rows else None
         reached = {} if self.highest is None else {self.split: self.highest}
-        self.state = with_rows(planned, before, when_read(planned, reached, self.policy), self.policy)
+        self.state = with_rows(planned, before, when_read(planned, reached, self.policy.strategy), self.policy.idleness)
         self.rows = []
 
 

@@ -18,7 +18,7 @@ from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.store import GroupStore, Identity
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import event_time_of
 from watermark_source.planning.state import SplitStatus
@@ -87,7 +87,7 @@ class Source(MemberDriver):
         max_rows: int | None = None,
     ) -> None:
         log = SimulatedLog(len(splits))
-        policy = PlanPolicy(max_drift=drift, idle_timeout=TIMEOUT if idle else None)
+        policy = PlanPolicy(alignment=Alignment(max_drift=drift), idleness=Idleness(timeout=TIMEOUT if idle else None))
         super().__init__(name, store or Store(), log, policy, final=False, max_rows=max_rows)
         for number, times in enumerate(splits):
             self.write(number, *times)
@@ -99,7 +99,7 @@ class Source(MemberDriver):
     def write(self, number: int, *times: int) -> None:
         """Append records to a split, which may be a new one."""
         split = self.log.splits.setdefault(Split("log", number), SplitLog())
-        split.append(event_time_of(Millis(time), self.policy) for time in times)
+        split.append(event_time_of(Millis(time), self.policy.strategy) for time in times)
 
     def limit(self, value: int) -> None:
         """Let the group's limit be this one: of another source that is a drift behind it."""
@@ -337,7 +337,7 @@ def test_202_to_205_a_source_that_goes_with_the_clock_is_never_the_slowest(of_th
 def test_199_to_201_a_source_on_the_clock_waits_only_for_one_that_holds_all() -> None:
     log = SimulatedLog(1)
     log.splits[Split("log", 0)].append([1, 2])
-    source = MemberDriver("source", Store(), log, PlanPolicy(use_processing_time=True))
+    source = MemberDriver("source", Store(), log, PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True)))
     source.introduced = source.settled = True
     for report in (GroupMember(MemberStatus.HOLDING), GroupMember(MemberStatus.HOLDING)):
         source.store.told["other"] = report

@@ -9,13 +9,13 @@ from watermark_source.eventtime.combine import recompute
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.learning import in_force
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Idleness, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import future_cap, watermark_of
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 
 
-def combined(before: SourceState, splits: Mapping[Split, SplitState], policy: PlanPolicy) -> Millis | None:
+def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: Idleness) -> Millis | None:
     """Return the combined watermark of splits, which is never before that of the last batch; ``None`` before the first.
 
     With ``passes_returning`` a split that came back from idleness and is behind is left out until it has caught up, as
@@ -23,7 +23,7 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], policy: Pl
     shows only when that has been read. With all others idle the watermark stands still until it has caught up.
     """
     active = {s for s, t in splits.items() if t.status is not SplitStatus.IDLE}
-    left_out = {s for s in active if is_left_out(s, splits[s], before, policy)}
+    left_out = {s for s in active if is_left_out(s, splits[s], before, idleness)}
     if left_out and left_out == active:
         return before.watermark
     waited_for = active - left_out
@@ -32,16 +32,16 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], policy: Pl
     return None if found == MIN else found
 
 
-def is_left_out(split: Split, state: SplitState, before: SourceState, policy: PlanPolicy) -> bool:
+def is_left_out(split: Split, state: SplitState, before: SourceState, idleness: Idleness) -> bool:
     """Return whether a split is not waited for though it is not idle: see ``combined``."""
-    if not policy.passes_returning or before.watermark is None or state.watermark is None:
+    if not idleness.passes_returning or before.watermark is None or state.watermark is None:
         return False
     was = before.splits.get(split)
     return was is not None and was.status is not SplitStatus.IDLE and state.watermark < before.watermark
 
 
 def at_dated_ends(
-    planned: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy
+    planned: Mapping[Split, SplitState], observation: Observation, strategy: WatermarkStrategy
 ) -> Mapping[Split, SplitState]:
     """Return planned splits with the watermarks they will have when they are read, as far as their system's time tells.
 
@@ -49,9 +49,9 @@ def at_dated_ends(
     watermark may go out with the batch, since Spark applies it to the next one; the splits' own stay those of the rows
     before, as with ``with_rows``. The driver's clock (``watermark_lag``) is for splits at rest alone.
     """
-    if policy.watermark_lag is not None:
+    if strategy.watermark_lag is not None:
         return planned
-    cap = future_cap(observation, policy)
+    cap = future_cap(observation.now, strategy)
     splits = dict(planned)
     for split, reached in observation.reached.items():
         at = splits.get(split)
@@ -59,34 +59,36 @@ def at_dated_ends(
             continue
         if split in observation.waiting or split in observation.uncommitted:
             continue
-        watermark = watermark_of(reached if cap is None else min(reached, cap), policy)
+        watermark = watermark_of(reached if cap is None else min(reached, cap), strategy)
         splits[split] = replace(at, watermark=watermark if at.watermark is None else max(watermark, at.watermark))
     return splits
 
 
-def when_read(planned: SourceState, reached: Mapping[Split, Millis], policy: PlanPolicy) -> Mapping[Split, SplitState]:
+def when_read(
+    planned: SourceState, reached: Mapping[Split, Millis], strategy: WatermarkStrategy
+) -> Mapping[Split, SplitState]:
     """Return the splits of a planned batch with the watermarks that its own rows lead to, as far as that is known.
 
     Args:
         planned: as of ``plan``: the splits' watermarks are those of the rows before the batch.
         reached: an event time that each planned range is known to hold, at best its highest. A range that is left out
             moves nothing.
-        policy: the user's decisions.
+        strategy: as the user chose it.
     """
-    cap, policy = planned.future_cap, in_force(policy, planned.learned)
+    cap, strategy = planned.future_cap, in_force(strategy, planned.learned)
     splits = dict(planned.splits)
     for split, event_time in reached.items():
         at = splits[split]
         # Beyond the cap is a row that moves nothing; which one is the highest that does, nobody knows.
         if at.position == at.observed or (cap is not None and event_time > cap):
             continue
-        watermark = watermark_of(event_time, policy)
+        watermark = watermark_of(event_time, strategy)
         splits[split] = replace(at, watermark=watermark if at.watermark is None else max(watermark, at.watermark))
     return splits
 
 
 def with_rows(
-    planned: SourceState, before: SourceState, splits: Mapping[Split, SplitState], policy: PlanPolicy
+    planned: SourceState, before: SourceState, splits: Mapping[Split, SplitState], idleness: Idleness
 ) -> SourceState:
     """Return a planned batch with the watermark that its own rows lead to, so that it goes out with them.
 
@@ -96,11 +98,11 @@ def with_rows(
         planned: as of ``plan``.
         before: as of the last batch.
         splits: as of ``when_read``.
-        policy: the user's decisions.
+        idleness: as for ``combined``.
 
     The splits' own watermarks stay those of the rows before: what the tasks report is folded in one batch later, and
     leads at least as far, unless a row is gone by then. The offset holds the decision, so that a replay is equal.
     """
     if planned.use_processing_time or planned.frontiers:
         return planned
-    return replace(planned, watermark=combined(replace(before, watermark=planned.watermark), splits, policy))
+    return replace(planned, watermark=combined(replace(before, watermark=planned.watermark), splits, idleness))

@@ -15,7 +15,7 @@ from watermark_source.alignment.group import view
 from watermark_source.alignment.others import NOBODY, Elsewhere
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import event_time_of, future_cap, watermark_of
@@ -71,7 +71,8 @@ class Backlog:
     """Highest event time in the log, where it is known; no later than the future cap."""
     latest: Mapping[Split, Millis]
     """Event time that no row is later than, where that is known: there is nothing to look up beyond it."""
-    policy: PlanPolicy
+    strategy: WatermarkStrategy
+    max_drift: int | None
     index: TimeIndex | None
     future_cap: Millis | None
     blind_step: int
@@ -94,11 +95,11 @@ class Backlog:
 
     def beginnings(self) -> dict[Split, Millis]:
         """Return, of splits that have no watermark yet, the one they will have with their first row."""
-        if self.policy.max_drift is None:
+        if self.max_drift is None:
             return {}
         found = self._first_after({s for s, t in self.splits.items() if t.watermark is None}, MIN)
         return {
-            s: watermark_of(e.event_time, self.policy)
+            s: watermark_of(e.event_time, self.strategy)
             for s, e in found.items()
             if e is not None and e.position >= self.splits[s].position and not self.is_of_future(e.event_time)
         }
@@ -118,7 +119,7 @@ class Backlog:
         holds with ``never_beyond``.
         """
         reading = {s for s, t in self.splits.items() if t.watermark is None or t.watermark <= watermark}
-        beyond = self._first_after(reading, event_time_of(watermark, self.policy))
+        beyond = self._first_after(reading, event_time_of(watermark, self.strategy))
         ends = {s: end if s in reading else self.splits[s].position for s, end in self.ends.items()}
         cut: dict[Split, IndexEntry] = {}
         blind: set[Split] = set()
@@ -140,7 +141,7 @@ class Backlog:
                 aim = limit.of_holder
             if aim == MAX:
                 continue
-            drift, size = self.policy.max_drift, self.blind_step
+            drift, size = self.max_drift, self.blind_step
             if at is not None and drift is not None and split in steps:
                 size = rows_up_to(steps[split], at, aim, drift, at_least=LEAST_STEP if self.index is None else 1)
             ends[split] = self.within(split, ends[split], size) if size else self.splits[split].position
@@ -156,7 +157,7 @@ class Backlog:
 
         Where the first row of the future was passed just now, the index still tells what lies before it.
         """
-        drift = self.policy.max_drift
+        drift = self.max_drift
         if drift is None or self.rows is not None:
             return {}
         steps = {s: step for s in blind if (step := self.splits[s].step) is not None}
@@ -164,7 +165,7 @@ class Backlog:
         if self.index is None or not known:
             return steps
         back = self.index.first_after(
-            {s: saturating_add(event_time_of(w, self.policy), -half(drift) - 1) for s, w in known.items()}
+            {s: saturating_add(event_time_of(w, self.strategy), -half(drift) - 1) for s, w in known.items()}
         )
         found = {s: self.splits[s].position - e.position for s, e in back.items() if e is not None}
         return {**steps, **{s: rows for s, rows in found.items() if rows > 0}}
@@ -177,12 +178,12 @@ class Backlog:
         return {**dict.fromkeys(splits - asked), **found}
 
     def _in_a_gap(self, cut: Mapping[Split, IndexEntry], watermark: Millis) -> Set[Split]:
-        if self.policy.max_drift is None:
+        if self.max_drift is None:
             return frozenset()
-        floor = saturating_add(watermark, -self.policy.max_drift)
+        floor = saturating_add(watermark, -self.max_drift)
         behind = {s for s in cut if (w := self.splits[s].watermark) is None or w < floor}
         # After the millisecond before: a row at the floor itself keeps up.
-        near = self._first_after(behind, saturating_add(event_time_of(floor, self.policy), -1))
+        near = self._first_after(behind, saturating_add(event_time_of(floor, self.strategy), -1))
         return {s for s, e in near.items() if e is None or not self.splits[s].position <= e.position < cut[s].position}
 
 
@@ -195,7 +196,7 @@ def backlog_of(
 ) -> Backlog:
     """Return the splits that have rows to read."""
     ends = {s: end for s, t in splits.items() if (end := observation.ends.get(s, 0)) > t.position}
-    cap = future_cap(observation, policy)
+    cap = future_cap(observation.now, policy.strategy)
     newest = {s: n for s in ends if (n := observation.newest.get(s)) is not None}
     latest = {s: n for s, n in newest.items() if s in observation.settled}
     if cap is not None:
@@ -203,8 +204,19 @@ def backlog_of(
     step = BLIND_STEP
     if observation.max_rows is not None and ends:
         step = max(1, min(step, observation.max_rows // len(ends)))
-    never_beyond = observation.others.ceiling is not None
-    return Backlog({s: splits[s] for s in ends}, ends, newest, latest, policy, index, cap, step, rows, never_beyond)
+    return Backlog(
+        splits={s: splits[s] for s in ends},
+        ends=ends,
+        newest=newest,
+        latest=latest,
+        strategy=policy.strategy,
+        max_drift=policy.alignment.max_drift,
+        index=index,
+        future_cap=cap,
+        blind_step=step,
+        rows=rows,
+        never_beyond=observation.others.ceiling is not None,
+    )
 
 
 def group_limit(
@@ -228,16 +240,14 @@ def group_limit(
         reached.update({s: begins.get(s, MIN) for s in starting})
     if others.slowest is not None:
         reached[others.slowest] = others.minimum
-    group = view(((s, w) for s, w in reached.items() if w is not None), backlog.policy.max_drift or 0)
+    group = view(((s, w) for s, w in reached.items() if w is not None), backlog.max_drift or 0)
     if group.minimum == MIN and group.slowest is not None:
         return Limit(MIN, group.slowest)
     if others.ceiling is not None and (group.slowest is None or group.limit > others.ceiling):
         return Limit(others.ceiling, TO_COME if others.awaited else STORE)
     if group.slowest is None:
         return None
-    rest = view(
-        ((s, w) for s, w in reached.items() if w is not None and s != group.slowest), backlog.policy.max_drift or 0
-    )
+    rest = view(((s, w) for s, w in reached.items() if w is not None and s != group.slowest), backlog.max_drift or 0)
     of_holder = rest.limit if others.ceiling is None else min(rest.limit, others.ceiling)
     return Limit(group.limit, group.slowest, of_holder)
 
@@ -249,7 +259,7 @@ def _reached(
     if split in backlog.ends:
         newest = None if split in blind else backlog.newest.get(split)
         if newest is not None:
-            return max(watermark_of(newest, backlog.policy), MIN if state.watermark is None else state.watermark)
+            return max(watermark_of(newest, backlog.strategy), MIN if state.watermark is None else state.watermark)
     elif observation.ends_are_final or state.status is SplitStatus.IDLE:
         return None
     return state.watermark
@@ -278,7 +288,7 @@ def aligned_ends(
         held = TO_COME if others.awaited else STORE
         holder = others.slowest if others.minimum == MIN and others.slowest is not None else held
         return Aligned(Limit(MIN, holder), stay, reached=backlog.beginnings())
-    if backlog.policy.max_drift is None or observation.one_batch:
+    if backlog.max_drift is None or observation.one_batch:
         return Aligned(None, dict(backlog.ends))
     blind: frozenset[Split] = frozenset()
     while True:
@@ -334,9 +344,9 @@ def _reached_by(ends: Mapping[Split, int], reach: Reach, limit: Limit, backlog: 
             # A row beyond a gap may be none, as a control record with rows of the past behind it, unless all begins
             # with it. It counts when it has been seen.
             begins = at.watermark is None and at.position == entry.position < end
-            at_end = watermark_of(entry.event_time, backlog.policy) if begins else limit.watermark
+            at_end = watermark_of(entry.event_time, backlog.strategy) if begins else limit.watermark
         elif end == backlog.ends[split]:
-            at_end = watermark_of(shown, backlog.policy)
+            at_end = watermark_of(shown, backlog.strategy)
         else:
             continue
         reached[split] = at_end if at.watermark is None else max(at.watermark, at_end)

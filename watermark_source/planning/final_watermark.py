@@ -11,20 +11,18 @@ from dataclasses import replace
 
 from watermark_source.eventtime.watermark import MAX
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 
 
-def is_at_its_end(planned: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy) -> bool:
+def is_at_its_end(planned: Mapping[Split, SplitState], observation: Observation) -> bool:
     """Return whether a batch that ends with these splits is the first one after a stream's last rows.
 
     Args:
         planned: the splits as the batch leaves them; it reads nothing.
         observation: what the outside said.
-        policy: the user's decisions.
     """
-    if not policy.final_watermark or not observation.ends_are_final or not observation.all_found:
+    if not observation.ends_are_final or not observation.all_found:
         return False
     # What an open transaction holds is read by a later run.
     if observation.uncommitted:

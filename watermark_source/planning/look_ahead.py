@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from watermark_source.eventtime.watermark import Millis, saturating_add
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import future_cap, watermark_of
 from watermark_source.planning.state import SplitState
@@ -56,13 +56,15 @@ def look_ahead(
     planned: Mapping[Split, SplitState],
     late_at: Millis | None,
     observation: Observation,
-    policy: PlanPolicy,
+    strategy: WatermarkStrategy,
 ) -> Mapping[Split, Unread]:
     """Return what is known of the splits of a plan; nothing of those whose ends nobody tells now."""
     told = ((s, end) for s, end in observation.ends.items() if s in planned and s not in observation.stale)
     ends = {s: end for s, end in told if end > planned[s].observed}
     ranges = {s: SplitRange(s, planned[s].observed, planned[s].position) for s in ends}
-    return ahead.unread(ranges, ends, late_at=late_at, future_cap=future_cap(observation, policy)) if ranges else {}
+    return (
+        ahead.unread(ranges, ends, late_at=late_at, future_cap=future_cap(observation.now, strategy)) if ranges else {}
+    )
 
 
 def left_by(
@@ -70,7 +72,7 @@ def left_by(
     unread: Mapping[Split, Unread],
     sent: Millis | None,
     observation: Observation,
-    policy: PlanPolicy,
+    strategy: WatermarkStrategy,
 ) -> dict[Split, SplitState]:
     """Return the splits with the watermarks they may have when a planned batch is read.
 
@@ -87,7 +89,7 @@ def left_by(
         at = planned[split]
         reached = at.watermark
         if found.highest is not None:
-            seen = watermark_of(found.highest, policy)
+            seen = watermark_of(found.highest, strategy)
             reached = seen if reached is None else max(seen, reached)
         if found.lowest is not None and reached is not None:
             reached = min(reached, saturating_add(found.lowest, -1))

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 
@@ -16,10 +15,10 @@ def membership(
     planned: Mapping[Split, SplitState],
     reached: Mapping[Split, Millis],
     observation: Observation,
-    policy: PlanPolicy,
     *,
     on_clock: bool,
     holds_group: bool,
+    waits_for_first: bool,
 ) -> GroupMember:
     """Return the source as a member: with the lowest watermark its splits have when the batch is read.
 
@@ -27,22 +26,23 @@ def membership(
         planned: all splits but snapshots, as the batch leaves them.
         reached: watermarks of splits at their planned end, as far as a time index tells them.
         observation: what the plan was made of.
-        policy: the user's decisions.
         on_clock: whether the source's event time is the clock.
         holds_group: whether a snapshot that comes first is under way, for which the members elsewhere wait.
+        waits_for_first: whether they wait for its first watermark.
     """
     if holds_group:
         return GroupMember(MemberStatus.HOLDING)
     if on_clock:
         return GroupMember(MemberStatus.CLOCK)
-    return _by_event_times(planned, reached, observation, policy)
+    return _by_event_times(planned, reached, observation, waits_for_first=waits_for_first)
 
 
 def _by_event_times(
     planned: Mapping[Split, SplitState],
     reached: Mapping[Split, Millis],
     observation: Observation,
-    policy: PlanPolicy,
+    *,
+    waits_for_first: bool,
 ) -> GroupMember:
     # Of a run that has its end: what has come there holds nobody.
     over = {s for s, t in planned.items() if observation.ends_are_final and t.position >= observation.ends.get(s, 0)}
@@ -57,7 +57,7 @@ def _by_event_times(
     if planned and not active:
         return GroupMember(MemberStatus.IDLE, max((t.watermark for t in planned.values() if t.watermark), default=None))
     # Its first row may have been of a split that is idle by now.
-    is_first = policy.waits_for_first and all(t.watermark is None for t in planned.values())
+    is_first = waits_for_first and all(t.watermark is None for t in planned.values())
     return GroupMember(MemberStatus.HOLDING if is_first else MemberStatus.WAITING)
 
 

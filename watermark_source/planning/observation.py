@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from watermark_source.alignment.others import NOBODY, Others
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Idleness
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Bound
 
@@ -78,6 +78,6 @@ class Observation:
     one_batch: bool = False
     """``Trigger.Once``: everything up to the ends belongs to this batch, whatever the limits."""
 
-    def idle_timeout(self, split: Split, policy: PlanPolicy) -> int | None:
+    def idle_timeout(self, split: Split, idleness: Idleness) -> int | None:
         """Return for how many milliseconds a split must be quiet to be idle; ``None``: it never is."""
-        return self.idle_timeouts.get(split, policy.idle_timeout)
+        return self.idle_timeouts.get(split, idleness.timeout)

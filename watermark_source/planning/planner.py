@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import OffsetError
+from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.combined import at_dated_ends, combined, is_left_out
@@ -20,9 +21,9 @@ from watermark_source.planning.learning import in_force, learned_after
 from watermark_source.planning.look_ahead import LookAhead, Unread, left_by, look_ahead
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.membership import membership
-from watermark_source.planning.minimum_rows import waits_for_more
+from watermark_source.planning.minimum_rows import MinimumRows, waits_for_more
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import completed, finished, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
@@ -56,7 +57,7 @@ class Plan:
     limit: Limit | None
     """The alignment limit and who sets it."""
     losses: tuple[Loss, ...]
-    """What was lost and is skipped; not empty only without ``fail_on_data_loss``."""
+    """What was lost and is skipped; not empty only without ``OnLoss.fails``."""
     newest_matters: bool
     """Whether the newest event times, where the observation leaves them out, could change what is read."""
     member: GroupMember
@@ -87,11 +88,11 @@ def plan(
         policy: the user's decisions.
         index: event-time look-ups; without one, alignment and budget go by what has been read so far.
         rows: look-ups of rows in a log whose positions are not rows.
-        ahead: what tells of the rows behind the batch; needed with ``policy.looks_ahead``.
+        ahead: what tells of the rows behind the batch; needed where the strategy looks ahead.
         announce: the first plan of a process: the watermark is sent even if it is unchanged.
 
     Raises:
-        DataLossError: rows are gone and ``policy.fail_on_data_loss`` is set.
+        DataLossError: rows are gone and ``policy.on_loss.fails`` is set.
         OffsetError: the state is on processing time and the policy is not: that flag never goes back (FLIP-326).
     """
     if has_said_the_last(state):
@@ -143,25 +144,26 @@ def _plan(
     ahead: LookAhead | None,
     announce: bool,
 ) -> Plan:
-    if state.use_processing_time and not policy.use_processing_time:
+    if state.use_processing_time and not policy.strategy.use_processing_time:
         raise OffsetError(
             "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
             "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
         )
     going_on = {**unfinished(state), **dict.fromkeys(observation.found)}
     # That flag never goes back, though a table that is found later has a snapshot too.
-    on_clock = state.use_processing_time or (policy.use_processing_time and not going_on)
+    on_clock = state.use_processing_time or (policy.strategy.use_processing_time and not going_on)
     begun = {log: lower for log, lower in going_on.items() if log not in observation.dropped}
     done = finished(state) | set(map(snapshot_split, observation.dropped))
-    learned = learned_after(state, observation, policy)
-    policy = in_force(policy, learned)
-    drift = policy.max_drift if rows is None else None
-    kept = _with_last_ranges(state, done, observation, policy, drift, looks_up=index is not None)
-    splits, losses = check_loss(kept, observation, policy.position_text)
+    learned = learned_after(state, observation.seen, policy.strategy.percentile)
+    policy = replace(policy, strategy=in_force(policy.strategy, learned))
+    strategy, on_loss = policy.strategy, policy.on_loss
+    drift = policy.alignment.max_drift if rows is None else None
+    kept = _with_last_ranges(state, done, observation.seen, strategy, drift, looks_up=index is not None)
+    splits, losses = check_loss(kept, observation, on_loss.position_text)
     splits |= {s: unanswered(t) for s, t in splits.items() if s in observation.silent}
-    if policy.fail_on_data_loss:
-        refuse(losses, policy.loss_conditions)
-    splits = {**splits, **at_rest(splits, state.watermark, observation, policy)}
+    if on_loss.fails:
+        refuse(losses, on_loss.conditions)
+    splits = {**splits, **at_rest(splits, state.watermark, observation, strategy)}
     # Before the limit is found: the group waits for them as for any active split.
     opened = observation.uncommitted - observation.unknown - observation.waiting
     splits |= {s: uncommitted(t) for s, t in splits.items() if s in opened}
@@ -170,7 +172,7 @@ def _plan(
     backlog = backlog_of(going, observation, policy, index, rows)
     # Of a table that is found later nobody gains by waiting for it.
     in_snapshot = bool(going_on) and state.watermark is None
-    holds_group = in_snapshot and policy.holds_group_in_snapshot
+    holds_group = in_snapshot and policy.alignment.holds_in_snapshot
     aligned = aligned_ends(splits, observation, backlog, holds_group=holds_group)
     limit, allowed, newest_matters, reached, _ = aligned
     if index is not None:
@@ -178,8 +180,8 @@ def _plan(
         splits = {
             s: t if t.step == (step := aligned.steps.get(s)) else replace(t, step=step) for s, t in splits.items()
         }
-    waits = _waits_for_more(backlog, allowed, observation, policy)
-    left_out = {s for s in allowed if is_left_out(s, splits[s], state, policy)}
+    waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
+    left_out = {s for s in allowed if is_left_out(s, splits[s], state, policy.idleness)}
     budget = None if observation.one_batch else observation.max_rows
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget, left_out)
 
@@ -194,22 +196,25 @@ def _plan(
         if s in opened
         else unanswered(t)
         if s in silent
-        else _advance(t, allowed.get(s), ends.get(s), observation.asked_at, observation.idle_timeout(s, policy))
+        else _advance(
+            t, allowed.get(s), ends.get(s), observation.asked_at, observation.idle_timeout(s, policy.idleness)
+        )
         for s, t in splits.items()
     }
     has_rows = any(t.position > t.observed for t in planned.values())
-    if has_rows and policy.watermark_lag is not None:
+    if has_rows and strategy.watermark_lag is not None:
         # A batch goes out in any case: splits at rest need not wait until the whole source is.
-        planned |= by_clock(planned, observation, policy, MIN)
-    unread = {} if ahead is None else look_ahead(ahead, planned, state.watermark, observation, policy)
-    shown = planned if ahead is None else left_by(planned, unread, state.watermark, observation, policy)
+        planned |= by_clock(planned, observation, strategy, MIN)
+    unread = {} if ahead is None else look_ahead(ahead, planned, state.watermark, observation, strategy)
+    shown = planned if ahead is None else left_by(planned, unread, state.watermark, observation, strategy)
     # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
     waited_for = shown if state.watermark is None else {s: t for s, t in shown.items() if s not in snapshots}
-    counting = waited_for if begun else at_dated_ends(waited_for, observation, policy)
+    counting = waited_for if begun else at_dated_ends(waited_for, observation, strategy)
     watermark = _watermark(state, counting, observation, policy, on_clock=on_clock, looks_ahead=ahead is not None)
-    if not (has_rows or losses or going_on) and is_at_its_end(planned, observation, policy):
+    if policy.final_watermark and not (has_rows or losses or going_on) and is_at_its_end(planned, observation):
         watermark = MAX
-    moved = tick_is_due(state, observation, policy, has_rows=has_rows) if on_clock else watermark != state.watermark
+    interval = strategy.watermark_interval
+    moved = tick_is_due(state, observation, interval, has_rows=has_rows) if on_clock else watermark != state.watermark
     says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
     # A run with an end would be over with the first batch that is none.
     held = observation.ends_are_final and any(t.status is SplitStatus.PAUSED for t in planned.values())
@@ -221,7 +226,7 @@ def _plan(
             watermark=watermark if is_batch or not on_clock else state.watermark,
             use_processing_time=on_clock,
             limit=None if limit is None else limit.watermark,
-            future_cap=future_cap(observation, policy),
+            future_cap=future_cap(observation.now, strategy),
             frontiers={log: _frontier(log, planned, observation, lower) for log, lower in sorted(begun.items())},
             complete=None if state.complete is None else completed(state) - observation.dropped,
             forgotten=_forgotten(state, observation),
@@ -240,21 +245,21 @@ def _plan(
             {s: t for s, t in planned.items() if s not in snapshots},
             told,
             observation,
-            policy,
             on_clock=on_clock,
             holds_group=holds_group,
+            waits_for_first=policy.alignment.waits_for_first,
         ),
         counting={**shown, **counting},
         unread=unread,
-        leads_to=None if ahead is None else combined(state, counting, policy),
+        leads_to=None if ahead is None else combined(state, counting, policy.idleness),
     )
 
 
 def _with_last_ranges(
     state: SourceState,
     done: Set[Split],
-    observation: Observation,
-    policy: PlanPolicy,
+    seen: Mapping[Split, RangeSummary],
+    strategy: WatermarkStrategy,
     drift: int | None,
     *,
     looks_up: bool,
@@ -265,7 +270,7 @@ def _with_last_ranges(
     """
     return {
         s: with_step(
-            folded(t, observation.seen[s] if t.observed != t.position else None, policy),
+            folded(t, seen[s] if t.observed != t.position else None, strategy),
             t,
             None if looks_up and t.step is None else drift,
         )
@@ -286,12 +291,15 @@ def _watermark(
     """Return the combined watermark that goes out with a batch, which is never before the last."""
     sent = before.watermark
     if on_clock:
-        return clock_of(before, observation)
+        return clock_of(before, observation.now)
     if looks_ahead and not observation.all_found_now:
         return observation.led_to if sent is None else max(sent, observation.led_to or sent)
     if not observation.all_found:
         return sent
-    return with_others(combined(before, splits, policy), before, splits, observation, policy)
+    own = combined(before, splits, policy.idleness)
+    if not policy.idleness.follows_group:
+        return own
+    return with_others(own, before, splits, observation, policy.strategy.watermark_interval)
 
 
 def ranges_of(state: SourceState) -> list[SplitRange]:
@@ -315,16 +323,16 @@ def _forgotten(state: SourceState, observation: Observation) -> Mapping[str, int
 
 
 def _waits_for_more(
-    backlog: Backlog, allowed: Mapping[Split, int], observation: Observation, policy: PlanPolicy
+    backlog: Backlog, allowed: Mapping[Split, int], observation: Observation, minimum: MinimumRows | None
 ) -> bool:
-    if policy.minimum_rows is None:
+    if minimum is None:
         return False
     waiting = sum(end - backlog.splits[s].position for s, end in allowed.items())
     # A run that has its end, or is one batch, waits for nothing; nor do rows for whose times the whole group waits.
-    aligned = policy.max_drift is not None
+    aligned = backlog.max_drift is not None
     unknown = aligned and backlog.index is None and any(t.watermark is None for t in backlog.splits.values())
     bounded = observation.one_batch or observation.ends_are_final or unknown
-    return waiting > 0 and not bounded and waits_for_more(policy.minimum_rows, waiting, observation.since_rows)
+    return waiting > 0 and not bounded and waits_for_more(minimum, waiting, observation.since_rows)
 
 
 def _advance(

@@ -12,8 +12,8 @@ from watermark_source.planning.split import PositionText, plain_position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanPolicy:
-    """What the user decided; durations in milliseconds."""
+class WatermarkStrategy:
+    """How a watermark follows event times, or a clock."""
 
     out_of_orderness: int = 0
     percentile: Percentile | None = None
@@ -26,26 +26,57 @@ class PlanPolicy:
     """Whether no watermark passes a row that is known to lie behind the batch."""
     use_processing_time: bool = False
     """Event time is the clock, from when all snapshots are read on: before, there is no watermark (FLIP-326)."""
-    idle_timeout: int | None = None
-    idle_follows: bool = False
+    max_future_skew: int | None = None
+    """How far after the clock an event time may be that moves a watermark."""
+    watermark_interval: int = 1_000
+    """How often it goes on at most where there are no rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idleness:
+    """When nobody waits for a split, and what the watermark does then."""
+
+    timeout: int | None = None
+    """How long a split must be quiet to be idle; ``None``: it never is."""
+    follows_group: bool = False
     """Whether the watermark goes on with the alignment group's members elsewhere while all splits are idle."""
     passes_returning: bool = False
     """Whether a split that was idle and is behind the combined watermark is left out of it until it has caught up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment:
+    """How the members of an alignment group wait for each other."""
+
     max_drift: int | None = None
     """Alignment by event times is on exactly when this is set."""
-    holds_group_in_snapshot: bool = True
-    """Whether the members elsewhere of the alignment group wait for the snapshot that comes first."""
+    holds_in_snapshot: bool = True
+    """Whether the members elsewhere wait for the snapshot that comes first."""
     waits_for_first: bool = False
     """Whether they wait until the source has its first watermark."""
-    max_future_skew: int | None = None
-    final_watermark: bool = False
-    """Whether a run with an end is the stream's last: after its rows the watermark is the end of time."""
-    watermark_interval: int = 1_000
-    minimum_rows: MinimumRows | None = None
-    """Few rows wait for more; ``None`` if they never do."""
-    fail_on_data_loss: bool = True
-    loss_conditions: Mapping[LossKind, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnLoss:
+    """What is done about rows that are gone before they were read, and how it is told."""
+
+    fails: bool = True
+    conditions: Mapping[LossKind, str] = field(default_factory=dict)
     """What the system's usual Spark source calls each kind of loss."""
     position_text: PositionText = plain_position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPolicy:
+    """What the user decided; durations in milliseconds."""
+
+    strategy: WatermarkStrategy = field(default_factory=WatermarkStrategy)
+    idleness: Idleness = field(default_factory=Idleness)
+    alignment: Alignment = field(default_factory=Alignment)
+    on_loss: OnLoss = field(default_factory=OnLoss)
+    final_watermark: bool = False
+    """Whether a run with an end is the stream's last: after its rows the watermark is the end of time."""
+    minimum_rows: MinimumRows | None = None
+    """Few rows wait for more; ``None`` if they never do."""
     sends_markers: bool = True
     """Without markers a watermark or status alone is nothing to send: it goes into the offset with the next rows."""

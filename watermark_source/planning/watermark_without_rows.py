@@ -11,40 +11,40 @@ from dataclasses import replace
 from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import future_cap
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 
 
 def at_rest(
-    splits: Mapping[Split, SplitState], sent: Millis | None, observation: Observation, policy: PlanPolicy
+    splits: Mapping[Split, SplitState], sent: Millis | None, observation: Observation, strategy: WatermarkStrategy
 ) -> dict[Split, SplitState]:
     """Return the splits with nothing left to read for which their own system's clock tells that time has passed.
 
     See ``_may_move_by_itself``.
     """
-    if policy.use_processing_time or not _may_move_by_itself(sent, observation, policy):
+    if strategy.use_processing_time or not _may_move_by_itself(sent, observation, strategy.watermark_interval):
         return {}
-    return by_clock(splits, observation, policy, _due(sent, policy))
+    return by_clock(splits, observation, strategy, _due(sent, strategy.watermark_interval))
 
 
-def _may_move_by_itself(sent: Millis | None, observation: Observation, policy: PlanPolicy) -> bool:
+def _may_move_by_itself(sent: Millis | None, observation: Observation, interval: int) -> bool:
     """Return whether the watermark may go on without rows: the first at once, any other after a rest."""
-    return sent is None or observation.ends_are_final or _has_rested(observation, policy)
+    return sent is None or observation.ends_are_final or _has_rested(observation, interval)
 
 
-def _due(sent: Millis | None, policy: PlanPolicy) -> Millis:
+def _due(sent: Millis | None, interval: int) -> Millis:
     """Return how far a watermark has to come for a batch of its own."""
-    return MIN if sent is None else saturating_add(sent, policy.watermark_interval)
+    return MIN if sent is None else saturating_add(sent, interval)
 
 
 def by_clock(
-    splits: Mapping[Split, SplitState], observation: Observation, policy: PlanPolicy, due: Millis
+    splits: Mapping[Split, SplitState], observation: Observation, strategy: WatermarkStrategy, due: Millis
 ) -> dict[Split, SplitState]:
     """Return the splits with nothing left to read whose watermark the clock takes beyond ``due``."""
-    cap = future_cap(observation, policy)
-    lag = policy.out_of_orderness if policy.watermark_lag is None else policy.watermark_lag
+    cap = future_cap(observation.now, strategy)
+    lag = strategy.out_of_orderness if strategy.watermark_lag is None else strategy.watermark_lag
     moved: dict[Split, SplitState] = {}
     for split, reached in observation.reached.items():
         at = splits.get(split)
@@ -59,9 +59,9 @@ def by_clock(
     return moved
 
 
-def clock_of(before: SourceState, observation: Observation) -> Millis:
+def clock_of(before: SourceState, now: Millis) -> Millis:
     """Return one millisecond before the clock value the batch's rows carry, so that none of them is late."""
-    clock = saturating_add(observation.now, -1)
+    clock = saturating_add(now, -1)
     return clock if before.watermark is None else max(clock, before.watermark)
 
 
@@ -70,7 +70,7 @@ def with_others(
     before: SourceState,
     splits: Mapping[Split, SplitState],
     observation: Observation,
-    policy: PlanPolicy,
+    interval: int,
 ) -> Millis | None:
     """Return the combined watermark, which goes on with the group's members elsewhere while all splits are idle.
 
@@ -83,21 +83,21 @@ def with_others(
         return own
     all_idle = bool(splits) and all(t.status is SplitStatus.IDLE for t in splits.values())
     reached = others.idle if others.minimum is None else others.minimum
-    if not policy.idle_follows or not all_idle or reached is None or others.hold or others.ceiling is not None:
+    if not all_idle or reached is None or others.hold or others.ceiling is not None:
         return own
-    if not _may_move_by_itself(sent, observation, policy) or reached <= max(_due(sent, policy), own or MIN):
+    if not _may_move_by_itself(sent, observation, interval) or reached <= max(_due(sent, interval), own or MIN):
         return own
     return reached
 
 
-def tick_is_due(state: SourceState, observation: Observation, policy: PlanPolicy, *, has_rows: bool) -> bool:
-    """Return whether a processing-time watermark may go out: with rows, else after a ``watermark_interval``."""
+def tick_is_due(state: SourceState, observation: Observation, interval: int, *, has_rows: bool) -> bool:
+    """Return whether a processing-time watermark may go out: with rows, else after an ``interval``."""
     if has_rows or state.watermark is None:
         return True
-    late = observation.now - state.watermark > policy.watermark_interval
-    return late and not observation.ends_are_final and _has_rested(observation, policy)
+    late = observation.now - state.watermark > interval
+    return late and not observation.ends_are_final and _has_rested(observation, interval)
 
 
-def _has_rested(observation: Observation, policy: PlanPolicy) -> bool:
+def _has_rested(observation: Observation, interval: int) -> bool:
     """Return whether a batch without rows may be made for the time alone."""
-    return observation.rest is not None and observation.rest >= policy.watermark_interval
+    return observation.rest is not None and observation.rest >= interval

@@ -12,7 +12,7 @@ from watermark_source.alignment.others import NOBODY, unanswered
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.ends import aligned_ends
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import SAMPLE, Split, SplitRange
 from watermark_source.planning.state import SplitState
 
@@ -57,7 +57,7 @@ def test_rows_of_one_millisecond_go_to_the_lowest_watermark_first() -> None:
 
 def test_with_alignment_no_split_reads_several_rows_of_a_millisecond_while_another_reads_none_of_it() -> None:
     log = log_of([7, 7], [6, 7])
-    assert cut(log, {A: at(0), B: at(0)}, 3, policy=PlanPolicy(max_drift=0)) == {A: 1, B: 2}
+    assert cut(log, {A: at(0), B: at(0)}, 3, policy=PlanPolicy(alignment=Alignment(max_drift=0))) == {A: 1, B: 2}
 
 
 def test_what_is_left_before_a_full_millisecond_is_filled_up() -> None:
@@ -72,14 +72,14 @@ def test_budget_one_is_used() -> None:
 
 def test_rows_behind_a_far_future_event_come_in_their_turn() -> None:
     log = log_of([10**15, *range(1_000)], range(1_000))
-    policy = PlanPolicy(max_future_skew=0)
+    policy = PlanPolicy(strategy=WatermarkStrategy(max_future_skew=0))
     assert cut(log, {A: at(1), B: at(0)}, 100, policy=policy)[A] >= 50
 
 
 def test_a_budget_takes_nothing_that_alignment_does_not_allow() -> None:
     """Before a row of 1 000, which lies before the start, the index cannot tell where rows of A are from."""
     log, splits = log_of([1_000, 10, 20, *range(5_000, 6_000)], range(3_000)), {A: at(1), B: at(0)}
-    policy, last = PlanPolicy(max_drift=200), {"others": unanswered(NOBODY, Millis(1_499))}
+    policy, last = PlanPolicy(alignment=Alignment(max_drift=200)), {"others": unanswered(NOBODY, Millis(1_499))}
     allowed = aligned_ends(splits, observation(log, **last), backlog(log, splits, policy, **last)).ends
     assert allowed == {A: 3, B: 1_501}
     found = budgeted_ends(backlog(log, splits, policy, max_rows=100, **last), allowed, 100)
@@ -90,7 +90,7 @@ def test_a_budget_takes_nothing_that_alignment_does_not_allow() -> None:
 def test_where_not_one_row_may_be_beyond_the_limit_a_budget_takes_none_over_a_gap() -> None:
     """While the store does not answer: the other rows fill the budget, and the limit of before holds."""
     log, splits = log_of(range(1_000), [0, 5_000]), {A: at(200, 198), B: at(1, -1)}
-    policy = PlanPolicy(max_drift=200)
+    policy = PlanPolicy(alignment=Alignment(max_drift=200))
     last = {"others": unanswered(NOBODY, Millis(1_199))}
     allowed = aligned_ends(splits, observation(log, **last), backlog(log, splits, policy, **last)).ends
     assert allowed == {A: 1_000, B: 1}
@@ -165,7 +165,9 @@ def test_the_search_asks_the_index_a_few_times_only(times: Sequence[Sequence[int
 
 
 def test_rows_of_one_millisecond_go_to_everybody_before_anybody_gets_a_second() -> None:
-    driver = Driver(log_of([1_000], [999, 1_000], [1_000, 1_000]), PlanPolicy(max_drift=0), max_rows=2)
+    driver = Driver(
+        log_of([1_000], [999, 1_000], [1_000, 1_000]), PlanPolicy(alignment=Alignment(max_drift=0)), max_rows=2
+    )
     driver.run()
     read = [{s.number: len(rows) for s, rows in batch.rows.items()} for batch in driver.batches if batch.rows]
     assert read == [{0: 1, 1: 1}, {1: 1, 2: 1}, {2: 1}]

@@ -7,13 +7,13 @@ from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of, observation
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.ends import Aligned, Limit, aligned_ends, backlog_of, group_limit
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.steps import BLIND_STEP
 from watermark_source.planning.time_index import IndexEntry
 
-DRIFT_10 = PlanPolicy(max_drift=10)
+DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
 FAR = 10**15
 
 
@@ -58,7 +58,7 @@ def test_rows_older_than_the_watermark_do_not_take_it_back() -> None:
 
 def test_a_far_future_event_does_not_hold_its_split_far_ahead() -> None:
     log = log_of([100, FAR + NOW, 200], [NOW, NOW + 2_000])
-    policy = PlanPolicy(max_drift=10, max_future_skew=1_000)
+    policy = PlanPolicy(alignment=Alignment(max_drift=10), strategy=WatermarkStrategy(max_future_skew=1_000))
     assert limit({A: at(1, 99), B: at(0)}, log, policy) == Limit(Millis(NOW + 1_009), A)
 
 
@@ -83,7 +83,11 @@ def test_ranges_end_exactly_at_the_limit() -> None:
 
 def test_the_bound_moves_limit_and_ends_alike() -> None:
     log = log_of([100, 200], [100, 150, 210, 211, 900])
-    assert ends({A: at(0), B: at(0)}, log, PlanPolicy(max_drift=10, out_of_orderness=77)) == {A: 2, B: 3}
+    assert ends(
+        {A: at(0), B: at(0)},
+        log,
+        PlanPolicy(alignment=Alignment(max_drift=10), strategy=WatermarkStrategy(out_of_orderness=77)),
+    ) == {A: 2, B: 3}
 
 
 def test_a_log_that_is_known_to_end_within_the_limit_is_not_looked_up() -> None:
@@ -111,7 +115,7 @@ def test_newest_event_times_do_not_matter_while_the_present_limit_holds_nobody()
     splits = {A: at(1, 99), B: at(1, 98)}
 
     def matters(log: SimulatedLog, splits: dict[Split, SplitState], drift: int | None = 10, **given: Any) -> bool:
-        seen, policy = observation(log, newest={}), PlanPolicy(max_drift=drift)
+        seen, policy = observation(log, newest={}), PlanPolicy(alignment=Alignment(max_drift=drift))
         return aligned_ends(splits, seen, backlog(log, splits, policy, newest={}, **given)).newest_matters
 
     assert not matters(together, splits)
@@ -129,7 +133,7 @@ def test_newest_event_times_do_not_matter_while_the_present_limit_holds_nobody()
 
 def test_drift_zero_lets_the_slowest_read_to_its_end() -> None:
     log = log_of([100, 200], [100, 199, 200, 201])
-    assert ends({A: at(0), B: at(0)}, log, PlanPolicy(max_drift=0)) == {A: 2, B: 3}
+    assert ends({A: at(0), B: at(0)}, log, PlanPolicy(alignment=Alignment(max_drift=0))) == {A: 2, B: 3}
 
 
 def test_a_split_ahead_of_the_limit_is_held_where_it_is() -> None:
@@ -170,7 +174,7 @@ def test_behind_an_event_of_the_future_a_split_goes_on_as_fast_as_event_time_wen
     """The index cannot tell rows apart that come behind one that is later; those before it tell how far a row leads."""
     drift, rows = 2_000, 1_000
     log = log_of([*range(rows), NOW + FAR, *range(rows, 20 * rows)], range(5 * rows, 40 * rows))
-    policy = PlanPolicy(max_drift=drift, max_future_skew=1_000)
+    policy = PlanPolicy(alignment=Alignment(max_drift=drift), strategy=WatermarkStrategy(max_future_skew=1_000))
     a = at(rows + 1, rows - 2)
     # Half the drift. The other's first row lies beyond a gap.
     assert ends({A: a, B: at(0)}, log, policy) == {A: rows + 1 + 1_001, B: 1}
@@ -190,7 +194,7 @@ def test_behind_an_event_of_the_future_a_split_goes_on_as_fast_as_event_time_wen
 def test_a_split_in_which_nothing_is_known_but_the_future_goes_on_in_steps() -> None:
     size = BLIND_STEP + 5
     log = log_of([NOW + FAR, *range(101, 101 + size)], range(100, 100 + 3 * size))
-    policy = PlanPolicy(max_drift=10, max_future_skew=1_000)
+    policy = PlanPolicy(alignment=Alignment(max_drift=10), strategy=WatermarkStrategy(max_future_skew=1_000))
     assert ends({A: at(1), B: at(0)}, log, policy) == {A: 1 + BLIND_STEP, B: 1}
 
 
@@ -231,7 +235,7 @@ def test_without_a_time_index_the_limit_goes_by_what_was_read() -> None:
 
 def test_without_a_time_index_a_range_spans_half_the_drift_by_what_was_learned() -> None:
     log = log_of(range(0, 80_000, 2), range(40_000))
-    policy = PlanPolicy(max_drift=4_000)
+    policy = PlanPolicy(alignment=Alignment(max_drift=4_000))
     learned = {A: at(5_000, 9_997, step=1_000), B: at(9_999, 9_997, step=2_000)}
     assert ends(learned, log, policy, index=False, newest={}) == {A: 6_000, B: 11_999}
     # Near the limit only so far as it goes; hardly before it not at all.

@@ -11,11 +11,11 @@ from watermark_source.alignment.others import Elsewhere, Others
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 
-DRIFT_10 = PlanPolicy(max_drift=10)
+DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
 HELD = Others(MIN, Elsewhere("users"), 1)
 
 
@@ -55,7 +55,7 @@ def test_a_source_that_is_held_before_its_first_row_says_where_it_begins_if_it_c
 
 
 def test_a_row_of_the_future_moves_no_watermark_and_earlier_ones_may_come_after_it() -> None:
-    capped = PlanPolicy(max_drift=10, max_future_skew=1_000)
+    capped = PlanPolicy(alignment=Alignment(max_drift=10), strategy=WatermarkStrategy(max_future_skew=1_000))
     for beyond in (1_000 + 5, 5_000):
         assert member({A: at(1, 99)}, log_of([100, 105, NOW + beyond]), capped) == active(99)
         # Over a gap, after which it is read.
@@ -71,7 +71,7 @@ def test_a_source_whose_first_range_was_not_yet_seen_is_still_starting() -> None
 
 
 def test_rows_that_wait_for_more_count_with_when_they_begin_and_never_wait_where_nobody_can_tell() -> None:
-    patient = PlanPolicy(max_drift=10, minimum_rows=MinimumRows(5, Millis(60_000)))
+    patient = PlanPolicy(alignment=Alignment(max_drift=10), minimum_rows=MinimumRows(5, Millis(60_000)))
     splits, log = {A: at(1, 399), B: at(0)}, log_of([400], [200, 300])
     assert member(splits, log, patient, since_rows=Millis(0)) == active(199)
     blind = plan(SourceState(splits=splits), observation(log, since_rows=Millis(0)), patient, None)
@@ -82,7 +82,7 @@ def test_rows_that_wait_for_more_count_with_when_they_begin_and_never_wait_where
 
 def test_without_rows_it_waits_for_its_first_or_has_the_group_wait() -> None:
     assert member({A: at(0)}, log_of([])) == GroupMember(MemberStatus.WAITING)
-    patient = PlanPolicy(max_drift=10, waits_for_first=True)
+    patient = PlanPolicy(alignment=Alignment(max_drift=10, waits_for_first=True))
     assert member({A: at(0)}, log_of([]), patient) == GroupMember(MemberStatus.HOLDING)
     assert member({A: at(1, 99)}, log_of([100]), patient) == active(99)
     # A partition that is new is not the source's first.
@@ -101,12 +101,14 @@ def test_a_snapshot_holds_the_group_unless_it_is_told_not_to() -> None:
     log = log_of([])
     given = {"frontiers": {"t": ()}, "ends": {Split("t", 0): 1, A: 0}, "chunks": {"t": (None,)}, "waiting": {A}}
     assert member(splits, log, **given) == GroupMember(MemberStatus.HOLDING)  # type: ignore[arg-type]
-    free = PlanPolicy(max_drift=10, holds_group_in_snapshot=False)
+    free = PlanPolicy(alignment=Alignment(max_drift=10, holds_in_snapshot=False))
     assert member(splits, log, free, **given) == GroupMember(MemberStatus.WAITING)  # type: ignore[arg-type]
 
 
 def test_a_source_on_the_clock_is_ahead_of_nobody() -> None:
-    assert member({A: at(0)}, log_of([100]), PlanPolicy(use_processing_time=True)) == GroupMember(MemberStatus.CLOCK)
+    assert member(
+        {A: at(0)}, log_of([100]), PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True))
+    ) == GroupMember(MemberStatus.CLOCK)
 
 
 def test_a_run_with_an_end_goes_on_while_the_group_lets_it_read_nothing() -> None:

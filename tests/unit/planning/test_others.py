@@ -10,11 +10,11 @@ from tests.unit.planning.example_states import A, B, at, backlog, log_of, observ
 from watermark_source.alignment.others import Elsewhere, Others, unanswered
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.ends import STORE, TO_COME, Aligned, Limit, aligned_ends
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 
-DRIFT_10 = PlanPolicy(max_drift=10)
+DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
 CLICKS = Elsewhere("clicks")
 
 
@@ -54,7 +54,7 @@ def test_others_that_do_not_count_set_none() -> None:
 
 def test_nothing_is_read_while_somebody_holds_the_group() -> None:
     log = log_of([100, 200], [50, 60])
-    for policy in (DRIFT_10, PlanPolicy(use_processing_time=True)):
+    for policy in (DRIFT_10, PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True))):
         found = aligned({A: at(0), B: at(1, 49)}, log, Others(MIN, CLICKS, 1), policy)
         assert (found.limit, found.ends) == (Limit(MIN, CLICKS), {A: 0, B: 1})
     # With the time index the others learn all the same where this source begins.

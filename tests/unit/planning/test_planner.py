@@ -16,13 +16,13 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import plan, ranges_of
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 
 
 def test_the_watermark_follows_one_batch_after_its_rows() -> None:
-    driver = Driver(log_of([100, 200], [300]), PlanPolicy(out_of_orderness=10))
+    driver = Driver(log_of([100, 200], [300]), PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=10)))
     driver.step()
     assert driver.state().watermark is None
     driver.step()
@@ -44,7 +44,7 @@ def test_without_markers_a_watermark_alone_is_no_batch_and_goes_with_the_next_ro
 
 
 def test_a_silent_split_holds_the_watermark_until_it_is_idle() -> None:
-    driver = Driver(log_of([100, 200], []), PlanPolicy(idle_timeout=1_000))
+    driver = Driver(log_of([100, 200], []), PlanPolicy(idleness=Idleness(timeout=1_000)))
     driver.run()
     assert driver.state().watermark is None
     driver.now += 1_001
@@ -54,7 +54,7 @@ def test_a_silent_split_holds_the_watermark_until_it_is_idle() -> None:
 
 
 def test_a_split_whose_end_is_not_known_stays_as_it_is_and_holds_the_watermark() -> None:
-    driver = Driver(log_of([100, 200], [100]), PlanPolicy(idle_timeout=1_000))
+    driver = Driver(log_of([100, 200], [100]), PlanPolicy(idleness=Idleness(timeout=1_000)))
     driver.run()
     driver.now += 1_001
     driver.log.splits[A].append([300])
@@ -74,7 +74,7 @@ def test_a_split_whose_end_is_not_known_stays_as_it_is_and_holds_the_watermark()
 
 
 def test_a_split_that_could_not_be_reached_between_two_plans_was_not_quiet() -> None:
-    driver = Driver(log_of([100, 200], [100]), PlanPolicy(idle_timeout=1_000))
+    driver = Driver(log_of([100, 200], [100]), PlanPolicy(idleness=Idleness(timeout=1_000)))
     driver.run()
     # One long batch, in which nobody could write to it.
     perform(driver, Outage(B.number, 5_000))
@@ -94,7 +94,12 @@ def test_an_idle_split_whose_transaction_is_open_holds_its_group_from_that_plan_
     log.splits[B].open([150])
     state = SourceState(splits={A: at(1, 99), B: at(1, 99, status=SplitStatus.IDLE, since=Millis(5))})
     for held, end in ((frozenset({B}), 1), (frozenset[Split](), 3)):
-        planned = plan(state, observation(log, uncommitted=held), PlanPolicy(max_drift=10, idle_timeout=1), log)
+        planned = plan(
+            state,
+            observation(log, uncommitted=held),
+            PlanPolicy(alignment=Alignment(max_drift=10), idleness=Idleness(timeout=1)),
+            log,
+        )
         assert planned.state.splits[A].position == end
     assert planned.state.splits[B].status is SplitStatus.IDLE
 
@@ -132,14 +137,16 @@ def test_a_missing_observation_is_a_bug_that_shows() -> None:
 
 
 def test_rows_beyond_the_future_cap_do_not_move_the_watermark() -> None:
-    driver = Driver(log_of([START, START + 10_001, START + 9]), PlanPolicy(max_future_skew=10_000))
+    driver = Driver(
+        log_of([START, START + 10_001, START + 9]), PlanPolicy(strategy=WatermarkStrategy(max_future_skew=10_000))
+    )
     driver.run()
     assert driver.state().watermark == START + 8
     assert driver.batches[0].after.future_cap == START + 10_000
 
 
 def test_a_range_with_nothing_that_counts_leaves_the_watermark() -> None:
-    driver = Driver(log_of([START + 10_001]), PlanPolicy(max_future_skew=0))
+    driver = Driver(log_of([START + 10_001]), PlanPolicy(strategy=WatermarkStrategy(max_future_skew=0)))
     assert driver.run() == 1
     assert driver.state().splits[A] == at(1, since=START)
 
@@ -150,14 +157,14 @@ def test_loss_is_an_error_and_without_fail_on_data_loss_a_batch_once() -> None:
     del driver.log.splits[B]
     with pytest.raises(DataLossError, match="log-1 is gone"):
         driver.step()
-    driver.policy = replace(driver.policy, fail_on_data_loss=False)
+    driver.policy = replace(driver.policy, on_loss=OnLoss(fails=False))
     assert driver.step().losses[0].split == B
     assert driver.state().splits.keys() == {A}
     assert not driver.step().is_batch
 
 
 def test_a_re_created_log_goes_on_at_its_end() -> None:
-    driver = Driver(log_of(range(100, 110)), PlanPolicy(fail_on_data_loss=False))
+    driver = Driver(log_of(range(100, 110)), PlanPolicy(on_loss=OnLoss(fails=False)))
     driver.run()
     driver.log.splits[A] = SplitLog()
     driver.log.splits[A].append([1, 2])
@@ -170,7 +177,7 @@ def test_a_re_created_log_goes_on_at_its_end() -> None:
 
 
 def test_rows_deleted_by_retention_are_skipped_in_one_step() -> None:
-    driver = Driver(log_of(range(100, 200)), PlanPolicy(fail_on_data_loss=False), max_rows=5)
+    driver = Driver(log_of(range(100, 200)), PlanPolicy(on_loss=OnLoss(fails=False)), max_rows=5)
     driver.step()
     driver.log.splits[A].expire(90)
     driver.step()
@@ -182,7 +189,7 @@ def test_rows_deleted_by_retention_are_skipped_in_one_step() -> None:
 
 
 def test_a_held_split_is_paused_at_once_and_goes_on_by_itself() -> None:
-    driver = Driver(log_of([100, 150], [100, 5_000, 5_001]), PlanPolicy(max_drift=10))
+    driver = Driver(log_of([100, 150], [100, 5_000, 5_001]), PlanPolicy(alignment=Alignment(max_drift=10)))
     driver.run()
     assert driver.state().splits[B].status is SplitStatus.PAUSED
     driver.log.splits[A].append([6_000])
@@ -198,7 +205,9 @@ def test_a_split_the_budget_leaves_out_is_not_paused() -> None:
 
 
 def test_processing_time_sends_the_clock_with_rows_and_ticks() -> None:
-    driver = Driver(log_of([]), PlanPolicy(use_processing_time=True, watermark_interval=1_000))
+    driver = Driver(
+        log_of([]), PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True, watermark_interval=1_000))
+    )
     driver.step()
     assert driver.state().watermark == START - 1
     assert driver.state().use_processing_time
@@ -225,7 +234,13 @@ def test_processing_time_never_goes_back_to_event_time() -> None:
 
 def test_event_time_may_go_over_to_processing_time_and_its_watermark_waits_for_the_clock() -> None:
     state = SourceState(watermark=Millis(NOW + 50))
-    found = plan(state, observation(SimulatedLog()), PlanPolicy(use_processing_time=True), None, announce=True)
+    found = plan(
+        state,
+        observation(SimulatedLog()),
+        PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True)),
+        None,
+        announce=True,
+    )
     assert found.state.watermark == NOW + 50
     assert found.state.use_processing_time
 
@@ -239,7 +254,7 @@ def test_ten_thousand_splits_are_planned_in_150_milliseconds() -> None:
         seen=dict.fromkeys(splits, RangeSummary(Millis(NOW + 5))),
         newest=dict.fromkeys(splits, Millis(NOW + 9)),
     )
-    policy = PlanPolicy(idle_timeout=30_000, max_drift=10_000)
+    policy = PlanPolicy(idleness=Idleness(timeout=30_000), alignment=Alignment(max_drift=10_000))
     state = SourceState(splits=splits, watermark=NOW)
     # A machine that runs other tests beside this one takes twice as long at times.
     assert any(_seconds(state, seen, policy) < 0.15 for _ in range(40))

@@ -17,13 +17,14 @@ from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.snapshot import Chunk, finished, last_batch, snapshot_batch, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound, Origin, SourceState, SplitState, SplitStatus
 
 LOG, TABLE, OTHER = Split("binlog", 0), Split("shop.orders", 0), Split("shop.users", 0)
 CODEC = OffsetCodec(source="mysql-cdc-wm", name="shop")
+CLOCK = WatermarkStrategy(use_processing_time=True)
 NEW = SourceState(
     splits={LOG: SplitState(100, 100), TABLE: SplitState(0, 0)}, frontiers={"shop.orders": ()}, complete=frozenset()
 )  # fmt: skip
@@ -62,13 +63,13 @@ def test_a_snapshot_is_read_by_chunks_and_holds_the_watermark_until_its_rows_are
 def test_the_clock_is_the_watermark_from_the_last_chunk_on_and_stays_it() -> None:
     state = NEW
     for bounds in (((10,), (20,)), ((30,), None)):
-        state = planned(state, 200, bounds, highest=5_000, use_processing_time=True).state
+        state = planned(state, 200, bounds, highest=5_000, strategy=CLOCK).state
         assert (state.watermark, state.use_processing_time) == (None, False)
-    flips = planned(state, 200, None, highest=6_000, use_processing_time=True)
+    flips = planned(state, 200, None, highest=6_000, strategy=CLOCK)
     assert flips.is_batch
     assert (flips.state.watermark, flips.state.use_processing_time) == (1_700_000_000_000 - 1, True)
     found_later = replace(flips.state, frontiers={"shop.orders": ()}, splits={**flips.state.splits, TABLE: at(0)})
-    assert planned(found_later, 200, ((10,),), use_processing_time=True).state.use_processing_time
+    assert planned(found_later, 200, ((10,),), strategy=CLOCK).state.use_processing_time
 
 
 def test_the_end_of_a_snapshot_is_told_where_nothing_else_is() -> None:
@@ -95,16 +96,16 @@ def test_a_log_that_waits_for_snapshots_stays_where_it_is() -> None:
             chunks={"shop.orders": ((now,),)}, seen={TABLE: NOTHING_SEEN}, waiting=frozenset({LOG}),
             reached={LOG: Millis(now)},
         )  # fmt: skip
-        state = plan(state, seen, PlanPolicy(idle_timeout=10), None).state
+        state = plan(state, seen, PlanPolicy(idleness=Idleness(timeout=10)), None).state
         assert state.splits[LOG] == SplitState(100, 100)
         assert state.watermark is None
     assert ranges_of(state) == [SplitRange(TABLE, 3, 4)]
 
 
 def test_a_snapshot_that_waits_for_its_turn_is_never_idle() -> None:
-    state = planned(NEW, 200, (), idle_timeout=10, now=1_000_000).state
+    state = planned(NEW, 200, (), idleness=Idleness(timeout=10), now=1_000_000).state
     for now in range(1_001_000, 1_005_000, 1_000):
-        seen = planned(state, 200, (), highest=5_000, idle_timeout=10, now=now)
+        seen = planned(state, 200, (), highest=5_000, idleness=Idleness(timeout=10), now=now)
         assert seen.state.splits[TABLE].status is SplitStatus.ACTIVE
         assert seen.state.watermark is None
         state = seen.state
@@ -214,7 +215,9 @@ def test_a_table_found_later_begins_when_the_log_of_changes_is_read_to_its_end()
     behind = Others(Millis(4_999), Elsewhere("clicks"), 1)
     for limits, is_cut in (({"max_rows": 10}, True), ({"others": behind}, True), ({}, False)):
         seen = observation(log, ends={LOG: 40, OTHER: 1}, newest={LOG: Millis(8_900)}, **limits, **found)
-        after = plan(state, seen, PlanPolicy(max_drift=1_000 if "others" in limits else None), log).state
+        after = plan(
+            state, seen, PlanPolicy(alignment=Alignment(max_drift=1_000 if "others" in limits else None)), log
+        ).state
         assert (1 < after.splits[LOG].position < 40) == is_cut
         assert (OTHER in after.splits) == ("shop.users" in after.frontiers) == (not is_cut)
     away = observation(log, ends={OTHER: 1}, unknown=frozenset({LOG}), newest={}, **found)
@@ -234,7 +237,7 @@ def test_beside_a_snapshot_for_which_nobody_waits_the_log_stays_within_its_group
     def read(minimum: int, *, holds: bool = is_later) -> list[SplitRange]:
         others = Others(Millis(minimum), Elsewhere("clicks"), 1)
         seen = observation(log, newest={LOG: Millis(8_900)}, others=others, **chunk)
-        policy = PlanPolicy(max_drift=1_000, holds_group_in_snapshot=holds)
+        policy = PlanPolicy(alignment=Alignment(max_drift=1_000, holds_in_snapshot=holds))
         return ranges_of(plan(state, seen, policy, log).state)
 
     table = SplitRange(OTHER, 0, 1)

@@ -6,7 +6,7 @@ import pytest
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.steps import GROWTH, LEAST_STEP, MOST_STEP, learned, rows_up_to
 
@@ -57,7 +57,7 @@ def test_ranges_come_to_span_half_the_drift(apart: tuple[int, ...], max_rows: in
     log, rows, drift, chance = SimulatedLog(len(apart)), 60_000, 60_000, np.random.default_rng(1)
     for each, found in zip(apart, log.splits.values(), strict=True):
         found.append((START + np.arange(rows) * each - chance.integers(0, disorder + 1, rows)).tolist())
-    policy = PlanPolicy(max_drift=drift, out_of_orderness=disorder)
+    policy = PlanPolicy(alignment=Alignment(max_drift=drift), strategy=WatermarkStrategy(out_of_orderness=disorder))
     driver = Driver(log, policy, max_rows=max_rows, index=False, final=True)
     driver.run()
     assert {s: t.position for s, t in driver.state().splits.items()} == log.ends()

@@ -77,7 +77,7 @@ class Asking:
         )
         if last.newest_mattered:
             observation = self.dated(observation, state)
-        if not self._policy.looks_ahead or observation.ends_are_final:
+        if not self._policy.strategy.looks_ahead or observation.ends_are_final:
             return observation
         # A split that was not known when that was found may hold rows from before.
         knows_all = observation.all_found and observation.ends.keys() | observation.unknown <= state.splits.keys()
@@ -119,7 +119,9 @@ class Asking:
         if not self._connector.positions_are_rows or not exceeds(state, logs.ends, limit):
             return self._logs.previewed(logs, behind)
         # Without alignment they only tell how far away the end of a long backlog may be.
-        return self._logs.dated(logs, behind if self._policy.max_drift is not None else sample(behind, SAMPLE))
+        return self._logs.dated(
+            logs, behind if self._policy.alignment.max_drift is not None else sample(behind, SAMPLE)
+        )
 
     def _with_snapshots(
         self, logs: Observation, state: SourceState, tables: Set[str], limit: ReadLimit, *, is_first: bool

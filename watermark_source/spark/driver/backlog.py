@@ -40,11 +40,11 @@ def uncommitted(
     moves = bool(splits_behind(state, logs.ends)) or any(t.position > t.observed for t in state.splits.values())
 
     def is_asked(name: Split, split: SplitState) -> bool:
-        if policy.watermark_lag is not None or policy.final_watermark:
+        if policy.strategy.watermark_lag is not None or policy.final_watermark:
             return True
         if split.status is SplitStatus.IDLE:
             return moves
-        quiet = rest_event(split, logs.asked_at, logs.idle_timeout(name, policy)) is SplitEvent.QUIET
+        quiet = rest_event(split, logs.asked_at, logs.idle_timeout(name, policy.idleness)) is SplitEvent.QUIET
         return split.status is SplitStatus.ACTIVE and quiet
 
     asked = {s: t.position for s, t in state.splits.items() if logs.ends.get(s) == t.position and is_asked(s, t)}

@@ -46,14 +46,14 @@ class Deciding:
         """
         splits = planned.counting
         if planned.has_rows and (reached := self._asking.reached(planned.state)):
-            splits = when_read(planned.state, reached, self._policy)
-            planned = replace(planned, state=with_rows(planned.state, before, splits, self._policy))
+            splits = when_read(planned.state, reached, self._policy.strategy)
+            planned = replace(planned, state=with_rows(planned.state, before, splits, self._policy.idleness))
         return planned, splits
 
     def warn(self, planned: Plan, before: SourceState, observation: Observation) -> None:
         """Tell in the log what of a plan may not be what the user wants."""
         added = planned.state.splits.keys() - before.splits.keys()
-        if added and before.watermark is not None and not self._policy.use_processing_time:
+        if added and before.watermark is not None and not self._policy.strategy.use_processing_time:
             _log.warning(
                 "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
                 "watermark, %s, are late", listed(added), watermark_text(before.watermark),
@@ -66,7 +66,7 @@ class Deciding:
         watermark, soon = planned.state.watermark, observation.now + _FAR_FUTURE
         is_final = watermark == MAX
         if (
-            self._policy.max_future_skew is None
+            self._policy.strategy.max_future_skew is None
             and not is_final
             and (before.watermark or MIN) <= soon < (watermark or MIN)
         ):

@@ -10,7 +10,7 @@ from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.snapshot import snapshot_split
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_status import is_quiet
@@ -32,11 +32,11 @@ _WAIT_FOR_LOOK_OF_RUN = 30.0
 class Logs:
     """Asks a connector. Of an ``Observation`` it fills in what is about logs alone."""
 
-    def __init__(self, connector: Connector, clock: Clock, policy: PlanPolicy, *, quiet: int | None) -> None:
+    def __init__(self, connector: Connector, clock: Clock, strategy: WatermarkStrategy, *, quiet: int | None) -> None:
         """``quiet``: after how many milliseconds a split may be idle at the earliest."""
         self._connector = connector
         self._clock = clock
-        self._policy = policy
+        self._strategy = strategy
         self._ends_told = 0.0
         """When the ends were told last, by ``time.monotonic()``."""
         self._rows_planned: float | None = None
@@ -110,7 +110,7 @@ class Logs:
     def previewed(self, logs: Observation, behind: Set[Split]) -> Observation:
         """Look how far event time will be in what there is to read, if it is few splits, and it can be told."""
         preview = self._connector.preview
-        by_rows = not self._policy.use_processing_time and not self._policy.looks_ahead
+        by_rows = not self._strategy.use_processing_time and not self._strategy.looks_ahead
         if preview is None or not by_rows or not 0 < len(behind) <= _PREVIEWED:
             return logs
         preview.prepare(behind)
@@ -161,4 +161,4 @@ class Logs:
 
     def _reached(self, ends: Ends, asked_at: Millis) -> Mapping[Split, Millis]:
         """Return the time that logs have reached at their ends, by the wall clock just before these were asked for."""
-        return ends.reached if self._policy.watermark_lag is None else dict.fromkeys(ends.positions, asked_at)
+        return ends.reached if self._strategy.watermark_lag is None else dict.fromkeys(ends.positions, asked_at)

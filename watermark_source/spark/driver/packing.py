@@ -5,7 +5,6 @@ from __future__ import annotations
 from watermark_source.eventtime.disorder import STRETCH
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.planner import ranges_of
-from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import snapshot_batch
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState
@@ -23,13 +22,19 @@ class Packing:
     """Makes packs; what is in them follows from the two states alone, but for where to report."""
 
     def __init__(
-        self, connector: Connector, options: EngineOptions, reports: TaskReports, asking: Asking, policy: PlanPolicy
+        self,
+        connector: Connector,
+        options: EngineOptions,
+        reports: TaskReports,
+        asking: Asking,
+        *,
+        fails_on_loss: bool,
     ) -> None:
         self._connector = connector
         self._options = options
         self._reports = reports
         self._asking = asking
-        self._fails_on_loss = policy.fail_on_data_loss
+        self._fails_on_loss = fails_on_loss
 
     def packs(
         self, before: SourceState, after: SourceState, relocation: Relocation | None, *, begin_is_known: bool

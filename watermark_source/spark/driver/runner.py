@@ -18,6 +18,7 @@ from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.pauses import SHORTEST
 from watermark_source.planning.planner import Plan
+from watermark_source.planning.policy import OnLoss
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.stream import SourceDefinition
@@ -55,16 +56,15 @@ class SourceRunner:
         minimum_rows: MinimumRows | None = None,
         fail_on_data_loss: bool,
     ) -> None:
-        policy = plan_policy(
-            options,
-            minimum_rows=minimum_rows,
-            fail_on_data_loss=fail_on_data_loss,
-            loss_conditions=definition.loss_conditions,
-            position_text=definition.position_text,
+        on_loss = OnLoss(
+            fails=fail_on_data_loss, conditions=definition.loss_conditions, position_text=definition.position_text
         )
+        policy = plan_policy(options, on_loss, minimum_rows)
         clock = Clock()
         self._connector = definition.open()
-        logs = Logs(self._connector, clock, policy, quiet=SHORTEST if options.idle_learned else options.idle_timeout)
+        logs = Logs(
+            self._connector, clock, policy.strategy, quiet=SHORTEST if options.idle_learned else options.idle_timeout
+        )
         self._membership = membership or Membership(options)
         spare_imports()
         collect_rarely()
@@ -88,7 +88,7 @@ class SourceRunner:
             reader = definition.observing_reader
             ahead = ReadingAhead(reader, rows=options.lookahead_rows, span=options.lookahead_time)
         self._deciding = Deciding(self._connector, policy, self._asking, ahead)
-        self._packing = Packing(self._connector, options, self._reports, self._asking, policy)
+        self._packing = Packing(self._connector, options, self._reports, self._asking, fails_on_loss=fail_on_data_loss)
         self._last = LastPlan()
         self._status = StatusReport(options, definition.name, clock)
         self._progress = ShownProgress(self._connector.progress)

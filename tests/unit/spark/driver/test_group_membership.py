@@ -23,13 +23,18 @@ from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.group_store.view import GroupView
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan, plan
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.options.engine_options import EngineOptions
 
 Make = Callable[..., Membership]
-NOTHING = plan(SourceState(), Observation(now=Millis(0), asked_at=Millis(0), ends={}), PlanPolicy(max_drift=1), None)
+NOTHING = plan(
+    SourceState(),
+    Observation(now=Millis(0), asked_at=Millis(0), ends={}),
+    PlanPolicy(alignment=Alignment(max_drift=1)),
+    None,
+)
 
 
 def planned() -> Plan:

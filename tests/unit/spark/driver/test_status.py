@@ -11,7 +11,7 @@ from watermark_source.alignment.others import Elsewhere, Others, unanswered
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.monitor.status import SourceStatus
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.driver.row_counts import RowCounts
 from watermark_source.spark.driver.status import Seen, source_status
@@ -25,7 +25,12 @@ def status_beside(others: Others) -> SourceStatus:
     """Return what a source says that has read a row at 100, and has another one at 200."""
     log = log_of([100, 200])
     seen = observation(log, others=others)
-    planned = plan(SourceState(splits={A: at(1, 99)}, watermark=Millis(99)), seen, PlanPolicy(max_drift=10), log)
+    planned = plan(
+        SourceState(splits={A: at(1, 99)}, watermark=Millis(99)),
+        seen,
+        PlanPolicy(alignment=Alignment(max_drift=10)),
+        log,
+    )
     return source_status(
         Seen(planned, planned.state.splits, seen, RowCounts(), store="driver"), OPTIONS, "file-log", seen.now
     )
@@ -58,7 +63,7 @@ def test_a_split_holds_back_only_if_no_other_source_is_slower(elsewhere: Millis 
     others = Others() if elsewhere is None else Others(elsewhere, Elsewhere("users"), 1)
     seen = observation(log, others=others)
     state = SourceState(splits={A: at(1, 99), B: at(1, 399)}, watermark=Millis(99))
-    planned = plan(state, seen, PlanPolicy(max_drift=10), log)
+    planned = plan(state, seen, PlanPolicy(alignment=Alignment(max_drift=10)), log)
     status = source_status(Seen(planned, planned.state.splits, seen, RowCounts()), OPTIONS, "file-log", seen.now)
     assert {v.split: v.holds_back for v in status.splits} == dict(zip((A, B), holder, strict=True))
 
