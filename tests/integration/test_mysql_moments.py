@@ -26,7 +26,7 @@ from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from watermark_source.errors import DataLossError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.ends import aligned_ends, backlog_of
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import LogTimes, Observation, ObservedLogs
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState
@@ -108,7 +108,8 @@ def test_a_limit_of_event_time_is_passed_by_one_transaction_at_most(
         splits = {BINLOG: SplitState(position, position, watermark), _ELSEWHERE: SplitState(0, 0, Millis(limit - 100))}
         ends = connector.bounds.end_positions(frozenset({BINLOG}))
         newest = connector.time_index.newest({BINLOG})
-        seen = Observation(now=Millis(0), asked_at=Millis(0), ends={**ends, _ELSEWHERE: 0}, newest=newest)
+        logs = ObservedLogs(asked_at=Millis(0), ends={**ends, _ELSEWHERE: 0}, times=LogTimes(newest=newest))
+        seen = Observation(now=Millis(0), logs=logs)
         backlog = backlog_of(splits, seen, policy, connector.time_index, connector.row_index)
         end = aligned_ends(splits, seen, backlog).ends.get(BINLOG, position)
         stretch, reached = _read(source, position, end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.simulation.driver import Batch, Driver
 from tests.simulation.log import SimulatedLog
 from tests.simulation.scenarios import FAR_FUTURE, Action, Step, actions, budgets, close_all, logs, perform
+from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
@@ -20,6 +22,10 @@ from watermark_source.planning.state import SplitStatus
 drifts = st.sampled_from([0, 1, 1_000, 60_000])
 bounds = st.sampled_from([0, 1, 500])
 idle_timeouts = st.none() | st.sampled_from([1, 1_000, 30_000])
+
+
+def with_times(seen: Observation, **changes: Any) -> Observation:
+    return replace(seen, logs=replace(seen.logs, times=replace(seen.logs.times, **changes)))
 
 
 without_newest = st.frozensets(st.integers(0, 3))
@@ -147,11 +153,11 @@ def test_a_split_with_rows_is_never_idle(
         driver.now += 20_000
     for batch in driver.batches:
         for split, state in batch.after.splits.items():
-            if state.status is SplitStatus.IDLE and split in batch.observation.unknown:
+            if state.status is SplitStatus.IDLE and split in batch.observation.logs.unknown:
                 # Nobody says whether it has rows now: it stays as it was.
                 assert state == batch.before.splits[split]
             elif state.status is SplitStatus.IDLE:
-                assert batch.observation.ends[split] == state.position == state.observed
+                assert batch.observation.logs.ends[split] == state.position == state.observed
 
 
 @given(logs(disorder=800), drifts, st.integers(0, 3), st.integers(0, 30))
@@ -201,7 +207,7 @@ def test_what_need_not_be_looked_up_changes_no_plan(
     driver = Driver(log, policy, max_rows=max_rows)
     for action in [*script, Step()]:
         state, seen = driver.state(), driver.observe()
-        everything, nothing = (replace(seen, settled=s) for s in (frozenset(log.splits), frozenset[Split]()))
+        everything, nothing = (with_times(seen, settled=s) for s in (frozenset(log.splits), frozenset[Split]()))
         assert plan(state, everything, policy, log) == plan(state, nothing, policy, log)
         perform(driver, action)
 
@@ -225,7 +231,7 @@ def test_newest_event_times_change_nothing_where_they_do_not_matter(
     driver = Driver(log, policy)
     for action in [*script, Step()]:
         state, seen = driver.state(), driver.observe()
-        known, unknown = plan(state, seen, policy, log), plan(state, replace(seen, newest={}), policy, log)
+        known, unknown = plan(state, seen, policy, log), plan(state, with_times(seen, newest={}), policy, log)
         if not unknown.newest_matters:
             assert unknown.limit is None or known.limit.watermark >= unknown.limit.watermark
             lower = replace(known.state, limit=unknown.state.limit)
@@ -236,14 +242,14 @@ def test_newest_event_times_change_nothing_where_they_do_not_matter(
 
 def _slowest(batch: Batch, policy: PlanPolicy) -> int | None:
     """The lowest watermark of the splits the group waits for: neither idle nor, in a final run, finished."""
-    observation = batch.observation
+    seen = batch.observation.logs
     return min(
         (
             watermark
             for split, watermark in batch.watermarks_after(policy).items()
             if watermark is not None
             and batch.after.splits[split].status is not SplitStatus.IDLE
-            and not (observation.ends_are_final and batch.after.splits[split].observed >= observation.ends[split])
+            and not (seen.ends_are_final and batch.after.splits[split].observed >= seen.ends[split])
         ),
         default=None,
     )

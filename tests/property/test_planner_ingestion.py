@@ -83,7 +83,8 @@ def test_a_partition_with_rows_in_an_open_transaction_waits_for_them() -> None:
     driver.run()
     before = driver.state()
     driver.now += 60_000
-    seen = replace(driver.observe(), rest=INTERVAL)
+    seen = driver.observe()
+    seen = replace(seen, history=replace(seen.history, rest=INTERVAL))
     assert plan(before, seen, POLICY, None).state.watermark == driver.now - LAG - 1
-    opened = replace(seen, uncommitted=frozenset(log.splits))
+    opened = replace(seen, logs=replace(seen.logs, uncommitted=frozenset(log.splits)))
     assert plan(before, opened, POLICY, None).state.watermark == before.watermark

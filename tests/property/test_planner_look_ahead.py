@@ -56,7 +56,7 @@ def _check_band(driver: Driver, band: int, *, since: int) -> None:
         was = MIN if batch.before.watermark is None else batch.before.watermark
         now = MIN if batch.after.watermark is None else batch.after.watermark
         for split, at in batch.after.splits.items():
-            end = batch.observation.ends.get(split)
+            end = batch.observation.logs.ends.get(split)
             if end is None or split not in driver.log.splits:
                 continue
             behind = driver.log.rows(SplitRange(split, at.position, min(end, at.position + band)))

@@ -36,13 +36,15 @@ class LookingDriver(Driver):
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         found = super().observe(one_batch=one_batch, unknown=unknown)
-        return replace(
-            found,
-            ends={s: end for s, end in found.ends.items() if s in self.seen},
-            added={s: start for s, start in found.added.items() if s in self.seen},
-            newest={s: newest for s, newest in found.newest.items() if s in self.seen},
+        logs, newest = found.logs, found.logs.times.newest
+        known = replace(
+            logs,
+            ends={s: end for s, end in logs.ends.items() if s in self.seen},
+            added={s: start for s, start in logs.added.items() if s in self.seen},
+            times=replace(logs.times, newest={s: at for s, at in newest.items() if s in self.seen}),
             all_found=self.looked >= self.rows_planned,
         )
+        return replace(found, logs=known)
 
     def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:
         self.steps += 1

@@ -13,7 +13,7 @@ from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.combined import when_read, with_rows
 from watermark_source.planning.look_ahead import LookAhead
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import BatchLimits, LogTimes, Observation, ObservedLogs, PlanHistory
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
@@ -152,26 +152,32 @@ class Driver:
         state, frozen = self.state(), self._frozen
         known = self.log.splits.keys() if frozen is None else frozen.ends.keys()
         added = known - state.splits.keys()
-        seen = Observation(
-            now=Millis(self.now),
+        logs = ObservedLogs(
             asked_at=Millis(self.now) if frozen is None else frozen.at,
             ends=self.log.ends(self.log.splits.keys() - unknown) if frozen is None else frozen.ends,
             unknown=unknown & self.log.splits.keys() if frozen is None else frozenset(),
             silent=frozenset(self._silent) if frozen is None else frozenset(),
             earliest=self.log.earliest(),
             added={s: self.log.splits[s].earliest for s in added if s in self.log.splits},
-            seen={r.split: self._reported(r, state) for r in ranges_of(state)},
-            reached=dict.fromkeys(known, Millis(self.now) if frozen is None else frozen.at) if self.dated else {},
-            newest=self._newest(known),
-            # As if rows had come to the others since.
-            settled={s for s in known if s.number % 2} if frozen is None else frozenset(),
-            max_rows=None if one_batch else self.max_rows,
             ends_are_final=frozen is not None,
-            since_rows=None if self._rows_at is None else Millis(self.now - self._rows_at),
-            rest=self._rest.lasted(Millis(self.now)),
-            one_batch=one_batch,
+            times=LogTimes(
+                reached=dict.fromkeys(known, Millis(self.now) if frozen is None else frozen.at) if self.dated else {},
+                newest=self._newest(known),
+                # As if rows had come to the others since.
+                settled={s for s in known if s.number % 2} if frozen is None else frozenset(),
+            ),
         )
-        return replace(seen, uncommitted=uncommitted(state, seen, self.policy, OpenTransactionsOf(self.log)))
+        opened = uncommitted(state, logs, {}, self.policy, OpenTransactionsOf(self.log))
+        return Observation(
+            now=Millis(self.now),
+            logs=replace(logs, uncommitted=opened),
+            seen={r.split: self._reported(r, state) for r in ranges_of(state)},
+            limits=BatchLimits(max_rows=None if one_batch else self.max_rows, one_batch=one_batch),
+            history=PlanHistory(
+                since_rows=None if self._rows_at is None else Millis(self.now - self._rows_at),
+                rest=self._rest.lasted(Millis(self.now)),
+            ),
+        )
 
     def _newest(self, known: Set[Split]) -> dict[Split, Millis | None]:
         if not self.index:

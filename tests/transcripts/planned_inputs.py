@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.combined import when_read, with_rows
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
@@ -63,7 +63,9 @@ class PlannedInputs:
                     for s, t in self.state.splits.items()
                 }
                 self.state = replace(self.state, splits=states)
-            seen = Observation(now=_NOW, asked_at=_NOW, ends=ends, uncommitted=active, seen=seen_rows)
+            seen = Observation(
+                now=_NOW, logs=ObservedLogs(asked_at=_NOW, ends=ends, uncommitted=active), seen=seen_rows
+            )
             self.state = plan(self.state, seen, self.policy, None).state
 
     @property
@@ -90,8 +92,7 @@ class PlannedRecords:
         self.end += len(self.rows)
         seen = Observation(
             now=Millis(now),
-            asked_at=Millis(now),
-            ends={self.split: self.end},
+            logs=ObservedLogs(asked_at=Millis(now), ends={self.split: self.end}),
             seen={self.split: RangeSummary(self.highest)},
         )
         before = self.state

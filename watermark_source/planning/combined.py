@@ -51,13 +51,13 @@ def at_dated_ends(
     """
     if strategy.watermark_lag is not None:
         return planned
-    cap = future_cap(observation.now, strategy)
+    logs, cap = observation.logs, future_cap(observation.now, strategy)
     splits = dict(planned)
-    for split, reached in observation.reached.items():
+    for split, reached in logs.times.reached.items():
         at = splits.get(split)
-        if at is None or not at.observed < at.position == observation.ends.get(split):
+        if at is None or not at.observed < at.position == logs.ends.get(split):
             continue
-        if split in observation.waiting or split in observation.uncommitted:
+        if split in observation.snapshots.waiting or split in logs.uncommitted:
             continue
         watermark = watermark_of(reached if cap is None else min(reached, cap), strategy)
         splits[split] = replace(at, watermark=watermark if at.watermark is None else max(watermark, at.watermark))

@@ -195,15 +195,16 @@ def backlog_of(
     rows: RowIndex | None = None,
 ) -> Backlog:
     """Return the splits that have rows to read."""
-    ends = {s: end for s, t in splits.items() if (end := observation.ends.get(s, 0)) > t.position}
+    logs = observation.logs
+    ends = {s: end for s, t in splits.items() if (end := logs.ends.get(s, 0)) > t.position}
     cap = future_cap(observation.now, policy.strategy)
-    newest = {s: n for s in ends if (n := observation.newest.get(s)) is not None}
-    latest = {s: n for s, n in newest.items() if s in observation.settled}
+    newest = {s: n for s in ends if (n := logs.times.newest.get(s)) is not None}
+    latest = {s: n for s, n in newest.items() if s in logs.times.settled}
     if cap is not None:
         newest = {s: min(n, cap) for s, n in newest.items()}
-    step = BLIND_STEP
-    if observation.max_rows is not None and ends:
-        step = max(1, min(step, observation.max_rows // len(ends)))
+    step, max_rows = BLIND_STEP, observation.limits.max_rows
+    if max_rows is not None and ends:
+        step = max(1, min(step, max_rows // len(ends)))
     return Backlog(
         splits={s: splits[s] for s in ends},
         ends=ends,
@@ -260,16 +261,16 @@ def _reached(
         newest = None if split in blind else backlog.newest.get(split)
         if newest is not None:
             return max(watermark_of(newest, backlog.strategy), MIN if state.watermark is None else state.watermark)
-    elif observation.ends_are_final or state.status is SplitStatus.IDLE:
+    elif observation.logs.ends_are_final or state.status is SplitStatus.IDLE:
         return None
     return state.watermark
 
 
 def _is_starting(split: Split, state: SplitState, observation: Observation, backlog: Backlog) -> bool:
     """Return whether a split has rows, or its system does not answer whether it has any, and no watermark yet."""
-    if state.watermark is not None or split.log in observation.chunks:
+    if state.watermark is not None or split.log in observation.snapshots.chunks:
         return False
-    return split in backlog.ends or (split in observation.unknown and state.status is not SplitStatus.IDLE)
+    return split in backlog.ends or (split in observation.logs.unknown and state.status is not SplitStatus.IDLE)
 
 
 def aligned_ends(
@@ -280,15 +281,15 @@ def aligned_ends(
     ``holds_group``: the source's own snapshot is under way, and nobody elsewhere goes on before it is complete.
     """
     others = observation.others
-    if holds_group and others.ceiling is None and observation.chunks:
+    if holds_group and others.ceiling is None and observation.snapshots.chunks:
         # Of two that hold the group each reads its own snapshot.
         observation = replace(observation, others=NOBODY)
-    elif others.hold and not observation.one_batch:
+    elif others.hold and not observation.limits.one_batch:
         stay = {s: t.position for s, t in backlog.splits.items()}
         held = TO_COME if others.awaited else STORE
         holder = others.slowest if others.minimum == MIN and others.slowest is not None else held
         return Aligned(Limit(MIN, holder), stay, reached=backlog.beginnings())
-    if backlog.max_drift is None or observation.one_batch:
+    if backlog.max_drift is None or observation.limits.one_batch:
         return Aligned(None, dict(backlog.ends))
     blind: frozenset[Split] = frozenset()
     while True:
@@ -300,7 +301,7 @@ def aligned_ends(
         reach = backlog.up_to(limit.watermark, limit)
         if reach.blind <= blind:
             # What has come to the end of its run waits for nobody, and nobody for it.
-            counting = {s: t for s, t in splits.items() if s in backlog.splits or not observation.ends_are_final}
+            counting = {s: t for s, t in splits.items() if s in backlog.splits or not observation.logs.ends_are_final}
             ends = _with_next_row(counting, backlog, reach, limit, observation)
             matters = _newest_matters(backlog, reach)
             return Aligned(limit, ends, matters, _reached_by(ends, reach, limit, backlog), reach.steps)
@@ -314,7 +315,7 @@ def _with_next_row(
     """Let the slowest go on over a gap in time if nobody else does: of members that wait for each other, it is one."""
     others = observation.others
     # A snapshot goes on whatever the limit is.
-    dated = {s: end for s, end in reach.ends.items() if s.log not in observation.chunks}
+    dated = {s: end for s, end in reach.ends.items() if s.log not in observation.snapshots.chunks}
     held = (
         others.ceiling is None
         and limit.holder == others.slowest

@@ -10,24 +10,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from watermark_source.eventtime.watermark import MAX
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 
 
-def is_at_its_end(planned: Mapping[Split, SplitState], observation: Observation) -> bool:
+def is_at_its_end(planned: Mapping[Split, SplitState], logs: ObservedLogs) -> bool:
     """Return whether a batch that ends with these splits is the first one after a stream's last rows.
 
     Args:
         planned: the splits as the batch leaves them; it reads nothing.
-        observation: what the outside said.
+        logs: as they were found for it.
     """
-    if not observation.ends_are_final or not observation.all_found:
+    if not logs.ends_are_final or not logs.all_found:
         return False
     # What an open transaction holds is read by a later run.
-    if observation.uncommitted:
+    if logs.uncommitted:
         return False
-    return all(s in planned and planned[s].position >= end for s, end in observation.ends.items())
+    return all(s in planned and planned[s].position >= end for s, end in logs.ends.items())
 
 
 def has_said_the_last(state: SourceState) -> bool:

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from watermark_source.eventtime.watermark import Millis, saturating_add
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_watermark import future_cap, watermark_of
+from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SplitState
 
 
@@ -55,23 +55,21 @@ def look_ahead(
     ahead: LookAhead,
     planned: Mapping[Split, SplitState],
     late_at: Millis | None,
-    observation: Observation,
-    strategy: WatermarkStrategy,
+    logs: ObservedLogs,
+    future_cap: Millis | None,
 ) -> Mapping[Split, Unread]:
     """Return what is known of the splits of a plan; nothing of those whose ends nobody tells now."""
-    told = ((s, end) for s, end in observation.ends.items() if s in planned and s not in observation.stale)
+    told = ((s, end) for s, end in logs.ends.items() if s in planned and s not in logs.stale)
     ends = {s: end for s, end in told if end > planned[s].observed}
     ranges = {s: SplitRange(s, planned[s].observed, planned[s].position) for s in ends}
-    return (
-        ahead.unread(ranges, ends, late_at=late_at, future_cap=future_cap(observation.now, strategy)) if ranges else {}
-    )
+    return ahead.unread(ranges, ends, late_at=late_at, future_cap=future_cap) if ranges else {}
 
 
 def left_by(
     planned: Mapping[Split, SplitState],
     unread: Mapping[Split, Unread],
     sent: Millis | None,
-    observation: Observation,
+    logs: ObservedLogs,
     strategy: WatermarkStrategy,
 ) -> dict[Split, SplitState]:
     """Return the splits with the watermarks they may have when a planned batch is read.
@@ -81,7 +79,7 @@ def left_by(
     does not answer leads no further than the watermark that was ``sent``: what is unread of it may be what held that.
     """
     splits = dict(planned)
-    for split in (observation.unknown | observation.stale) & planned.keys():
+    for split in (logs.unknown | logs.stale) & planned.keys():
         at = planned[split]
         if sent is not None and at.watermark is not None:
             splits[split] = replace(at, watermark=min(at.watermark, sent))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from watermark_source.errors import DataLossError, labelled
 from watermark_source.planning.loss_kind import LossKind
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import ObservedLogs
+from watermark_source.planning.policy import OnLoss
 from watermark_source.planning.split import PositionText, Split, plain_position
 from watermark_source.planning.state import SplitState
 
@@ -22,7 +23,7 @@ class Loss:
 
 
 def check_loss(
-    splits: Mapping[Split, SplitState], observation: Observation, shown: PositionText = plain_position
+    splits: Mapping[Split, SplitState], logs: ObservedLogs, shown: PositionText = plain_position
 ) -> tuple[dict[Split, SplitState], tuple[Loss, ...]]:
     """Return the splits to go on with, the added ones included, and what was lost.
 
@@ -32,8 +33,8 @@ def check_loss(
     going_on: dict[Split, SplitState] = {}
     losses: list[Loss] = []
     for split, state in splits.items():
-        end, earliest = observation.ends.get(split), observation.earliest.get(split, 0)
-        if split in observation.unknown or (end is not None and earliest <= state.position <= end):
+        end, earliest = logs.ends.get(split), logs.earliest.get(split, 0)
+        if split in logs.unknown or (end is not None and earliest <= state.position <= end):
             going_on[split] = state
             continue
         if end is None:
@@ -67,8 +68,8 @@ def check_loss(
                 )
             )
         going_on[split] = replace(state, position=goes_on_at, observed=goes_on_at)
-    for split, start in sorted(observation.added.items()):
-        if split not in observation.ends:
+    for split, start in sorted(logs.added.items()):
+        if split not in logs.ends:
             continue
         if start > 0:
             losses.append(
@@ -82,13 +83,13 @@ def check_loss(
     return going_on, tuple(losses)
 
 
-def refuse(losses: Sequence[Loss], conditions: Mapping[LossKind, str]) -> None:
-    """Raise ``DataLossError`` if anything was lost; its condition is that of the first finding."""
-    if losses:
+def refuse(losses: Sequence[Loss], on_loss: OnLoss) -> None:
+    """Raise ``DataLossError`` if anything was lost and that fails; its condition is that of the first finding."""
+    if losses and on_loss.fails:
         found = "; ".join(loss.text for loss in losses)
         raise DataLossError(
             labelled(
-                conditions.get(losses[0].kind),
+                on_loss.conditions.get(losses[0].kind),
                 f"data was lost: {found}. Set failOnDataLoss to false to go on with what is left "
                 "(what is skipped is then logged).",
             )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 
@@ -14,7 +14,7 @@ from watermark_source.planning.state import SplitState, SplitStatus
 def membership(
     planned: Mapping[Split, SplitState],
     reached: Mapping[Split, Millis],
-    observation: Observation,
+    logs: ObservedLogs,
     *,
     on_clock: bool,
     holds_group: bool,
@@ -25,7 +25,7 @@ def membership(
     Args:
         planned: all splits but snapshots, as the batch leaves them.
         reached: watermarks of splits at their planned end, as far as a time index tells them.
-        observation: what the plan was made of.
+        logs: as they were found for it.
         on_clock: whether the source's event time is the clock.
         holds_group: whether a snapshot that comes first is under way, for which the members elsewhere wait.
         waits_for_first: whether they wait for its first watermark.
@@ -34,22 +34,22 @@ def membership(
         return GroupMember(MemberStatus.HOLDING)
     if on_clock:
         return GroupMember(MemberStatus.CLOCK)
-    return _by_event_times(planned, reached, observation, waits_for_first=waits_for_first)
+    return _by_event_times(planned, reached, logs, waits_for_first=waits_for_first)
 
 
 def _by_event_times(
     planned: Mapping[Split, SplitState],
     reached: Mapping[Split, Millis],
-    observation: Observation,
+    logs: ObservedLogs,
     *,
     waits_for_first: bool,
 ) -> GroupMember:
     # Of a run that has its end: what has come there holds nobody.
-    over = {s for s, t in planned.items() if observation.ends_are_final and t.position >= observation.ends.get(s, 0)}
-    if observation.ends_are_final and len(over) == len(planned):
+    over = {s for s, t in planned.items() if logs.ends_are_final and t.position >= logs.ends.get(s, 0)}
+    if logs.ends_are_final and len(over) == len(planned):
         return GroupMember(MemberStatus.FINISHED)
     active = {s: t for s, t in planned.items() if t.status is not SplitStatus.IDLE and s not in over}
-    if any(_starts(t, observation.ends.get(s, 0)) for s, t in active.items() if s not in reached):
+    if any(_starts(t, logs.ends.get(s, 0)) for s, t in active.items() if s not in reached):
         return GroupMember(MemberStatus.STARTING)
     known = [w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None]
     if known:

@@ -98,7 +98,7 @@ def plan(
     if has_said_the_last(state):
         return _closing(state, announce=announce)
     planned = _plan(state, observation, policy, index, rows=rows, ahead=ahead, announce=announce)
-    if observation.found and _reads_less_than_there_is(planned.state, observation):
+    if observation.snapshots.found and _reads_less_than_there_is(planned.state, observation.logs.ends):
         # What is new was there at the log's end, but perhaps not where this batch ends: it begins with one that ends
         # there.
         planned = _plan(state, _without_found(observation), policy, index, rows=rows, ahead=ahead, announce=announce)
@@ -118,19 +118,26 @@ def _closing(state: SourceState, *, announce: bool) -> Plan:
     )
 
 
-def _reads_less_than_there_is(planned: SourceState, observation: Observation) -> bool:
+def _reads_less_than_there_is(planned: SourceState, ends: Mapping[Split, int]) -> bool:
     logs = ((s, t) for s, t in planned.splits.items() if s.log not in planned.frontiers)
-    return any(t.position < observation.ends.get(s, MAX) for s, t in logs)
+    return any(t.position < ends.get(s, MAX) for s, t in logs)
 
 
 def _without_found(observation: Observation) -> Observation:
-    found = set(map(snapshot_split, observation.found))
+    logs, snapshots = observation.logs, observation.snapshots
+    found = set(map(snapshot_split, snapshots.found))
     return replace(
         observation,
-        found=frozenset(),
-        chunks={log: bounds for log, bounds in observation.chunks.items() if log not in observation.found},
-        ends={s: end for s, end in observation.ends.items() if s not in found},
-        added={s: start for s, start in observation.added.items() if s not in found},
+        logs=replace(
+            logs,
+            ends={s: end for s, end in logs.ends.items() if s not in found},
+            added={s: start for s, start in logs.added.items() if s not in found},
+        ),
+        snapshots=replace(
+            snapshots,
+            found=frozenset(),
+            chunks={log: bounds for log, bounds in snapshots.chunks.items() if log not in snapshots.found},
+        ),
     )
 
 
@@ -149,26 +156,26 @@ def _plan(
             "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
             "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
         )
-    going_on = {**unfinished(state), **dict.fromkeys(observation.found)}
+    logs, upcoming = observation.logs, observation.snapshots
+    going_on = {**unfinished(state), **dict.fromkeys(upcoming.found)}
     # That flag never goes back, though a table that is found later has a snapshot too.
     on_clock = state.use_processing_time or (policy.strategy.use_processing_time and not going_on)
-    begun = {log: lower for log, lower in going_on.items() if log not in observation.dropped}
-    done = finished(state) | set(map(snapshot_split, observation.dropped))
+    begun = {log: lower for log, lower in going_on.items() if log not in upcoming.dropped}
+    done = finished(state) | set(map(snapshot_split, upcoming.dropped))
     learned = learned_after(state, observation.seen, policy.strategy.percentile)
     policy = replace(policy, strategy=in_force(policy.strategy, learned))
-    strategy, on_loss = policy.strategy, policy.on_loss
+    strategy = policy.strategy
     drift = policy.alignment.max_drift if rows is None else None
     kept = _with_last_ranges(state, done, observation.seen, strategy, drift, looks_up=index is not None)
-    splits, losses = check_loss(kept, observation, on_loss.position_text)
-    splits |= {s: unanswered(t) for s, t in splits.items() if s in observation.silent}
-    if on_loss.fails:
-        refuse(losses, on_loss.conditions)
+    splits, losses = check_loss(kept, logs, policy.on_loss.position_text)
+    splits |= {s: unanswered(t) for s, t in splits.items() if s in logs.silent}
+    refuse(losses, policy.on_loss)
     splits = {**splits, **at_rest(splits, state.watermark, observation, strategy)}
     # Before the limit is found: the group waits for them as for any active split.
-    opened = observation.uncommitted - observation.unknown - observation.waiting
+    opened = logs.uncommitted - logs.unknown - upcoming.waiting
     splits |= {s: uncommitted(t) for s, t in splits.items() if s in opened}
 
-    going = {s: t for s, t in splits.items() if s not in observation.waiting}
+    going = {s: t for s, t in splits.items() if s not in upcoming.waiting}
     backlog = backlog_of(going, observation, policy, index, rows)
     # Of a table that is found later nobody gains by waiting for it.
     in_snapshot = bool(going_on) and state.watermark is None
@@ -182,14 +189,14 @@ def _plan(
         }
     waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
     left_out = {s for s in allowed if is_left_out(s, splits[s], state, policy.idleness)}
-    budget = None if observation.one_batch else observation.max_rows
+    budget = None if observation.limits.one_batch else observation.limits.max_rows
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget, left_out)
 
     # A snapshot that waits for its turn is not quiet: there are rows in its table.
     snapshots = set(map(snapshot_split, begun))
     # Of rows that wait for more nothing is read, but when the first of them are from is known.
     told = backlog.beginnings() if waits else {s: w for s, w in reached.items() if ends[s] == allowed[s]}
-    silent = observation.unknown | observation.waiting | snapshots - allowed.keys()
+    silent = logs.unknown | upcoming.waiting | snapshots - allowed.keys()
     opened -= allowed.keys()
     planned = {
         s: t
@@ -197,7 +204,11 @@ def _plan(
         else unanswered(t)
         if s in silent
         else _advance(
-            t, allowed.get(s), ends.get(s), observation.asked_at, observation.idle_timeout(s, policy.idleness)
+            t,
+            allowed.get(s),
+            ends.get(s),
+            logs.asked_at,
+            policy.idleness.timeout_of(s, observation.history.idle_timeouts),
         )
         for s, t in splits.items()
     }
@@ -205,19 +216,23 @@ def _plan(
     if has_rows and strategy.watermark_lag is not None:
         # A batch goes out in any case: splits at rest need not wait until the whole source is.
         planned |= by_clock(planned, observation, strategy, MIN)
-    unread = {} if ahead is None else look_ahead(ahead, planned, state.watermark, observation, strategy)
-    shown = planned if ahead is None else left_by(planned, unread, state.watermark, observation, strategy)
+    cap = future_cap(observation.now, strategy)
+    unread = {} if ahead is None else look_ahead(ahead, planned, state.watermark, logs, cap)
+    shown = planned if ahead is None else left_by(planned, unread, state.watermark, logs, strategy)
     # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
     waited_for = shown if state.watermark is None else {s: t for s, t in shown.items() if s not in snapshots}
     counting = waited_for if begun else at_dated_ends(waited_for, observation, strategy)
     watermark = _watermark(state, counting, observation, policy, on_clock=on_clock, looks_ahead=ahead is not None)
-    if policy.final_watermark and not (has_rows or losses or going_on) and is_at_its_end(planned, observation):
+    if policy.final_watermark and not (has_rows or losses or going_on) and is_at_its_end(planned, logs):
         watermark = MAX
-    interval = strategy.watermark_interval
-    moved = tick_is_due(state, observation, interval, has_rows=has_rows) if on_clock else watermark != state.watermark
+    moved = (
+        tick_is_due(state, observation, strategy.watermark_interval, has_rows=has_rows)
+        if on_clock
+        else watermark != state.watermark
+    )
     says_something = moved or done or changed_status(state.splits, planned) or (announce and watermark is not None)
     # A run with an end would be over with the first batch that is none.
-    held = observation.ends_are_final and any(t.status is SplitStatus.PAUSED for t in planned.values())
+    held = logs.ends_are_final and any(t.status is SplitStatus.PAUSED for t in planned.values())
     is_batch = has_rows or bool(losses) or held or (policy.sends_markers and bool(says_something))
     return Plan(
         state=SourceState(
@@ -226,10 +241,13 @@ def _plan(
             watermark=watermark if is_batch or not on_clock else state.watermark,
             use_processing_time=on_clock,
             limit=None if limit is None else limit.watermark,
-            future_cap=future_cap(observation.now, strategy),
-            frontiers={log: _frontier(log, planned, observation, lower) for log, lower in sorted(begun.items())},
-            complete=None if state.complete is None else completed(state) - observation.dropped,
-            forgotten=_forgotten(state, observation),
+            future_cap=cap,
+            frontiers={
+                log: _frontier(log, planned, upcoming.chunks.get(log, ()), lower)
+                for log, lower in sorted(begun.items())
+            },
+            complete=None if state.complete is None else completed(state) - upcoming.dropped,
+            forgotten=_forgotten(state, upcoming.dropped),
             member=state.member,
             held=state.held + (held and not has_rows),
             learned=learned,
@@ -244,7 +262,7 @@ def _plan(
         member=membership(
             {s: t for s, t in planned.items() if s not in snapshots},
             told,
-            observation,
+            logs,
             on_clock=on_clock,
             holds_group=holds_group,
             waits_for_first=policy.alignment.waits_for_first,
@@ -292,9 +310,10 @@ def _watermark(
     sent = before.watermark
     if on_clock:
         return clock_of(before, observation.now)
-    if looks_ahead and not observation.all_found_now:
-        return observation.led_to if sent is None else max(sent, observation.led_to or sent)
-    if not observation.all_found:
+    if looks_ahead and not observation.logs.all_found_now:
+        led_to = observation.history.led_to
+        return led_to if sent is None else max(sent, led_to or sent)
+    if not observation.logs.all_found:
         return sent
     own = combined(before, splits, policy.idleness)
     if not policy.idleness.follows_group:
@@ -308,17 +327,17 @@ def ranges_of(state: SourceState) -> list[SplitRange]:
 
 
 def _frontier(
-    log: str, planned: Mapping[Split, SplitState], observation: Observation, lower: Bound
+    log: str, planned: Mapping[Split, SplitState], chunks: tuple[Bound, ...], lower: Bound
 ) -> tuple[Bound, ...]:
     """Return where the last chunk before ends, unless there was none, and those that are planned now."""
     moved = planned[snapshot_split(log)]
-    bounds = observation.chunks.get(log, ())[: moved.position - moved.observed]
+    bounds = chunks[: moved.position - moved.observed]
     return bounds if lower is None else (lower, *bounds)
 
 
-def _forgotten(state: SourceState, observation: Observation) -> Mapping[str, int]:
+def _forgotten(state: SourceState, dropped: Set[str]) -> Mapping[str, int]:
     """Return how often each log was dropped; nothing of a log that was not known counts as dropped."""
-    known = observation.dropped & (state.frontiers.keys() | completed(state))
+    known = dropped & (state.frontiers.keys() | completed(state))
     return {**state.forgotten, **{log: state.forgotten.get(log, 0) + 1 for log in sorted(known)}}
 
 
@@ -331,8 +350,8 @@ def _waits_for_more(
     # A run that has its end, or is one batch, waits for nothing; nor do rows for whose times the whole group waits.
     aligned = backlog.max_drift is not None
     unknown = aligned and backlog.index is None and any(t.watermark is None for t in backlog.splits.values())
-    bounded = observation.one_batch or observation.ends_are_final or unknown
-    return waiting > 0 and not bounded and waits_for_more(minimum, waiting, observation.since_rows)
+    bounded = observation.limits.one_batch or observation.logs.ends_are_final or unknown
+    return waiting > 0 and not bounded and waits_for_more(minimum, waiting, observation.history.since_rows)
 
 
 def _advance(

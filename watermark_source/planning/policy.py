@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from watermark_source.eventtime.percentile import Percentile
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.minimum_rows import MinimumRows
-from watermark_source.planning.split import PositionText, plain_position
+from watermark_source.planning.split import PositionText, Split, plain_position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,10 @@ class Idleness:
     """Whether the watermark goes on with the alignment group's members elsewhere while all splits are idle."""
     passes_returning: bool = False
     """Whether a split that was idle and is behind the combined watermark is left out of it until it has caught up."""
+
+    def timeout_of(self, split: Split, learned: Mapping[Split, int]) -> int | None:
+        """Return for how many milliseconds a split must be quiet to be idle: as is learned of it, where it is."""
+        return learned.get(split, self.timeout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ def at_rest(
 
 def _may_move_by_itself(sent: Millis | None, observation: Observation, interval: int) -> bool:
     """Return whether the watermark may go on without rows: the first at once, any other after a rest."""
-    return sent is None or observation.ends_are_final or _has_rested(observation, interval)
+    return sent is None or observation.logs.ends_are_final or _has_rested(observation, interval)
 
 
 def _due(sent: Millis | None, interval: int) -> Millis:
@@ -43,15 +43,15 @@ def by_clock(
     splits: Mapping[Split, SplitState], observation: Observation, strategy: WatermarkStrategy, due: Millis
 ) -> dict[Split, SplitState]:
     """Return the splits with nothing left to read whose watermark the clock takes beyond ``due``."""
-    cap = future_cap(observation.now, strategy)
+    logs, cap = observation.logs, future_cap(observation.now, strategy)
     lag = strategy.out_of_orderness if strategy.watermark_lag is None else strategy.watermark_lag
     moved: dict[Split, SplitState] = {}
-    for split, reached in observation.reached.items():
+    for split, reached in logs.times.reached.items():
         at = splits.get(split)
-        if at is None or not at.observed == at.position == observation.ends.get(split):
+        if at is None or not at.observed == at.position == logs.ends.get(split):
             continue
         # Rows behind the end, in an open transaction, may be of any time.
-        if split in observation.waiting or split in observation.uncommitted:
+        if split in observation.snapshots.waiting or split in logs.uncommitted:
             continue
         watermark = candidate(reached if cap is None else min(reached, cap), lag)
         if watermark > due and (at.watermark is None or watermark > at.watermark):
@@ -79,7 +79,7 @@ def with_others(
     idle says what its rows have come to, so none goes in a circle. A run with an end would have none while they go on.
     """
     others, sent = observation.others, before.watermark
-    if observation.ends_are_final:
+    if observation.logs.ends_are_final:
         return own
     all_idle = bool(splits) and all(t.status is SplitStatus.IDLE for t in splits.values())
     reached = others.idle if others.minimum is None else others.minimum
@@ -95,9 +95,10 @@ def tick_is_due(state: SourceState, observation: Observation, interval: int, *, 
     if has_rows or state.watermark is None:
         return True
     late = observation.now - state.watermark > interval
-    return late and not observation.ends_are_final and _has_rested(observation, interval)
+    return late and not observation.logs.ends_are_final and _has_rested(observation, interval)
 
 
 def _has_rested(observation: Observation, interval: int) -> bool:
     """Return whether a batch without rows may be made for the time alone."""
-    return observation.rest is not None and observation.rest >= interval
+    rest = observation.history.rest
+    return rest is not None and rest >= interval

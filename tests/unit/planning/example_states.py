@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from tests.simulation.log import SimulatedLog
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.ends import Backlog, backlog_of
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import (
+    BatchLimits,
+    LogTimes,
+    Observation,
+    ObservedLogs,
+    ObservedSnapshots,
+    PlanHistory,
+)
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
@@ -29,9 +37,23 @@ def at(position: int, watermark: int | None = None, **changes: Any) -> SplitStat
     return SplitState(position, position, None if watermark is None else Millis(watermark), **changes)
 
 
+def observed(now: Millis, ends: Mapping[Split, int], **changes: Any) -> Observation:
+    """An observation of logs that were asked now; each change goes to the part that has a field of its name."""
+
+    def part(of: type[Any], **given: Any) -> Any:
+        return of(**given, **{f.name: changes.pop(f.name) for f in fields(of) if f.name in changes})
+
+    parts = {
+        "logs": part(ObservedLogs, asked_at=now, ends=ends, times=part(LogTimes)),
+        "snapshots": part(ObservedSnapshots),
+        "limits": part(BatchLimits),
+        "history": part(PlanHistory),
+    }
+    return Observation(now=now, **parts, **changes)
+
+
 def observation(log: SimulatedLog, **changes: Any) -> Observation:
-    seen = {"now": NOW, "ends": log.ends(), "newest": log.newest(log.splits), **changes}
-    return Observation(**{"asked_at": seen["now"], **seen})
+    return observed(**{"now": NOW, "ends": log.ends(), "newest": log.newest(log.splits), **changes})
 
 
 def backlog(

@@ -32,7 +32,7 @@ POLICY = PlanPolicy(strategy=WatermarkStrategy(looks_ahead=True, out_of_ordernes
 def test_a_split_has_the_lower_of_what_is_unread_and_the_bound(
     watermark: int | None, found: Unread, expected: int | None
 ) -> None:
-    left = left_by({A: at(2, watermark)}, {A: found}, None, observation(log_of([])), POLICY.strategy)
+    left = left_by({A: at(2, watermark)}, {A: found}, None, observation(log_of([])).logs, POLICY.strategy)
     assert left[A].watermark == expected
 
 
@@ -40,7 +40,7 @@ def test_a_split_has_the_lower_of_what_is_unread_and_the_bound(
 def test_a_split_that_does_not_answer_leads_no_further_than_what_was_sent(silence: str) -> None:
     """What of it is unread, and held the watermark, is not known to a process that has not looked at it."""
     seen = observation(log_of([]), **{silence: {A}})
-    left = left_by({A: at(2, 99), B: at(1, 80)}, {}, Millis(49), seen, POLICY.strategy)
+    left = left_by({A: at(2, 99), B: at(1, 80)}, {}, Millis(49), seen.logs, POLICY.strategy)
     assert (left[A].watermark, left[B].watermark) == (49, 80)
 
 

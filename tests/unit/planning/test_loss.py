@@ -8,12 +8,13 @@ from tests.unit.planning.example_states import NOW, A, B, C, at
 from watermark_source.errors import DataLossError
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.loss_kind import LossKind
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import ObservedLogs
+from watermark_source.planning.policy import OnLoss
 from watermark_source.planning.split import Split
 
 
-def outside(**changes: object) -> Observation:
-    return Observation(**{"now": NOW, "asked_at": NOW, "ends": {}, **changes})  # type: ignore[arg-type]
+def outside(**changes: object) -> ObservedLogs:
+    return ObservedLogs(**{"asked_at": NOW, "ends": {}, **changes})  # type: ignore[arg-type]
 
 
 def test_a_split_whose_end_is_not_known_is_not_gone() -> None:
@@ -79,9 +80,10 @@ def test_a_new_split_that_is_gone_already_is_no_split() -> None:
 
 def test_losses_are_refused_in_one_error() -> None:
     losses = [Loss(A, LossKind.SPLIT_GONE, "a is gone"), Loss(B, LossKind.LOG_SHORTER, "b is short")]
-    refuse([], {})
+    refuse([], OnLoss())
+    refuse(losses, OnLoss(fails=False))
     with pytest.raises(DataLossError, match=r"^data was lost: a is gone; b is short.*failOnDataLoss") as caught:
-        refuse(losses, {LossKind.LOG_SHORTER: "SHORT"})
+        refuse(losses, OnLoss(conditions={LossKind.LOG_SHORTER: "SHORT"}))
     with pytest.raises(DataLossError, match=r"^\[GONE\] data was lost: a is gone"):
-        refuse(losses, {LossKind.SPLIT_GONE: "GONE"})
+        refuse(losses, OnLoss(conditions={LossKind.SPLIT_GONE: "GONE"}))
     assert "false" in str(caught.value)

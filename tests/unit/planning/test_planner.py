@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog, SplitLog
 from tests.simulation.scenarios import Outage, perform
-from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
+from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation, observed
 from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
@@ -247,10 +247,9 @@ def test_event_time_may_go_over_to_processing_time_and_its_watermark_waits_for_t
 
 def test_ten_thousand_splits_are_planned_in_150_milliseconds() -> None:
     splits = {Split("log", n): SplitState(1_000, 900, Millis(NOW), SplitStatus.ACTIVE) for n in range(10_000)}
-    seen = Observation(
-        now=NOW,
-        asked_at=NOW,
-        ends=dict.fromkeys(splits, 2_000),
+    seen = observed(
+        NOW,
+        dict.fromkeys(splits, 2_000),
         seen=dict.fromkeys(splits, RangeSummary(Millis(NOW + 5))),
         newest=dict.fromkeys(splits, Millis(NOW + 9)),
     )

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.planning.example_states import A, B, at, log_of, observation
+from tests.unit.planning.example_states import A, B, at, log_of, observation, observed
 from watermark_source.alignment.others import Elsewhere, Others
 from watermark_source.errors import InternalError, OffsetError
 from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.planning.observation import Observation
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
@@ -41,7 +40,7 @@ def planned(
     known = None if highest is None else Millis(highest)
     seen_rows = {r.split: NOTHING_SEEN if r.split == TABLE else RangeSummary(known) for r in ranges_of(state)}
     now = Millis(policy.pop("now", 1_700_000_000_000))
-    seen = Observation(now=now, asked_at=now, ends=ends, chunks=chunks, seen=seen_rows)
+    seen = observed(now, ends, chunks=chunks, seen=seen_rows)
     return plan(state, seen, PlanPolicy(**policy), None)
 
 
@@ -91,8 +90,8 @@ def test_the_last_key_is_kept_while_a_snapshot_waits() -> None:
 def test_a_log_that_waits_for_snapshots_stays_where_it_is() -> None:
     state = NEW
     for now in range(1_000, 5_000, 1_000):
-        seen = Observation(
-            now=Millis(now), asked_at=Millis(now), ends={LOG: 100 if now == 1_000 else 900, TABLE: now // 1_000},
+        seen = observed(
+            Millis(now), {LOG: 100 if now == 1_000 else 900, TABLE: now // 1_000},
             chunks={"shop.orders": ((now,),)}, seen={TABLE: NOTHING_SEEN}, waiting=frozenset({LOG}),
             reached={LOG: Millis(now)},
         )  # fmt: skip
@@ -178,11 +177,9 @@ def found_later(state: SourceState, end: int, chunks: tuple[Bound, ...], highest
     ends = {LOG: end, OTHER: position + len(chunks)} if "dropped" not in seen else {LOG: end}
     rows = {r.split: NOTHING_SEEN if r.split == OTHER else RangeSummary(Millis(highest)) for r in ranges_of(state)}
     now = Millis(1_700_000_000_000)
-    observation = Observation(
-        now=now, asked_at=now, ends=ends, chunks={"shop.users": chunks}, seen=rows,
-        **({"added": {OTHER: 0}, "found": frozenset({"shop.users"})} if OTHER not in state.splits else {}), **seen,
-    )  # fmt: skip
-    return plan(state, observation, PlanPolicy(), None)
+    if OTHER not in state.splits:
+        seen |= {"added": {OTHER: 0}, "found": frozenset({"shop.users"})}
+    return plan(state, observed(now, ends, chunks={"shop.users": chunks}, seen=rows, **seen), PlanPolicy(), None)
 
 
 def test_a_table_found_later_gets_its_snapshot_and_the_watermark_goes_on() -> None:
@@ -271,17 +268,12 @@ def test_a_table_dropped_while_its_snapshot_is_read_is_forgotten_and_no_loss() -
 
 def test_a_table_that_is_chosen_no_more_is_forgotten() -> None:
     state = running()
-    now = Millis(1)
-    seen = Observation(
-        now=now, asked_at=now, ends={LOG: 300}, seen={LOG: NOTHING_SEEN}, dropped=frozenset({"shop.orders"})
-    )
+    seen = observed(Millis(1), {LOG: 300}, seen={LOG: NOTHING_SEEN}, dropped=frozenset({"shop.orders"}))
     assert plan(state, seen, PlanPolicy(), None).state.complete == frozenset()
 
 
 def test_a_source_that_takes_snapshots_does_so_when_all_its_tables_are_gone() -> None:
-    seen = Observation(
-        now=Millis(1), asked_at=Millis(1), ends={LOG: 200}, seen={LOG: NOTHING_SEEN}, dropped=frozenset({"shop.orders"})
-    )
+    seen = observed(Millis(1), {LOG: 200}, seen={LOG: NOTHING_SEEN}, dropped=frozenset({"shop.orders"}))
     first = planned(NEW, 200, ((10,),)).state
     gone = plan(first, seen, PlanPolicy(), None).state
     offset = json.loads(json.dumps(CODEC.encode(gone)))

@@ -9,7 +9,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import (
+    BatchLimits,
+    Observation,
+    ObservedLogs,
+    ObservedSnapshots,
+    PlanHistory,
+)
 from watermark_source.planning.planner import Plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import snapshot_split, unfinished
@@ -57,42 +63,47 @@ class Asking:
         """Return the outside world for the plan that begins in ``state``."""
         tables = frozenset() if state.complete is None else self._ends.tables()
         logs = self._ends.logs or self._logs_now(state, limit)
-        logs = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
-        if self._pauses is not None:
-            logs = replace(logs, idle_timeouts=self._pauses.timeouts(state, logs, is_first=last.is_first))
-        observation = replace(
+        logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
+        timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs, is_first=last.is_first)
+        now = self._clock.now()
+        logs = replace(
             logs,
-            now=self._clock.now(),
-            uncommitted=uncommitted(state, logs, self._policy, self._connector.transactions),
+            uncommitted=uncommitted(state, logs, timeouts, self._policy, self._connector.transactions),
             earliest=self._earliest(state, logs.ends, limit, last),
-            added=self.added(logs.ends.keys() - state.splits.keys(), logs.found),
+            added=self.added(logs.ends.keys() - state.splits.keys(), snapshots.found),
+        )
+        observation = Observation(
+            now=now,
+            logs=logs,
+            snapshots=snapshots,
             others=self._membership.others(state),
             seen=self._reports.seen(
                 state, logs.ends.keys() | logs.unknown, self._whereabouts.reading, is_first=last.is_first
             ),
-            max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-            since_rows=None if last.rows_at is None else Millis(logs.asked_at - last.rows_at),
-            rest=last.rest.lasted(logs.asked_at),
-            one_batch=isinstance(limit, ReadAllAvailable) or self._whereabouts.has_moved,
+            limits=BatchLimits(
+                max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+                one_batch=isinstance(limit, ReadAllAvailable) or self._whereabouts.has_moved,
+            ),
+            history=PlanHistory(
+                since_rows=None if last.rows_at is None else Millis(logs.asked_at - last.rows_at),
+                rest=last.rest.lasted(logs.asked_at),
+                idle_timeouts=timeouts,
+            ),
         )
         if last.newest_mattered:
             observation = self.dated(observation, state)
-        if not self._policy.strategy.looks_ahead or observation.ends_are_final:
+        if not self._policy.strategy.looks_ahead or logs.ends_are_final:
             return observation
-        # A split that was not known when that was found may hold rows from before.
-        knows_all = observation.all_found and observation.ends.keys() | observation.unknown <= state.splits.keys()
-        moves = bool(splits_behind(state, observation.ends) or ranges_of(state))
-        return replace(
-            observation,
-            all_found_now=not moves or self._logs.all_found_now(),
-            led_to=last.leads_to if knows_all else None,
-        )
+        return self._looking_ahead(observation, state, last)
 
     def dated(self, observation: Observation, state: SourceState) -> Observation:
         """Add the newest event times of all that is to be read, unless they are there."""
-        if observation.newest:
+        logs, snapshots = observation.logs, observation.snapshots
+        if logs.times.newest:
             return observation
-        return self._logs.dated(observation, splits_behind(state, observation.ends))
+        # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
+        undated = set(map(snapshot_split, snapshots.chunks.keys() | snapshots.found))
+        return replace(observation, logs=self._logs.dated(logs, splits_behind(state, logs.ends) - undated))
 
     def reached(self, planned: SourceState) -> Mapping[Split, Millis]:
         """Return how far event time will be in a planned batch with rows, as far as that can be known."""
@@ -113,7 +124,18 @@ class Asking:
         positions = self._connector.starts.added_positions(others) if others else {}
         return {**positions, **dict.fromkeys(begun, 0)}
 
-    def _logs_now(self, state: SourceState, limit: ReadLimit) -> Observation:
+    def _looking_ahead(self, observation: Observation, state: SourceState, last: LastPlan) -> Observation:
+        logs = observation.logs
+        # A split that was not known when that was found may hold rows from before.
+        knows_all = logs.all_found and logs.ends.keys() | logs.unknown <= state.splits.keys()
+        moves = bool(splits_behind(state, logs.ends) or ranges_of(state))
+        return replace(
+            observation,
+            logs=replace(logs, all_found_now=not moves or self._logs.all_found_now()),
+            history=replace(observation.history, led_to=last.leads_to if knows_all else None),
+        )
+
+    def _logs_now(self, state: SourceState, limit: ReadLimit) -> ObservedLogs:
         logs = self._logs.now(state)
         behind = splits_behind(state, logs.ends)
         if not self._connector.positions_are_rows or not exceeds(state, logs.ends, limit):
@@ -124,16 +146,16 @@ class Asking:
         )
 
     def _with_snapshots(
-        self, logs: Observation, state: SourceState, tables: Set[str], limit: ReadLimit, *, is_first: bool
-    ) -> Observation:
+        self, logs: ObservedLogs, state: SourceState, tables: Set[str], limit: ReadLimit, *, is_first: bool
+    ) -> tuple[ObservedLogs, ObservedSnapshots]:
         snapshots = self._connector.snapshots
         if snapshots is None or state.complete is None:
-            return logs
+            return logs, ObservedSnapshots()
         to_end, may_wait = isinstance(limit, ReadAllAvailable), not self._whereabouts.has_moved
-        logs = with_chunks(logs, state, snapshots, tables, to_end=to_end, first=is_first, may_wait=may_wait)
-        self._reports.snapshots.forget(logs.dropped)
-        self._reports.snapshots.meet((unfinished(state).keys() | logs.found) - logs.dropped, state, snapshots)
-        return logs
+        logs, upcoming = with_chunks(logs, state, snapshots, tables, to_end=to_end, first=is_first, may_wait=may_wait)
+        self._reports.snapshots.forget(upcoming.dropped)
+        self._reports.snapshots.meet((unfinished(state).keys() | upcoming.found) - upcoming.dropped, state, snapshots)
+        return logs, upcoming
 
     def _earliest(
         self, state: SourceState, ends: Mapping[Split, int], limit: ReadLimit, last: LastPlan

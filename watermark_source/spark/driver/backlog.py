@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_status import SplitEvent, rest_event
@@ -28,7 +28,11 @@ def exceeds(state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> 
 
 
 def uncommitted(
-    state: SourceState, logs: Observation, policy: PlanPolicy, transactions: OpenTransactions | None
+    state: SourceState,
+    logs: ObservedLogs,
+    idle_timeouts: Mapping[Split, int],
+    policy: PlanPolicy,
+    transactions: OpenTransactions | None,
 ) -> Set[Split]:
     """Return the splits that would not hold the watermark, and that have rows whose transaction is open.
 
@@ -44,7 +48,8 @@ def uncommitted(
             return True
         if split.status is SplitStatus.IDLE:
             return moves
-        quiet = rest_event(split, logs.asked_at, logs.idle_timeout(name, policy.idleness)) is SplitEvent.QUIET
+        timeout = policy.idleness.timeout_of(name, idle_timeouts)
+        quiet = rest_event(split, logs.asked_at, timeout) is SplitEvent.QUIET
         return split.status is SplitStatus.ACTIVE and quiet
 
     asked = {s: t.position for s, t in state.splits.items() if logs.ends.get(s) == t.position and is_asked(s, t)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import replace
 
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.stream import Connector
@@ -22,7 +22,7 @@ class FixedEnds:
         self._logs = logs
         self._tables: Set[str] | None = None
         """What there was to take snapshots of, before the ends were asked for."""
-        self.logs: Observation | None = None
+        self.logs: ObservedLogs | None = None
         """The logs as the run found them."""
 
     def fix(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.rest import Rest
 from watermark_source.planning.state import SourceState
@@ -42,7 +42,7 @@ class LastPlan:
     def after(
         self,
         planned: Plan,
-        observation: Observation,
+        logs: ObservedLogs,
         before: SourceState,
         *,
         state: SourceState,
@@ -53,7 +53,7 @@ class LastPlan:
 
         Args:
             planned: the plan.
-            observation: what it was made of.
+            logs: what it was made of.
             before: the state it began with.
             state: the state that goes on.
             offset: what Spark is answered.
@@ -63,11 +63,11 @@ class LastPlan:
         return LastPlan(
             offset=offset,
             state=state,
-            is_behind=bool(splits_behind(planned.state, observation.ends)),
+            is_behind=bool(splits_behind(planned.state, logs.ends)),
             newest_mattered=planned.newest_matters,
-            rows_at=observation.asked_at if planned.has_rows else self.rows_at,
+            rows_at=logs.asked_at if planned.has_rows else self.rows_at,
             leads_to=planned.leads_to,
-            rest=self.rest.after(is_batch=planned.is_batch, asked_at=observation.asked_at),
+            rest=self.rest.after(is_batch=planned.is_batch, asked_at=logs.asked_at),
             # A batch for the time alone is no reason to look more often.
             pace=self.pace.after(is_batch=planned.has_rows, held=held, cpu=cpu),
         )

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import LogTimes, ObservedLogs
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import WatermarkStrategy
-from watermark_source.planning.snapshot import snapshot_split
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_status import is_quiet
 from watermark_source.planning.state import SourceState
@@ -30,7 +29,7 @@ _WAIT_FOR_LOOK_OF_RUN = 30.0
 
 
 class Logs:
-    """Asks a connector. Of an ``Observation`` it fills in what is about logs alone."""
+    """Asks a connector; what it does not know by itself of ``ObservedLogs`` is filled in by ``Asking``."""
 
     def __init__(self, connector: Connector, clock: Clock, strategy: WatermarkStrategy, *, quiet: int | None) -> None:
         """``quiet``: after how many milliseconds a split may be idle at the earliest."""
@@ -63,7 +62,7 @@ class Logs:
         if not self._is_run:
             self._watch.begin({s for s, t in planned.state.splits.items() if is_quiet(t)})
 
-    def now(self, state: SourceState) -> Observation:
+    def now(self, state: SourceState) -> ObservedLogs:
         """Return the logs as they are now."""
         silent = self._watch.end()
         discovery = self._connector.discovery
@@ -74,18 +73,17 @@ class Logs:
         # An end of a while ago says nothing about idleness, which is judged as of now. That there are rows, it does.
         known = {s: end for s, end in ends.unknown.items() if end is not None and s in state.splits}
         late = {s: known[s] for s in splits_behind(state, known)}
-        return Observation(
-            now=now,
+        return ObservedLogs(
             asked_at=asked_at,
             ends={**ends.positions, **late},
             unknown=ends.unknown.keys() - late.keys(),
             stale=late.keys(),
             silent=silent,
-            reached=self._reached(ends, now),
+            times=LogTimes(reached=self._reached(ends, now)),
             all_found=all_found,
         )
 
-    def of_run(self) -> Observation:
+    def of_run(self) -> ObservedLogs:
         """Return the logs as a run finds them whose ends are fixed when it begins."""
         self._is_run = True
         discovery, bounds = self._connector.discovery, self._connector.bounds
@@ -97,17 +95,16 @@ class Logs:
         # A split that is new by now is part of the run: the next one would find it behind this one's watermark.
         all_found = discovery.looked_since(time.monotonic(), wait=_WAIT_FOR_LOOK_OF_RUN)
         new = discovery.discover() - splits
-        logs = Observation(
-            now=now,
+        logs = ObservedLogs(
             asked_at=asked_at,
             ends={**ends.positions, **late, **(bounds.end_positions(new) if new else {})},
-            reached=self._reached(ends, now),
+            times=LogTimes(reached=self._reached(ends, now)),
             all_found=all_found,
             ends_are_final=True,
         )
         return self.dated(logs, logs.ends.keys())
 
-    def previewed(self, logs: Observation, behind: Set[Split]) -> Observation:
+    def previewed(self, logs: ObservedLogs, behind: Set[Split]) -> ObservedLogs:
         """Look how far event time will be in what there is to read, if it is few splits, and it can be told."""
         preview = self._connector.preview
         by_rows = not self._strategy.use_processing_time and not self._strategy.looks_ahead
@@ -139,11 +136,9 @@ class Logs:
         preview = self._connector.preview
         return preview.highest(ranges) if preview is not None and 0 < len(ranges) <= _PREVIEWED else {}
 
-    def dated(self, logs: Observation, splits: Set[Split]) -> Observation:
+    def dated(self, logs: ObservedLogs, splits: Set[Split]) -> ObservedLogs:
         """Add the newest event times of some splits, as far as there is a time index."""
         index = self._connector.time_index
-        # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
-        splits = splits - set(map(snapshot_split, logs.chunks.keys() | logs.found))
         if index is None or not splits:
             return logs
         newest = index.newest(splits)
@@ -152,7 +147,7 @@ class Logs:
         self._ends_told = time.monotonic()
         settled = {s for s, end in ends.items() if end == logs.ends[s]}
         others = {s: end for s, end in logs.ends.items() if s not in splits}
-        return replace(logs, ends={**others, **ends}, newest=newest, settled=settled)
+        return replace(logs, ends={**others, **ends}, times=replace(logs.times, newest=newest, settled=settled))
 
     def _ends(self, splits: Set[Split]) -> Ends:
         ends = self._connector.bounds.current_ends(splits)

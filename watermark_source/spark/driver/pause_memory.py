@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.pauses import Pauses
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
@@ -17,7 +17,7 @@ class PauseMemory:
     def __init__(self) -> None:
         self._pauses: dict[Split, Pauses] = {}
 
-    def timeouts(self, state: SourceState, logs: Observation, *, is_first: bool) -> Mapping[Split, int]:
+    def timeouts(self, state: SourceState, logs: ObservedLogs, *, is_first: bool) -> Mapping[Split, int]:
         """Take in which splits have rows now, and return how long each of the others must be quiet to be idle.
 
         ``is_first``: nobody knows when rows came that were written before this process.

@@ -122,7 +122,7 @@ class SourceRunner:
         cpu = time.thread_time()
         observation = self._asking.observe(state, limit, self._last)
         planned = self._deciding.plan(state, observation, announce=self._last.is_first)
-        if planned.newest_matters and not observation.newest:
+        if planned.newest_matters and not observation.logs.times.newest:
             observation = self._asking.dated(observation, state)
             planned = self._deciding.plan(state, observation, announce=self._last.is_first)
         planned, splits = self._deciding.with_rows(planned, state)
@@ -138,7 +138,7 @@ class SourceRunner:
             goes_on = self._membership.named(planned.state)
             offset = self._offsets.encode(goes_on)
         cpu = time.thread_time() - cpu
-        self._last = self._last.after(planned, observation, state, state=goes_on, offset=offset, cpu=cpu)
+        self._last = self._last.after(planned, observation.logs, state, state=goes_on, offset=offset, cpu=cpu)
         return offset if planned.is_batch else start
 
     @collect_later()

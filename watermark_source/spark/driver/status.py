@@ -74,11 +74,11 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     growing = frozenset(map(snapshot_split, unfinished(state)))
 
     def outline(split: Split, at: SplitState) -> Outline:
-        end = seen.observation.ends.get(split)
+        end = seen.observation.logs.ends.get(split)
         holds_back = not options.processing_time and at.status is not SplitStatus.IDLE
         return Outline(
             split,
-            _status(at, end, final=seen.observation.ends_are_final and split not in growing),
+            _status(at, end, final=seen.observation.logs.ends_are_final and split not in growing),
             None if end is None else max(0, end - at.position) + (split in growing),
             holds_back and _order(at) == lowest < highest,
         )
@@ -108,10 +108,10 @@ def bound_in_force(plan: Plan, options: EngineOptions) -> BoundInForce | None:
 def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis, *, growing: bool) -> SplitView:
     split, state = of.split, seen.splits[of.split]
     resting, unread = of.lag == 0, seen.plan.unread.get(split)
-    idle_timeout = seen.observation.idle_timeouts.get(split, options.idle_timeout)
+    idle_timeout = seen.observation.history.idle_timeouts.get(split, options.idle_timeout)
     return SplitView(
         split=split,
-        backlog=Backlog(state.position, None if growing else seen.observation.ends.get(split), seen.uncounted),
+        backlog=Backlog(state.position, None if growing else seen.observation.logs.ends.get(split), seen.uncounted),
         watermark=state.watermark,
         status=of.status,
         since=None if state.status is SplitStatus.ACTIVE else state.since,

@@ -21,7 +21,7 @@ from watermark_source.group_store.database import database_of
 from watermark_source.group_store.driver_folder import driver_folder
 from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.group_store.view import GroupView
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.state import SourceState
@@ -31,7 +31,7 @@ from watermark_source.spark.options.engine_options import EngineOptions
 Make = Callable[..., Membership]
 NOTHING = plan(
     SourceState(),
-    Observation(now=Millis(0), asked_at=Millis(0), ends={}),
+    Observation(now=Millis(0), logs=ObservedLogs(asked_at=Millis(0), ends={})),
     PlanPolicy(alignment=Alignment(max_drift=1)),
     None,
 )

@@ -24,5 +24,5 @@ def test_only_rows_let_the_next_look_come_at_once(position: int, looks_at_once: 
     assert planned.is_batch
     assert planned.has_rows is looks_at_once
     last = LastPlan(pace=Pace(last_batch=time.monotonic() - 100))
-    after = last.after(planned, seen, state, state=planned.state, offset={}, cpu=0.0)
+    after = last.after(planned, seen.logs, state, state=planned.state, offset={}, cpu=0.0)
     assert (after.pace.next_look <= time.monotonic()) is looks_at_once

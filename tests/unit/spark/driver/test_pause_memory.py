@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.pauses import LONGEST, SHORTEST
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
@@ -17,7 +17,7 @@ def planned(
     is_first: bool = False, final: bool = False,
 ) -> int | None:  # fmt: skip
     state = SourceState({SPLIT: SplitState(10, 10, status=status, since=None if since is None else Millis(since))})
-    logs = Observation(now=Millis(at), asked_at=Millis(at), ends={SPLIT: end}, ends_are_final=final)
+    logs = ObservedLogs(asked_at=Millis(at), ends={SPLIT: end}, ends_are_final=final)
     return memory.timeouts(state, logs, is_first=is_first).get(SPLIT)
 
 
