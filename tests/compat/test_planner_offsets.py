@@ -11,7 +11,7 @@ import pytest
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import GroupState, SourceState, SplitState, SplitStatus
 
 RECORDED = sorted(Path(__file__).parent.glob("*/offsets/*.json"))
 """Each holds an offset as its own text, as Spark keeps it, and the state it stood for, field by field."""
@@ -68,10 +68,8 @@ def _state(recorded: dict[str, Any]) -> SourceState:
         },
         watermark=_millis(recorded["watermark"]),
         use_processing_time=recorded["use_processing_time"],
-        limit=_millis(recorded["limit"]),
+        group=GroupState(limit=_millis(recorded["limit"]), member=recorded.get("member"), held=recorded.get("held", 0)),
         future_cap=_millis(recorded["future_cap"]),
-        member=recorded.get("member"),
-        held=recorded.get("held", 0),
         run=recorded["run"],
     )
 

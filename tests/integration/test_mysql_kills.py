@@ -140,8 +140,8 @@ def test_the_marker_of_every_batch_comes_out_exactly_once(aftermath: Aftermath) 
 def test_kills_hit_the_snapshot_and_the_binlog(aftermath: Aftermath) -> None:
     assert 0 < aftermath.kills_in_snapshot < len(aftermath.killer.kills)
     states = aftermath.delivered.states
-    assert any(state.frontiers for state in states)
-    assert not states[-1].frontiers
+    assert any(state.snapshots.frontiers for state in states)
+    assert not states[-1].snapshots.frontiers
 
 
 def test_nothing_outlives_a_killed_driver(aftermath: Aftermath) -> None:

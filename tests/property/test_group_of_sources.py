@@ -134,7 +134,7 @@ def test_who_cannot_reach_the_store_goes_no_further_than_its_last_limit(
     alone.ask()
     alone.step()
     alone.reachable = False
-    limit, before = alone.state().limit, len(alone.batches)
+    limit, before = alone.state().group.limit, len(alone.batches)
     for _ in range(5):
         alone.now += 10_000
         alone.step()

@@ -186,7 +186,7 @@ def test_without_a_time_index_a_split_passes_the_limit_within_one_range_only(
     for batch in driver.batches:
         for split, rows in batch.rows.items():
             known = batch.after.splits[split].watermark
-            limit = batch.after.limit
+            limit = batch.after.group.limit
             assert not rows or limit is None or known is None or known <= limit
 
 
@@ -234,7 +234,7 @@ def test_newest_event_times_change_nothing_where_they_do_not_matter(
         known, unknown = plan(state, seen, policy, log), plan(state, with_times(seen, newest={}), policy, log)
         if not unknown.newest_matters:
             assert unknown.limit is None or known.limit.watermark >= unknown.limit.watermark
-            lower = replace(known.state, limit=unknown.state.limit)
+            lower = replace(known.state, group=replace(known.state.group, limit=unknown.state.group.limit))
             known = replace(known, state=lower, limit=unknown.limit, member=unknown.member)
             assert replace(known, newest_matters=False) == unknown
         perform(driver, action)

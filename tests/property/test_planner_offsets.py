@@ -14,7 +14,7 @@ from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import GroupState, SourceState, SplitState, SplitStatus
 
 CODEC = OffsetCodec(source="aligned-kafka", name="orders")
 
@@ -57,7 +57,7 @@ plain_states = st.builds(
     splits=st.dictionaries(splits, split_states(), max_size=5),
     watermark=st.none() | millis,
     use_processing_time=st.booleans(),
-    limit=st.none() | millis,
+    group=st.builds(GroupState, limit=st.none() | millis),
     future_cap=st.none() | millis,
     run=st.integers(0, 2**40),
 )

@@ -60,7 +60,7 @@ class MemberDriver(Driver):
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         seen = super().observe(one_batch=one_batch, unknown=unknown)
-        limit = self.state().limit
+        limit = self.state().group.limit
         if not self.reachable:
             return replace(seen, others=unanswered(self.known, limit))
         return replace(seen, others=self.known if self.settled else unanswered(self.known, limit, awaited=True))

@@ -103,6 +103,6 @@ def with_rows(
     The splits' own watermarks stay those of the rows before: what the tasks report is folded in one batch later, and
     leads at least as far, unless a row is gone by then. The offset holds the decision, so that a replay is equal.
     """
-    if planned.use_processing_time or planned.frontiers:
+    if planned.use_processing_time or planned.snapshots.frontiers:
         return planned
     return replace(planned, watermark=combined(replace(before, watermark=planned.watermark), splits, idleness))

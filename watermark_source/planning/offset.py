@@ -45,7 +45,15 @@ from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.learned_offset import KEY, decode_learned, encode_learned
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import Bound, Origin, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import (
+    Bound,
+    GroupState,
+    Origin,
+    SnapshotState,
+    SourceState,
+    SplitState,
+    SplitStatus,
+)
 
 VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
@@ -74,18 +82,18 @@ class OffsetCodec:
         splits: defaultdict[str, dict[str, list[Any]]] = defaultdict(dict)
         for (log, number), split in state.splits.items():
             splits[log][str(number)] = _encode_split(split, state.watermark or 0, since or 0)
-        ordered = sorted(state.frontiers.items())
-        origin = state.origin or Origin(None)
+        origin, snapshots, group = state.origin or Origin(None), state.snapshots, state.group
+        ordered = sorted(snapshots.frontiers.items())
         offset: dict[str, Any] = {
             "cap": state.future_cap,
-            "complete": None if state.complete is None else sorted(state.complete),
+            "complete": None if snapshots.complete is None else sorted(snapshots.complete),
             "done": origin.done,
             "ended": True if state.ended else None,
-            "forgotten": dict(sorted(state.forgotten.items())) or None,
-            "held": state.held or None,
+            "forgotten": dict(sorted(snapshots.forgotten.items())) or None,
+            "held": group.held or None,
             KEY: encode_learned(state.learned, state.splits),
-            "limit": state.limit,
-            "member": state.member,
+            "limit": group.limit,
+            "member": group.member,
             "name": self.name,
             "pt": True if state.use_processing_time else None,
             "run": state.run,
@@ -119,15 +127,19 @@ class OffsetCodec:
             splits={s: replace(t, highest=highest[s]) for s, t in splits.items()} if highest else splits,
             watermark=watermark,
             use_processing_time="pt" in offset,
-            limit=_millis(offset, "limit"),
             future_cap=_millis(offset, "cap"),
-            frontiers=_decode_frontiers(offset.get("snapshot", {}), offset["splits"]),
-            complete=_decode_complete(offset),
-            forgotten=_decode_forgotten(offset.get("forgotten", {})),
+            snapshots=SnapshotState(
+                frontiers=_decode_frontiers(offset.get("snapshot", {}), offset["splits"]),
+                complete=_decode_complete(offset),
+                forgotten=_decode_forgotten(offset.get("forgotten", {})),
+            ),
+            group=GroupState(
+                member=_decode_member(offset.get("member")),
+                limit=_millis(offset, "limit"),
+                held=_integer(offset.get("held", 0), '"held"', minimum=0),
+            ),
             origin=_decode_origin(offset),
-            member=_decode_member(offset.get("member")),
             ended="ended" in offset,
-            held=_integer(offset.get("held", 0), '"held"', minimum=0),
             learned=learned,
             run=_integer(offset["run"], '"run"', minimum=0),
         )

@@ -25,7 +25,7 @@ from watermark_source.planning.minimum_rows import MinimumRows, waits_for_more
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
 from watermark_source.planning.row_index import RowIndex
-from watermark_source.planning.snapshot import completed, finished, snapshot_split, unfinished
+from watermark_source.planning.snapshot import finished, snapshot_split, snapshots_after, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_status import (
     TRANSITIONS,
@@ -37,7 +37,7 @@ from watermark_source.planning.split_status import (
     uncommitted,
 )
 from watermark_source.planning.split_watermark import folded, future_cap
-from watermark_source.planning.state import Bound, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import GroupState, SourceState, SplitState, SplitStatus
 from watermark_source.planning.steps import with_step
 from watermark_source.planning.time_index import TimeIndex
 from watermark_source.planning.watermark_without_rows import at_rest, by_clock, clock_of, tick_is_due, with_others
@@ -119,7 +119,7 @@ def _closing(state: SourceState, *, announce: bool) -> Plan:
 
 
 def _reads_less_than_there_is(planned: SourceState, ends: Mapping[Split, int]) -> bool:
-    logs = ((s, t) for s, t in planned.splits.items() if s.log not in planned.frontiers)
+    logs = ((s, t) for s, t in planned.splits.items() if s.log not in planned.snapshots.frontiers)
     return any(t.position < ends.get(s, MAX) for s, t in logs)
 
 
@@ -157,11 +157,11 @@ def _plan(
             "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
         )
     logs, upcoming = observation.logs, observation.snapshots
-    going_on = {**unfinished(state), **dict.fromkeys(upcoming.found)}
+    going_on = {**unfinished(state.snapshots), **dict.fromkeys(upcoming.found)}
     # That flag never goes back, though a table that is found later has a snapshot too.
     on_clock = state.use_processing_time or (policy.strategy.use_processing_time and not going_on)
     begun = {log: lower for log, lower in going_on.items() if log not in upcoming.dropped}
-    done = finished(state) | set(map(snapshot_split, upcoming.dropped))
+    done = finished(state.snapshots) | set(map(snapshot_split, upcoming.dropped))
     learned = learned_after(state, observation.seen, policy.strategy.percentile)
     policy = replace(policy, strategy=in_force(policy.strategy, learned))
     strategy = policy.strategy
@@ -240,16 +240,13 @@ def _plan(
             # The clock goes out at its interval only.
             watermark=watermark if is_batch or not on_clock else state.watermark,
             use_processing_time=on_clock,
-            limit=None if limit is None else limit.watermark,
             future_cap=cap,
-            frontiers={
-                log: _frontier(log, planned, upcoming.chunks.get(log, ()), lower)
-                for log, lower in sorted(begun.items())
-            },
-            complete=None if state.complete is None else completed(state) - upcoming.dropped,
-            forgotten=_forgotten(state, upcoming.dropped),
-            member=state.member,
-            held=state.held + (held and not has_rows),
+            snapshots=snapshots_after(state.snapshots, begun, planned, upcoming),
+            group=GroupState(
+                member=state.group.member,
+                limit=None if limit is None else limit.watermark,
+                held=state.group.held + (held and not has_rows),
+            ),
             learned=learned,
             run=state.run + announce,
         ),
@@ -324,21 +321,6 @@ def _watermark(
 def ranges_of(state: SourceState) -> list[SplitRange]:
     """Return the ranges the batch that ends in ``state`` reads, in split order."""
     return sorted(SplitRange(s, t.observed, t.position) for s, t in state.splits.items() if t.position > t.observed)
-
-
-def _frontier(
-    log: str, planned: Mapping[Split, SplitState], chunks: tuple[Bound, ...], lower: Bound
-) -> tuple[Bound, ...]:
-    """Return where the last chunk before ends, unless there was none, and those that are planned now."""
-    moved = planned[snapshot_split(log)]
-    bounds = chunks[: moved.position - moved.observed]
-    return bounds if lower is None else (lower, *bounds)
-
-
-def _forgotten(state: SourceState, dropped: Set[str]) -> Mapping[str, int]:
-    """Return how often each log was dropped; nothing of a log that was not known counts as dropped."""
-    known = dropped & (state.frontiers.keys() | completed(state))
-    return {**state.forgotten, **{log: state.forgotten.get(log, 0) + 1 for log in sorted(known)}}
 
 
 def _waits_for_more(

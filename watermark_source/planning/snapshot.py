@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from watermark_source.errors import InternalError
+from watermark_source.planning.observation import ObservedSnapshots
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.state import Bound, SourceState
+from watermark_source.planning.state import Bound, SnapshotState, SourceState, SplitState
 
 
 class Chunk(NamedTuple):
@@ -45,43 +46,73 @@ def snapshot_split(log: str) -> Split:
     return Split(log, 0)
 
 
-def unfinished(state: SourceState) -> dict[str, Bound]:
+def unfinished(snapshots: SnapshotState) -> dict[str, Bound]:
     """Return the snapshots that are not read to their end, with the key at which each goes on, ``None`` at first."""
     return {
-        log: read[-1] if read else None for log, read in state.frontiers.items() if not read or read[-1] is not None
+        log: read[-1] if read else None for log, read in snapshots.frontiers.items() if not read or read[-1] is not None
     }
 
 
-def finished(state: SourceState) -> frozenset[Split]:
+def finished(snapshots: SnapshotState) -> frozenset[Split]:
     """Return the snapshots whose last chunk was in the last planned batch."""
-    return frozenset(snapshot_split(log) for log in state.frontiers.keys() - unfinished(state).keys())
+    return frozenset(snapshot_split(log) for log in snapshots.frontiers.keys() - unfinished(snapshots).keys())
 
 
-def completed(state: SourceState) -> frozenset[str]:
+def completed(snapshots: SnapshotState) -> frozenset[str]:
     """Return the logs that have been read to their end, with the last planned batch."""
-    return (state.complete or frozenset()) | {split.log for split in finished(state)}
+    return (snapshots.complete or frozenset()) | {split.log for split in finished(snapshots)}
+
+
+def snapshots_after(
+    before: SnapshotState,
+    begun: Mapping[str, Bound],
+    planned: Mapping[Split, SplitState],
+    upcoming: ObservedSnapshots,
+) -> SnapshotState:
+    """Return the snapshots after a plan that goes on with those that are ``begun``, each from a key on."""
+    return SnapshotState(
+        frontiers={
+            log: _frontier(planned[snapshot_split(log)], upcoming.chunks.get(log, ()), lower)
+            for log, lower in sorted(begun.items())
+        },
+        complete=None if before.complete is None else completed(before) - upcoming.dropped,
+        forgotten=_forgotten(before, upcoming.dropped),
+    )
+
+
+def _frontier(moved: SplitState, chunks: tuple[Bound, ...], lower: Bound) -> tuple[Bound, ...]:
+    """Return where the last chunk before ends, unless there was none, and those that are planned now."""
+    bounds = chunks[: moved.position - moved.observed]
+    return bounds if lower is None else (lower, *bounds)
+
+
+def _forgotten(before: SnapshotState, dropped: Set[str]) -> Mapping[str, int]:
+    """Return how often each log was dropped; nothing of a log that was not known counts as dropped."""
+    known = dropped & (before.frontiers.keys() | completed(before))
+    return {**before.forgotten, **{log: before.forgotten.get(log, 0) + 1 for log in sorted(known)}}
 
 
 def snapshot_batch(before: SourceState, after: SourceState) -> SnapshotBatch | None:
     """Return what tasks have to know of the batch between two states, ``None`` if its source takes no snapshots."""
-    if after.complete is None:
+    earlier, later = before.snapshots, after.snapshots
+    if later.complete is None:
         return None
     # Of a log that was dropped meanwhile nothing more comes; it may have been found again.
-    anew = {log for log, times in after.forgotten.items() if before.forgotten.get(log, 0) != times}
-    lower = {log: key for log, key in unfinished(before).items() if log not in anew}
-    complete = completed(before) - anew
+    anew = {log for log, times in later.forgotten.items() if earlier.forgotten.get(log, 0) != times}
+    lower = {log: key for log, key in unfinished(earlier).items() if log not in anew}
+    complete = completed(earlier) - anew
 
     def start_of(log: str) -> int:
         at = before.splits.get(snapshot_split(log))
         return 0 if at is None or log in anew else at.position
 
     chunks: dict[SplitRange, Chunk] = {}
-    for log, read in after.frontiers.items():
+    for log, read in later.frontiers.items():
         at = after.splits[snapshot_split(log)]
         whole = SplitRange(snapshot_split(log), start_of(log), at.position)
         chunks.update(_chunks(whole, lower.get(log), read, at.position - at.observed))
     # Batches that are done again as one may have been the last of a snapshot, or all of it.
-    for log in after.complete - complete:
+    for log in later.complete - complete:
         start = start_of(log)
         chunks[SplitRange(snapshot_split(log), start, start + 1)] = Chunk(lower.get(log), None)
     return SnapshotBatch(lower, complete, chunks, _positions(after))
@@ -89,18 +120,19 @@ def snapshot_batch(before: SourceState, after: SourceState) -> SnapshotBatch | N
 
 def last_batch(state: SourceState) -> SnapshotBatch | None:
     """Return what tasks had to know of the last planned batch, but for its chunks: that follows from its end alone."""
-    if state.complete is None:
+    snapshots = state.snapshots
+    if snapshots.complete is None:
         return None
     copied: dict[str, Bound] = {}
-    for log, read in state.frontiers.items():
+    for log, read in snapshots.frontiers.items():
         at = state.splits[snapshot_split(log)]
         before = read[: max(0, len(read) - (at.position - at.observed))]
         copied[log] = before[-1] if before else None
-    return SnapshotBatch(copied, state.complete, {}, _positions(state))
+    return SnapshotBatch(copied, snapshots.complete, {}, _positions(state))
 
 
 def _positions(state: SourceState) -> dict[Split, int]:
-    return {s: t.position for s, t in state.splits.items() if s.log not in state.frontiers}
+    return {s: t.position for s, t in state.splits.items() if s.log not in state.snapshots.frontiers}
 
 
 def _chunks(whole: SplitRange, lower: Bound, read: tuple[Bound, ...], planned: int) -> dict[SplitRange, Chunk]:

@@ -58,18 +58,9 @@ class Origin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SourceState:
-    """A whole source at the end of a planned batch."""
+class SnapshotState:
+    """How far the snapshots of a source's logs are read; says nothing in a source that takes none."""
 
-    splits: Mapping[Split, SplitState] = field(default_factory=dict)
-    watermark: Millis | None = None
-    """The combined watermark that goes out with the batch; it never regresses."""
-    use_processing_time: bool = False
-    """Event time is the clock (FLIP-326); ``watermark`` is then one millisecond before the batch's clock value."""
-    limit: Millis | None = None
-    """Alignment: no split was planned beyond this watermark. ``None`` without a limit."""
-    future_cap: Millis | None = None
-    """Events later than this do not move the watermark (``maxFutureSkew`` after the batch was planned)."""
     frontiers: Mapping[str, tuple[Bound, ...]] = field(default_factory=dict)
     """Logs whose snapshot is under way: where the chunks before the last plan ended, then each that was planned last.
     Empty before the first; a snapshot ends with the chunk that has no limit, and is gone from here one plan later."""
@@ -78,12 +69,35 @@ class SourceState:
     that does tells nothing of logs that are neither here nor in ``frontiers``: their snapshot is still to come."""
     forgotten: Mapping[str, int] = field(default_factory=dict)
     """Logs that were dropped from here, and how often: what was read of one before does not count any more."""
-    origin: Origin | None = None
-    """What the positions of its log are of; ``None`` for those of the only system, or of the copy that is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """A source in its alignment group."""
+
     member: str | None = None
-    """By which name the members of its alignment group know it; ``None`` before its first batch, and without one."""
+    """By which name the members know it; ``None`` before its first batch among them, and without a group."""
+    limit: Millis | None = None
+    """No split was planned beyond this watermark. ``None`` without a limit."""
     held: int = 0
     """How many batches of runs with an end were there only because the group let nobody read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """A whole source at the end of a planned batch."""
+
+    splits: Mapping[Split, SplitState] = field(default_factory=dict)
+    watermark: Millis | None = None
+    """The combined watermark that goes out with the batch; it never regresses."""
+    use_processing_time: bool = False
+    """Event time is the clock (FLIP-326); ``watermark`` is then one millisecond before the batch's clock value."""
+    future_cap: Millis | None = None
+    """Events later than this do not move the watermark (``maxFutureSkew`` after the batch was planned)."""
+    snapshots: SnapshotState = field(default_factory=SnapshotState)
+    group: GroupState = field(default_factory=GroupState)
+    origin: Origin | None = None
+    """What the positions of its log are of; ``None`` for those of the only system, or of the copy that is read."""
     ended: bool = False
     """Whether the end of time has gone out as the watermark, and has been applied: nothing more comes."""
     learned: Learned | None = None

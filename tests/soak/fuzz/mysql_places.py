@@ -20,7 +20,7 @@ from tests.soak.fuzz.hostile_json import document
 from watermark_source.errors import OffsetError
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import Origin, SourceState, SplitState
+from watermark_source.planning.state import Origin, SnapshotState, SourceState, SplitState
 
 _UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 _PIECES = (
@@ -32,9 +32,19 @@ _CODEC = OffsetCodec(source="mysql-cdc-wm", name="mysql-cdc-wm")
 _BINLOG = {Split("binlog", 0): SplitState(3 << 40 | 157, 3 << 40 | 4)}
 _TABLE = {Split("shop.orders", 0): SplitState(2, 1)}
 _STATES = (
-    SourceState(_BINLOG, complete=frozenset({"shop.orders"}), origin=Origin("uuid", 1 << 40, f"{_UUID}:1-5")),
-    SourceState({**_BINLOG, **_TABLE}, frontiers={"shop.orders": (("n", "d", 5, "1.5"), ("n", "d", 9, "\u00e9"))}),
-    SourceState({**_BINLOG, **_TABLE}, frontiers={"shop.orders": (("n", 7), None)}, complete=frozenset({"shop.lines"})),
+    SourceState(
+        _BINLOG,
+        snapshots=SnapshotState(complete=frozenset({"shop.orders"})),
+        origin=Origin("uuid", 1 << 40, f"{_UUID}:1-5"),
+    ),
+    SourceState(
+        {**_BINLOG, **_TABLE},
+        snapshots=SnapshotState(frontiers={"shop.orders": (("n", "d", 5, "1.5"), ("n", "d", 9, "\u00e9"))}),
+    ),
+    SourceState(
+        {**_BINLOG, **_TABLE},
+        snapshots=SnapshotState(frontiers={"shop.orders": (("n", 7), None)}, complete=frozenset({"shop.lines"})),
+    ),
 )
 _OFFSETS = [_CODEC.encode(state) for state in _STATES]
 _KEY = (
@@ -97,7 +107,7 @@ def _offset(text: str) -> str:
         return str(error)[:_LONGEST]
     assert _CODEC.decode(_CODEC.encode(state)) == state
     told = [repr(state)]
-    for bounds in state.frontiers.values():
+    for bounds in state.snapshots.frontiers.values():
         told += [_condition(_KEY[: len(bound) // 2], bound) for bound in bounds if bound is not None]
     if state.origin is not None and state.origin.done is not None:
         told.append(_set(state.origin.done))

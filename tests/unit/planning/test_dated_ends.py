@@ -10,7 +10,7 @@ from tests.unit.planning.example_states import NOW, A, B, at, log_of, observatio
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
 from watermark_source.planning.snapshot import snapshot_split
-from watermark_source.planning.state import SourceState
+from watermark_source.planning.state import SnapshotState, SourceState
 
 _DATED = {"reached": {A: NOW}}
 
@@ -57,9 +57,10 @@ def test_it_waits_for_splits_whose_time_nobody_tells() -> None:
 def test_beside_a_snapshot_that_was_found_later_the_log_is_told_of_one_batch_later() -> None:
     table = snapshot_split("t")
     state = SourceState(
-        splits={A: at(0, 50), table: at(0)}, watermark=50, frontiers={"t": ()}, complete=frozenset()
+        splits={A: at(0, 50), table: at(0)}, watermark=50,
+        snapshots=SnapshotState(frontiers={"t": ()}, complete=frozenset()),
     )  # fmt: skip
     seen = observation(log_of([100, 200]), ends={A: 2, table: 1}, chunks={"t": (None,)}, **_DATED)
     beside = plan(state, seen, PlanPolicy(), None).state
-    assert beside.frontiers
+    assert beside.snapshots.frontiers
     assert beside.watermark == 50

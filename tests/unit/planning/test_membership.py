@@ -13,7 +13,7 @@ from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
 HELD = Others(MIN, Elsewhere("users"), 1)
@@ -23,7 +23,10 @@ def member(
     splits: dict[Split, SplitState], log: SimulatedLog, policy: PlanPolicy = DRIFT_10, *, index: bool = True,
     frontiers: dict[str, tuple[()]] | None = None, **changes: object,
 ) -> GroupMember:  # fmt: skip
-    state = SourceState(splits=splits, frontiers=frontiers or {}, complete=None if frontiers is None else frozenset())
+    state = SourceState(
+        splits=splits,
+        snapshots=SnapshotState(frontiers=frontiers or {}, complete=None if frontiers is None else frozenset()),
+    )
     return plan(state, observation(log, **changes), policy, log if index else None).member
 
 
@@ -116,7 +119,7 @@ def test_a_run_with_an_end_goes_on_while_the_group_lets_it_read_nothing() -> Non
     state = SourceState(splits={A: at(0)})
     first = plan(state, observation(log, others=HELD, ends_are_final=True), DRIFT_10, log)
     again = plan(first.state, observation(log, others=HELD, ends_are_final=True), DRIFT_10, log)
-    assert (first.is_batch, first.has_rows, first.state.held) == (True, False, 1)
-    assert (again.is_batch, again.state.held) == (True, 2)
+    assert (first.is_batch, first.has_rows, first.state.group.held) == (True, False, 1)
+    assert (again.is_batch, again.state.group.held) == (True, 2)
     # Otherwise there is always another look.
     assert not plan(again.state, observation(log, others=HELD), DRIFT_10, log).is_batch

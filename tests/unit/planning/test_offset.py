@@ -9,7 +9,7 @@ from watermark_source.errors import OffsetError
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import GroupState, SourceState, SplitState, SplitStatus
 
 CODEC = OffsetCodec(source="aligned-kafka", name="orders")
 GOOD: dict[str, Any] = {"name": "orders", "run": 0, "source": "aligned-kafka", "splits": {}, "v": 1}
@@ -26,7 +26,7 @@ def test_the_layout_is_as_documented() -> None:
             Split("c", 0): SplitState(7, 7, step=1_500),
         },
         watermark=Millis(1_000),
-        limit=Millis(1_100),
+        group=GroupState(limit=Millis(1_100)),
         future_cap=Millis(9_000),
         run=3,
     )

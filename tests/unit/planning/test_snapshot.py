@@ -19,13 +19,14 @@ from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.snapshot import Chunk, finished, last_batch, snapshot_batch, unfinished
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.state import Bound, Origin, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import Bound, Origin, SnapshotState, SourceState, SplitState, SplitStatus
 
 LOG, TABLE, OTHER = Split("binlog", 0), Split("shop.orders", 0), Split("shop.users", 0)
 CODEC = OffsetCodec(source="mysql-cdc-wm", name="shop")
 CLOCK = WatermarkStrategy(use_processing_time=True)
 NEW = SourceState(
-    splits={LOG: SplitState(100, 100), TABLE: SplitState(0, 0)}, frontiers={"shop.orders": ()}, complete=frozenset()
+    splits={LOG: SplitState(100, 100), TABLE: SplitState(0, 0)},
+    snapshots=SnapshotState(frontiers={"shop.orders": ()}, complete=frozenset()),
 )  # fmt: skip
 
 
@@ -46,14 +47,14 @@ def planned(
 
 def test_a_snapshot_is_read_by_chunks_and_holds_the_watermark_until_its_rows_are_read() -> None:
     first = planned(NEW, 200, ((10,), (20,)))
-    assert first.state.frontiers == {"shop.orders": ((10,), (20,))}
+    assert first.state.snapshots.frontiers == {"shop.orders": ((10,), (20,))}
     assert ranges_of(first.state) == [SplitRange(LOG, 100, 200), SplitRange(TABLE, 0, 2)]
     second = planned(first.state, 300, ((30,), None), highest=5_000)
-    assert second.state.frontiers == {"shop.orders": ((20,), (30,), None)}
+    assert second.state.snapshots.frontiers == {"shop.orders": ((20,), (30,), None)}
     assert second.state.watermark is None
     third = planned(second.state, 300, None, highest=6_000)
     assert TABLE not in third.state.splits
-    assert third.state.frontiers == {}
+    assert third.state.snapshots.frontiers == {}
     assert third.is_batch
     assert not third.losses
     assert third.state.watermark == 5_999
@@ -67,7 +68,8 @@ def test_the_clock_is_the_watermark_from_the_last_chunk_on_and_stays_it() -> Non
     flips = planned(state, 200, None, highest=6_000, strategy=CLOCK)
     assert flips.is_batch
     assert (flips.state.watermark, flips.state.use_processing_time) == (1_700_000_000_000 - 1, True)
-    found_later = replace(flips.state, frontiers={"shop.orders": ()}, splits={**flips.state.splits, TABLE: at(0)})
+    begun = replace(flips.state.snapshots, frontiers={"shop.orders": ()})
+    found_later = replace(flips.state, snapshots=begun, splits={**flips.state.splits, TABLE: at(0)})
     assert planned(found_later, 200, ((10,),), strategy=CLOCK).state.use_processing_time
 
 
@@ -82,9 +84,9 @@ def test_the_end_of_a_snapshot_is_told_where_nothing_else_is() -> None:
 def test_the_last_key_is_kept_while_a_snapshot_waits() -> None:
     first = planned(NEW, 200, ((10,), (20,)))
     waits = planned(first.state, 300, (), highest=5_000)
-    assert waits.state.frontiers == {"shop.orders": ((20,),)}
-    assert unfinished(waits.state) == {"shop.orders": (20,)}
-    assert planned(NEW, 200, ()).state.frontiers == {"shop.orders": ()}
+    assert waits.state.snapshots.frontiers == {"shop.orders": ((20,),)}
+    assert unfinished(waits.state.snapshots) == {"shop.orders": (20,)}
+    assert planned(NEW, 200, ()).state.snapshots.frontiers == {"shop.orders": ()}
 
 
 def test_a_log_that_waits_for_snapshots_stays_where_it_is() -> None:
@@ -149,7 +151,9 @@ def test_batches_done_again_as_one_read_every_key() -> None:
         SplitRange(TABLE, 3, 4): Chunk((30,), None),
     }
     # Offsets once had no more than where the chunks end that were planned last.
-    batch = snapshot_batch(NEW, replace(second, frontiers={"shop.orders": ((30,), None)}))
+    batch = snapshot_batch(
+        NEW, replace(second, snapshots=replace(second.snapshots, frontiers={"shop.orders": ((30,), None)}))
+    )
     assert batch is not None
     assert batch.chunks == {SplitRange(TABLE, 0, 3): Chunk(None, (30,)), SplitRange(TABLE, 3, 4): Chunk((30,), None)}
     third = planned(second, 400, None).state
@@ -166,7 +170,7 @@ def running(watermark: int = 5_000) -> SourceState:
     """A source whose first snapshot is complete, and that has a watermark."""
     state = SourceState(
         splits={LOG: SplitState(300, 200, Millis(watermark))}, watermark=Millis(watermark),
-        complete=frozenset({"shop.orders"}),
+        snapshots=SnapshotState(complete=frozenset({"shop.orders"})),
     )  # fmt: skip
     assert CODEC.decode(CODEC.encode(state)) == state
     return state
@@ -185,7 +189,7 @@ def found_later(state: SourceState, end: int, chunks: tuple[Bound, ...], highest
 def test_a_table_found_later_gets_its_snapshot_and_the_watermark_goes_on() -> None:
     before = running()
     first = found_later(before, 400, ((10,),), 6_000).state
-    assert first.frontiers == {"shop.users": ((10,),)}
+    assert first.snapshots.frontiers == {"shop.users": ((10,),)}
     assert first.watermark == 5_999
     batch = snapshot_batch(before, first)
     assert batch is not None
@@ -199,8 +203,8 @@ def test_a_table_found_later_gets_its_snapshot_and_the_watermark_goes_on() -> No
     assert batch is not None
     assert batch.copied == {"shop.users": (10,)}
     done = planned(last, 600, None, highest=8_000).state
-    assert done.complete == {"shop.orders", "shop.users"}
-    assert (done.frontiers, done.watermark) == ({}, 7_999)
+    assert done.snapshots.complete == {"shop.orders", "shop.users"}
+    assert (done.snapshots.frontiers, done.watermark) == ({}, 7_999)
 
 
 def test_a_table_found_later_begins_when_the_log_of_changes_is_read_to_its_end() -> None:
@@ -216,7 +220,7 @@ def test_a_table_found_later_begins_when_the_log_of_changes_is_read_to_its_end()
             state, seen, PlanPolicy(alignment=Alignment(max_drift=1_000 if "others" in limits else None)), log
         ).state
         assert (1 < after.splits[LOG].position < 40) == is_cut
-        assert (OTHER in after.splits) == ("shop.users" in after.frontiers) == (not is_cut)
+        assert (OTHER in after.splits) == ("shop.users" in after.snapshots.frontiers) == (not is_cut)
     away = observation(log, ends={OTHER: 1}, unknown=frozenset({LOG}), newest={}, **found)
     assert OTHER not in plan(state, away, PlanPolicy(), log).state.splits
 
@@ -227,7 +231,7 @@ def test_beside_a_snapshot_for_which_nobody_waits_the_log_stays_within_its_group
     log.splits = {LOG: log.splits[A], OTHER: log.splits[B]}
     state = SourceState(
         splits={LOG: at(1, 4_999), OTHER: at(0)}, watermark=Millis(4_999) if is_later else None,
-        frontiers={"shop.users": ()}, complete=frozenset(),
+        snapshots=SnapshotState(frontiers={"shop.users": ()}, complete=frozenset()),
     )  # fmt: skip
     chunk = {"ends": {LOG: 40, OTHER: 1}, "chunks": {"shop.users": (None,)}}
 
@@ -247,8 +251,8 @@ def test_beside_a_snapshot_for_which_nobody_waits_the_log_stays_within_its_group
 
 def test_a_table_found_before_the_first_watermark_is_waited_for() -> None:
     state = SourceState(
-        splits={LOG: SplitState(100, 100), TABLE: SplitState(1, 0)}, frontiers={"shop.orders": (None,)},
-        complete=frozenset(),
+        splits={LOG: SplitState(100, 100), TABLE: SplitState(1, 0)},
+        snapshots=SnapshotState(frontiers={"shop.orders": (None,)}, complete=frozenset()),
     )  # fmt: skip
     first = found_later(state, 200, ((10,),), 6_000).state
     second = found_later(first, 300, (None,), 6_000).state
@@ -260,16 +264,16 @@ def test_a_table_dropped_while_its_snapshot_is_read_is_forgotten_and_no_loss() -
     first = found_later(running(), 400, ((10,),), 6_000).state
     gone = found_later(first, 500, (), 7_000, dropped=frozenset({"shop.users"}))
     assert not gone.losses
-    assert gone.state.frontiers == {}
+    assert gone.state.snapshots.frontiers == {}
     assert gone.state.splits.keys() == {LOG}
-    assert gone.state.complete == {"shop.orders"}
+    assert gone.state.snapshots.complete == {"shop.orders"}
     assert gone.state.watermark == 6_999
 
 
 def test_a_table_that_is_chosen_no_more_is_forgotten() -> None:
     state = running()
     seen = observed(Millis(1), {LOG: 300}, seen={LOG: NOTHING_SEEN}, dropped=frozenset({"shop.orders"}))
-    assert plan(state, seen, PlanPolicy(), None).state.complete == frozenset()
+    assert plan(state, seen, PlanPolicy(), None).state.snapshots.complete == frozenset()
 
 
 def test_a_source_that_takes_snapshots_does_so_when_all_its_tables_are_gone() -> None:
@@ -277,14 +281,14 @@ def test_a_source_that_takes_snapshots_does_so_when_all_its_tables_are_gone() ->
     first = planned(NEW, 200, ((10,),)).state
     gone = plan(first, seen, PlanPolicy(), None).state
     offset = json.loads(json.dumps(CODEC.encode(gone)))
-    assert (gone.frontiers, gone.complete, offset["complete"]) == ({}, frozenset(), [])
+    assert (gone.snapshots.frontiers, gone.snapshots.complete, offset["complete"]) == ({}, frozenset(), [])
     assert CODEC.decode(offset) == gone
     batch = snapshot_batch(first, gone)
     assert batch is not None
     assert (batch.copied, batch.complete) == ({}, frozenset())
     # Others are told of from the beginning of their snapshot on, and of a source without snapshots at once.
     assert snapshot_batch(gone, gone) is not None
-    assert CODEC.decode(CODEC.encode(SourceState(splits={LOG: SplitState(1, 1)}))).complete is None
+    assert CODEC.decode(CODEC.encode(SourceState(splits={LOG: SplitState(1, 1)}))).snapshots.complete is None
 
 
 def test_offsets_that_left_out_an_empty_list_of_complete_tables_are_read() -> None:
@@ -349,10 +353,10 @@ def test_broken_names_of_complete_tables_are_refused(complete: Any) -> None:
 def test_finished_snapshots_are_those_whose_last_chunk_has_no_limit() -> None:
     state = SourceState(
         splits={LOG: SplitState(1, 1), TABLE: SplitState(2, 1), OTHER: SplitState(0, 0)},
-        frontiers={"shop.orders": ((5,), None), "shop.users": ()},
+        snapshots=SnapshotState(frontiers={"shop.orders": ((5,), None), "shop.users": ()}),
     )
-    assert finished(state) == {TABLE}
-    assert unfinished(state) == {"shop.users": None}
+    assert finished(state.snapshots) == {TABLE}
+    assert unfinished(state.snapshots) == {"shop.users": None}
 
 
 def test_the_frontier_is_in_the_offset_and_comes_back() -> None:

@@ -75,14 +75,15 @@ def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ..
 
 def _of_snapshots(before: SourceState, after: SourceState) -> list[Marker]:
     """Return what there is to say about snapshots that have come to their end."""
-    read = sorted((after.complete or frozenset()) - (before.complete or frozenset()))
+    was, now = before.snapshots, after.snapshots
+    read = sorted((now.complete or frozenset()) - (was.complete or frozenset()))
     on_clock = after.use_processing_time
     found = [
         Marker("status", *snapshot_split(log), None, "finished", on_clock, "its snapshot is read to its end")
         for log in read
     ]
     at_first = before.watermark is None and not before.use_processing_time
-    if at_first and before.frontiers and not after.frontiers:
+    if at_first and was.frontiers and not now.frontiers:
         found.append(Marker("status", None, None, None, "active", on_clock, SNAPSHOT_COMPLETE))
     return found
 

@@ -61,7 +61,7 @@ class Asking:
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Return the outside world for the plan that begins in ``state``."""
-        tables = frozenset() if state.complete is None else self._ends.tables()
+        tables = frozenset() if state.snapshots.complete is None else self._ends.tables()
         logs = self._ends.logs or self._logs_now(state, limit)
         logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
         timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs, is_first=last.is_first)
@@ -76,7 +76,7 @@ class Asking:
             now=now,
             logs=logs,
             snapshots=snapshots,
-            others=self._membership.others(state),
+            others=self._membership.others(state.group),
             seen=self._reports.seen(
                 state, logs.ends.keys() | logs.unknown, self._whereabouts.reading, is_first=last.is_first
             ),
@@ -149,12 +149,14 @@ class Asking:
         self, logs: ObservedLogs, state: SourceState, tables: Set[str], limit: ReadLimit, *, is_first: bool
     ) -> tuple[ObservedLogs, ObservedSnapshots]:
         snapshots = self._connector.snapshots
-        if snapshots is None or state.complete is None:
+        if snapshots is None or state.snapshots.complete is None:
             return logs, ObservedSnapshots()
         to_end, may_wait = isinstance(limit, ReadAllAvailable), not self._whereabouts.has_moved
         logs, upcoming = with_chunks(logs, state, snapshots, tables, to_end=to_end, first=is_first, may_wait=may_wait)
         self._reports.snapshots.forget(upcoming.dropped)
-        self._reports.snapshots.meet((unfinished(state).keys() | upcoming.found) - upcoming.dropped, state, snapshots)
+        self._reports.snapshots.meet(
+            (unfinished(state.snapshots).keys() | upcoming.found) - upcoming.dropped, state, snapshots
+        )
         return logs, upcoming
 
     def _earliest(

@@ -19,7 +19,7 @@ from watermark_source.group_store.file_database import FileDatabase
 from watermark_source.group_store.presence import Presence
 from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.state import GroupState, SplitStatus
 from watermark_source.spark.options.engine_option_table import DRIVER, NO_STORE
 from watermark_source.spark.options.engine_options import EngineOptions
 
@@ -54,8 +54,8 @@ class Membership:
         if self._presence is None:
             self._presence = Presence(driver_folder(), group)
 
-    def others(self, state: SourceState) -> Others:
-        """Return what is known of the others when a batch is planned that begins in ``state``.
+    def others(self, before: GroupState) -> Others:
+        """Return what is known of the others when a batch is planned that begins in a state with ``before``.
 
         Raises:
             UsageError: the group has another drift.
@@ -66,11 +66,11 @@ class Membership:
         if self._client is None:
             if self._is_alone():
                 return NOBODY
-            self._meet(state, self._options.alignment_group)
+            self._meet(before, self._options.alignment_group)
         assert self._client is not None
-        met_before = state.member is not None
+        met_before = before.member is not None
         # A limit there was, once they had met: that there is none in the offset says that nobody counted.
-        last_limit = MAX if met_before and state.limit is None else state.limit
+        last_limit = MAX if met_before and before.limit is None else before.limit
         found = self._client.others(last_limit)
         if self._client.trouble is not None:
             # Nobody can come meanwhile.
@@ -96,9 +96,9 @@ class Membership:
         waits = any(t.status is SplitStatus.PAUSED for t in plan.state.splits.values())
         self._client.tell(plan.member, waits=waits)
 
-    def named(self, state: SourceState) -> SourceState:
+    def named(self, state: GroupState) -> GroupState:
         """Return a state that says which member it is of."""
-        if not self._complete or self._client is None or state.member == self._client.member:
+        if not self._complete or self._client is None:
             return state
         return replace(state, member=self._client.member)
 
@@ -125,13 +125,13 @@ class Membership:
         waits_for_some = (self._options.alignment_members or 1) > 1
         return self._presence is not None and not waits_for_some and not self._presence.others()
 
-    def _meet(self, state: SourceState, group: str) -> None:
+    def _meet(self, before: GroupState, group: str) -> None:
         store, options = self._options.alignment_store, self._options
         here = store is None or store == DRIVER
         database = FileDatabase(str(driver_folder() / FILE)) if here else database_of(str(store))
         identity = Identity(
             group,
-            state.member or secrets.token_hex(6),
+            before.member or secrets.token_hex(6),
             options.source_name,
             options.alignment_max_drift,
             options.alignment_time_to_live,

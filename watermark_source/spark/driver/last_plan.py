@@ -59,7 +59,7 @@ class LastPlan:
             offset: what Spark is answered.
             cpu: seconds of a core that it took.
         """
-        held = planned.state.held > before.held
+        held = planned.state.group.held > before.group.held
         return LastPlan(
             offset=offset,
             state=state,

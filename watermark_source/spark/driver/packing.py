@@ -86,6 +86,6 @@ class Packing:
         progress tracking Spark leaves offsets out of its log and does several batches again as one.
         """
         first = {s: t.position for s, t in before.splits.items()}
-        first.update(self._asking.added(after.splits.keys() - first.keys(), after.frontiers.keys()))
+        first.update(self._asking.added(after.splits.keys() - first.keys(), after.snapshots.frontiers.keys()))
         leaves_out = self._connector.positions_are_rows and not self._fails_on_loss
         return ranges_of(reaching_back(first, after, self._connector.bounds.earliest_positions if leaves_out else None))

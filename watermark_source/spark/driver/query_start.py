@@ -7,7 +7,7 @@ from typing import Any
 
 from watermark_source.errors import StartMismatchError
 from watermark_source.planning.snapshot import snapshot_split
-from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.state import SnapshotState, SourceState, SplitState
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.fixed_ends import FixedEnds
 from watermark_source.spark.driver.offsets import Offsets
@@ -53,7 +53,8 @@ class QueryStart:
         positions = {**starts, **{snapshot_split(log): 0 for log in tables}}
         return SourceState(
             splits={s: SplitState(p, p) for s, p in sorted(positions.items())},
-            frontiers=dict.fromkeys(sorted(tables), ()),
-            complete=frozenset() if takes_snapshots else None,
+            snapshots=SnapshotState(
+                frontiers=dict.fromkeys(sorted(tables), ()), complete=frozenset() if takes_snapshots else None
+            ),
             origin=self._offsets.whereabouts.beginning(),
         )

@@ -87,7 +87,7 @@ class Whereabouts:
         # Spark takes what is at its watermark for late.
         floor = None if before.watermark is None else Millis(before.watermark + 1)
         if end.copy != copies.system:
-            if not before.run and not before.frontiers and start.copy == copies.system:
+            if not before.run and not before.snapshots.frontiers and start.copy == copies.system:
                 raise OffsetError(
                     f"the first batch of the query was planned on {end.copy} and not done, and where it began is known "
                     f"there only, not on {copies.system}. Connect to the server it was, or start with a new checkpoint "
@@ -139,7 +139,7 @@ def _origin(state: SourceState, copies: Copies) -> Origin:
 
 def _log_of(state: SourceState) -> tuple[Split, SplitState]:
     """Return the one split that is no snapshot."""
-    found = [(split, each) for split, each in state.splits.items() if split.log not in state.frontiers]
+    found = [(split, each) for split, each in state.splits.items() if split.log not in state.snapshots.frontiers]
     if len(found) != 1:
         raise InternalError(f"a system with copies has one log, not {len(found)}")
     return found[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadLimit
@@ -135,7 +136,7 @@ class SourceRunner:
         if planned.is_batch:
             self._progress.expect()
             # As the next process will read it from the offset.
-            goes_on = self._membership.named(planned.state)
+            goes_on = replace(planned.state, group=self._membership.named(planned.state.group))
             offset = self._offsets.encode(goes_on)
         cpu = time.thread_time() - cpu
         self._last = self._last.after(planned, observation.logs, state, state=goes_on, offset=offset, cpu=cpu)

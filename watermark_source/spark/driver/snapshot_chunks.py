@@ -37,11 +37,11 @@ def with_chunks(
         first: this is the first plan of a process, whose user may have chosen other logs than before.
         may_wait: the state's positions are those that the snapshots so far are as of.
     """
-    lower = unfinished(state)
+    lower = unfinished(state.snapshots)
     if not lower and snapshots.nothing_follows:
         ends = {s: t.position for s, t in state.splits.items() if s in logs.ends}
         return replace(logs, ends=ends, times=replace(logs.times, reached={})), ObservedSnapshots()
-    known = state.frontiers.keys() | (state.complete or frozenset())
+    known = state.snapshots.frontiers.keys() | (state.snapshots.complete or frozenset())
     found, missing = there - known, lower.keys() - there
     dropped = snapshots.gone(missing) if missing else missing
     waiting: Set[Split] = frozenset()
@@ -54,7 +54,7 @@ def with_chunks(
         _log.warning("%s: gone before the snapshot was read to its end; nothing more comes of it", listed(dropped))
     if first:
         # If one is chosen again later, what came in between is lacking: its snapshot begins anew.
-        dropped |= {log for log in completed(state) if not snapshots.is_wanted(log)}
+        dropped |= {log for log in completed(state.snapshots) if not snapshots.is_wanted(log)}
     if not lower:
         return logs, ObservedSnapshots(dropped=dropped, waiting=waiting)
     chunks = snapshots.next_chunks(lower, to_end=to_end)

@@ -51,9 +51,10 @@ class SnapshotCount:
 
     def progress(self, state: SourceState, now: Millis) -> tuple[SnapshotProgress, ...]:
         """Return how far each is when the batch that ends in ``state`` is done; nothing once all were before it."""
-        if not state.frontiers:
+        frontiers, complete = state.snapshots.frontiers, state.snapshots.complete or frozenset()
+        if not frontiers:
             return ()
-        going_on, begun = unfinished(state).keys(), state.frontiers.keys() | (state.complete or frozenset())
+        going_on, begun = unfinished(state.snapshots).keys(), frontiers.keys() | complete
         found = []
         for log, count in sorted((log, self._counts[log]) for log in self._counts.keys() & begun):
             at = state.splits.get(snapshot_split(log), SplitState(0, 0))

@@ -50,11 +50,11 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     if options.alignment_group is not None:
         others = seen.observation.others
         elsewhere = others.slowest
-        hold = _lets_nobody_begin(state.limit, options.alignment_max_drift)
+        hold = _lets_nobody_begin(state.group.limit, options.alignment_max_drift)
         group = GroupStatus(
             options.alignment_group,
             options.alignment_max_drift,
-            limit=None if state.limit == MAX or hold else state.limit,
+            limit=None if state.group.limit == MAX or hold else state.group.limit,
             members=len(state.splits),
             hold=hold,
             others=others.members,
@@ -71,7 +71,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     elsewhere_lowest = MAX if seen.observation.others.minimum is None else seen.observation.others.minimum
     lowest, highest = min([*counting, elsewhere_lowest]) if counting else MIN, max(counting, default=MIN)
     # Snapshots with more chunks than are known yet.
-    growing = frozenset(map(snapshot_split, unfinished(state)))
+    growing = frozenset(map(snapshot_split, unfinished(state.snapshots)))
 
     def outline(split: Split, at: SplitState) -> Outline:
         end = seen.observation.logs.ends.get(split)

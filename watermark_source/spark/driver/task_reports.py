@@ -75,7 +75,7 @@ class TaskReports:
             at = told.get(wanted.split)
             if at is not None and (state.future_cap is None or at <= state.future_cap):
                 coverage = Coverage(at, rows=0, future_rows=0, missing=())
-            if wanted.split.log in state.frontiers:
+            if wanted.split.log in state.snapshots.frontiers:
                 # Rows of a snapshot are not of any time.
                 coverage = coverage._replace(max_event_time=None)
                 self.snapshots.add(wanted.split.log, coverage.rows)

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
 from watermark_source.spark.columns.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.columns.markers import (
     MARKER_TYPE,
@@ -113,9 +113,10 @@ def test_the_ends_of_time_are_a_thousand_years_within_sparks(watermark: Millis, 
 
 
 def test_the_end_of_each_snapshot_is_told_and_then_that_of_all_before_the_watermark() -> None:
-    first = replace(state(ACTIVE), frontiers={"a": ((1,), None), "b": ((1,),)})
-    second = replace(state(ACTIVE, watermark=9), complete=frozenset({"a", "b"}))
-    assert markers_between(first, replace(first, frontiers={"b": (None,)}, complete=frozenset({"a"}))) == (
+    first = replace(state(ACTIVE), snapshots=SnapshotState(frontiers={"a": ((1,), None), "b": ((1,),)}))
+    second = replace(state(ACTIVE, watermark=9), snapshots=SnapshotState(complete=frozenset({"a", "b"})))
+    then = replace(first, snapshots=SnapshotState(frontiers={"b": (None,)}, complete=frozenset({"a"})))
+    assert markers_between(first, then) == (
         Marker("status", "a", 0, None, "finished", False, "its snapshot is read to its end"),
     )  # fmt: skip
     assert [(m.type, m.log, m.status, m.reason) for m in markers_between(first, second)] == [
@@ -125,5 +126,5 @@ def test_the_end_of_each_snapshot_is_told_and_then_that_of_all_before_the_waterm
         ("watermark", None, None, None),
     ]
     assert [m.type for m in markers_between(second, second)] == ["watermark"]
-    gone = replace(second, frontiers={}, complete=frozenset({"a"}))
+    gone = replace(second, snapshots=SnapshotState(frontiers={}, complete=frozenset({"a"})))
     assert [m.log for m in markers_between(first, gone)] == ["a", None, None]

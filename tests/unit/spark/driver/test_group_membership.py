@@ -24,7 +24,7 @@ from watermark_source.group_store.view import GroupView
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
-from watermark_source.planning.state import SourceState
+from watermark_source.planning.state import GroupState, SourceState
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.options.engine_options import EngineOptions
 
@@ -76,7 +76,7 @@ def test_a_process_that_starts_reads_nothing_before_it_knows_who_counts_though_n
     """All were idle when they were stopped, and began again together, each with a backlog."""
     (tmp_path / "store").mkdir()
     source = make(alignmentStore=url)
-    state = SourceState(member="known", limit=limit)
+    state = GroupState(member="known", limit=limit)
     known = source.others(state)
     assert (known.ceiling, known.awaited, known.hold) == (MIN, True, True)
     source.tell(planned())
@@ -89,7 +89,7 @@ def test_the_time_in_which_others_are_to_come_again_does_not_pass_while_the_stor
     monkeypatch.setattr(client, "_FIRST", 0.1)
     monkeypatch.setattr(GroupView, "late_settling", 0.1)
     source = make(1_500, alignmentStore=url, alignmentMembers="2")
-    state = SourceState(member="known", limit=Millis(70))
+    state = GroupState(member="known", limit=Millis(70))
     source.others(state)
     source.tell(planned())
     away_until = time.monotonic() + 2
@@ -116,10 +116,10 @@ def test_who_is_alone_comes_again_when_somebody_has_removed_the_folder(
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
     source = make()
     source.come()
-    assert source.others(SourceState()).members == 0
+    assert source.others(GroupState()).members == 0
     for gone in (tmp_path / "local" / "watermark-source", tmp_path / "local"):
         shutil.rmtree(gone)
-        assert source.others(SourceState()).members == 0
+        assert source.others(GroupState()).members == 0
         # Those that come later see it.
         (group,) = driver_folder().iterdir()
         assert len(list(group.iterdir())) == 1
@@ -130,11 +130,11 @@ def test_where_the_sources_meet_and_what_is_wrong_there_is_told_without_what_is_
 ) -> None:
     monkeypatch.setattr(client, "_FIRST", 0.1)
     source = make(alignmentStore=url)
-    source.others(SourceState())
+    source.others(GroupState())
     until(lambda: "unable to open database file" in str(source.trouble))
     assert source.place == f"sqlite /{tmp_path / 'store' / 'alignment.sqlite'}"
     server = make(alignmentStore="postgresql+psycopg://user:4711@127.0.0.1:9/none")
-    server.others(SourceState())
+    server.others(GroupState())
     until(lambda: server.trouble is not None and "4711" not in f"{server.place} {server.trouble}")
     assert (make().place, make(alignmentStore="none").place) == ("driver", "none")
 
