@@ -72,7 +72,7 @@ def _discovery(
 
 def _tell(admin: KafkaAdmin, options: KafkaOptions, topics: Set[str]) -> None:
     """Say what is assumed of topics whose records are dated by their producers, if the clock moves the watermark."""
-    lag = options.engine.watermark_lag
+    lag = options.engine.strategy.watermark_lag
     if lag is None:
         return
     dated = sorted(name for name, kind in admin.timestamp_types(topics).items() if kind == CREATE_TIME)

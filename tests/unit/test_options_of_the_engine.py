@@ -10,7 +10,7 @@ from watermark_source.errors import OptionError
 from watermark_source.eventtime.percentile import Percentile
 from watermark_source.option_table import OptionTable
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, NOT_NEEDED
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.spark.options.engine_options import EngineOptions, LookAheadOptions
 
 TABLE = OptionTable(ENGINE_OPTIONS, not_needed=NOT_NEEDED)
 
@@ -28,9 +28,9 @@ def refusal(**given: str) -> OptionError:
 def test_defaults() -> None:
     options = parsed()
     assert options.source_name == "some-format"
-    assert (options.out_of_orderness, options.processing_time) == (0, False)
-    assert options.idle_timeout is None
-    assert options.alignment_group is None
+    assert (options.strategy.out_of_orderness, options.strategy.use_processing_time) == (0, False)
+    assert options.idleness.timeout is None
+    assert options.group is None
     assert options.include_markers is True
 
 
@@ -67,15 +67,15 @@ def test_the_clocks_interval_belongs_to_strategy_none(given: dict[str, str], str
     error = refusal(WATERMARKINTERVAL="5 seconds", **given)
     assert (error.option, error.seen) == ("watermarkInterval", "5 seconds")
     assert f"the strategy is {strategy}" in str(error)
-    assert parsed(watermarkInterval="5 seconds", watermarkStrategy="none").watermark_interval == 5_000
+    assert parsed(watermarkInterval="5 seconds", watermarkStrategy="none").strategy.watermark_interval == 5_000
 
 
 def test_looking_ahead_has_a_band_and_a_bound() -> None:
     ahead = parsed(watermarkStrategy="lookahead", maxOutOfOrderness="5 seconds")
-    assert (ahead.lookahead_rows, ahead.lookahead_time, ahead.out_of_orderness) == (200_000, None, 5_000)
+    assert (ahead.look_ahead, ahead.strategy.out_of_orderness) == (LookAheadOptions(rows=200_000, time=None), 5_000)
     both = parsed(watermarkStrategy="lookahead", lookaheadRows="7", lookaheadTime="1 minute")
-    assert (both.lookahead_rows, both.lookahead_time) == (7, 60_000)
-    assert parsed().lookahead_rows is None
+    assert both.look_ahead == LookAheadOptions(rows=7, time=60_000)
+    assert parsed().look_ahead is None
 
 
 @pytest.mark.parametrize(("given", "option", "said"), [
@@ -97,12 +97,12 @@ def test_a_log_in_the_order_of_its_times_needs_no_looking_ahead() -> None:
 
 
 def test_ingestion_has_a_lag_under_two_names() -> None:
-    assert parsed(watermarkStrategy="ingestion").watermark_lag == 10_000
-    assert parsed(watermarkStrategy="ingestion", maxWatermarkLag="3 seconds").watermark_lag == 3_000
+    assert parsed(watermarkStrategy="ingestion").strategy.watermark_lag == 10_000
+    assert parsed(watermarkStrategy="ingestion", maxWatermarkLag="3 seconds").strategy.watermark_lag == 3_000
     applications = parsed(watermarkStrategy="ingestion", maxEventTimeLag="1 minute", maxOutOfOrderness="20 seconds")
-    assert (applications.watermark_lag, applications.out_of_orderness) == (60_000, 20_000)
-    assert parsed(watermarkStrategy="ingestion", watermarkInterval="5 seconds").watermark_interval == 5_000
-    assert parsed().watermark_lag is None
+    assert (applications.strategy.watermark_lag, applications.strategy.out_of_orderness) == (60_000, 20_000)
+    assert parsed(watermarkStrategy="ingestion", watermarkInterval="5 seconds").strategy.watermark_interval == 5_000
+    assert parsed().strategy.watermark_lag is None
 
 
 @pytest.mark.parametrize(("given", "option", "text"), [
@@ -121,13 +121,13 @@ def test_what_does_not_go_with_a_lag_is_refused(given: dict[str, str], option: s
 
 def test_a_learned_bound_has_a_wish_and_an_upper_bound() -> None:
     plain = parsed(watermarkStrategy="percentile", maxOutOfOrderness="10 minutes")
-    assert plain.percentile == Percentile(on_time=999_000, rows=100_000, most=600_000)
-    assert plain.out_of_orderness == 600_000
+    assert plain.strategy.percentile == Percentile(on_time=999_000, rows=100_000, most=600_000)
+    assert plain.strategy.out_of_orderness == 600_000
     chosen = parsed(
         watermarkStrategy="PERCENTILE", maxOutOfOrderness="1 hour", watermarkPercentile="95 %", percentileRows="400"
     )
-    assert chosen.percentile == Percentile(on_time=950_000, rows=400, most=3_600_000)
-    assert parsed(maxOutOfOrderness="10 minutes").percentile is None
+    assert chosen.strategy.percentile == Percentile(on_time=950_000, rows=400, most=3_600_000)
+    assert parsed(maxOutOfOrderness="10 minutes").strategy.percentile is None
 
 
 PERCENTILE = {"watermarkStrategy": "percentile", "maxOutOfOrderness": "10 minutes"}
@@ -172,7 +172,7 @@ def test_without_event_time_there_is_neither_drift_nor_idleness_nor_a_future(giv
 
 
 def test_strategy_none_is_processing_time() -> None:
-    assert parsed(watermarkStrategy="NONE").processing_time is True
+    assert parsed(watermarkStrategy="NONE").strategy.use_processing_time is True
 
 
 @pytest.mark.parametrize(("name", "text"), [
@@ -207,11 +207,11 @@ def test_what_concerns_other_sources_needs_a_place_where_they_meet(given: dict[s
 
 
 def test_sources_of_a_group_meet_in_their_driver_unless_told_otherwise() -> None:
-    assert parsed().alignment_store is None
-    assert parsed(**GROUP).alignment_store == "driver"
-    assert parsed(alignmentStore="Driver", **GROUP).alignment_store == "driver"
-    assert parsed(alignmentStore="None", **GROUP).alignment_store is None
-    assert parsed(watermarkStrategy="none", alignmentGroup="g").alignment_store == "driver"
+    assert parsed().group is None
+    assert parsed(**GROUP).group.store == "driver"
+    assert parsed(alignmentStore="Driver", **GROUP).group.store == "driver"
+    assert parsed(alignmentStore="None", **GROUP).group.store is None
+    assert parsed(watermarkStrategy="none", alignmentGroup="g").group.store == "driver"
 
 
 def test_a_store_is_looked_at_at_once_and_never_shown() -> None:
@@ -230,7 +230,7 @@ def test_an_option_of_flink_that_has_no_place_here_is_refused_with_the_reason(na
 
 def test_an_idle_timeout_that_is_learned_has_a_longest() -> None:
     learned = parsed(idleTimeout="Auto")
-    assert (learned.idle_timeout, learned.idle_learned) == (300_000, True)
+    assert (learned.idleness.timeout, learned.idleness.learned) == (300_000, True)
     plain = parsed(idleTimeout="30 seconds")
-    assert (plain.idle_timeout, plain.idle_learned) == (30_000, False)
+    assert (plain.idleness.timeout, plain.idleness.learned) == (30_000, False)
     assert refusal(watermarkStrategy="none", idleTimeout="auto").option == "idleTimeout"

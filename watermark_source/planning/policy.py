@@ -38,6 +38,8 @@ class Idleness:
 
     timeout: int | None = None
     """How long a split must be quiet to be idle; ``None``: it never is."""
+    learned: bool = False
+    """Whether that is learned of each split; ``timeout`` is then for those of which little is known."""
     follows_group: bool = False
     """Whether the watermark goes on with the alignment group's members elsewhere while all splits are idle."""
     passes_returning: bool = False

@@ -40,8 +40,8 @@ class AlignedBatchReader(DataSourceReader):
         """Look up what there is now and cut it; Spark asks once for each plan, and a plan may run several times."""
         laid = lay(
             self._definition.late_ranges(),
-            at_least=self._options.min_partitions,
-            at_most=self._options.max_records_per_partition,
+            at_least=self._options.tasks.min_partitions,
+            at_most=self._options.tasks.max_records_per_partition,
         )
         # For no partition at all Spark makes one of its own.
         return [BatchPack(pieces) for pieces in laid] or [BatchPack(())]

@@ -113,7 +113,7 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _own_membership(self) -> Membership:
         if self._membership is None:
-            self._membership = Membership(self._options)
+            self._membership = Membership.of(self._options)
         return self._membership
 
     @property

@@ -39,7 +39,7 @@ def brokers_clocks(cluster: CheckedCluster) -> str | Caution:
         )
     node, worst = max(skews.items(), key=lambda item: (item[1].magnitude, item[0]))
     text = f"{_shown(worst)} (broker {node}; {len(skews)} looked at)"
-    lag = cluster.options.engine.watermark_lag
+    lag = cluster.options.engine.strategy.watermark_lag
     if lag is not None and worst.magnitude > lag:
         raise OptionError(
             "maxWatermarkLag",

@@ -140,23 +140,23 @@ def _event_time(values: Mapping[str, Any]) -> EventTimeColumn | None:
 def _engine(values: Mapping[str, Any], given: Mapping[str, str]) -> EngineOptions:
     column = values["eventTimeColumn"]
     engine = EngineOptions.of(values, format_name=FORMAT, given=given, dated=column is None)
-    if column is not None and engine.processing_time:
+    if column is not None and engine.strategy.use_processing_time:
         raise OptionError(
             "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",
             example="leave it out",
         )  # fmt: skip
-    if column is not None and engine.watermark_lag is not None:
+    if column is not None and engine.strategy.watermark_lag is not None:
         raise OptionError(
             "watermarkStrategy", INGESTION, "is not supported with eventTimeColumn: its rows alone move the watermark",
             example=BOUNDED,
         )  # fmt: skip
     on_clock = values[ON_CLOCK]
-    if on_clock and not engine.processing_time:
+    if on_clock and not engine.strategy.use_processing_time:
         raise OptionError(
             ON_CLOCK, "true", f"needs watermarkStrategy none, and it is {values['watermarkStrategy']}: event time is "
             "either the clock or when a change was committed", example="false",
         )  # fmt: skip
-    if engine.processing_time and not on_clock:
+    if engine.strategy.use_processing_time and not on_clock:
         raise OptionError(
             ON_CLOCK, given_text(given, ON_CLOCK), "is needed with watermarkStrategy none: the clock is the "
             "watermark from the beginning of the binlog on, and before there is none", example="true",

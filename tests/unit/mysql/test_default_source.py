@@ -95,11 +95,13 @@ def test_a_clock_needs_to_be_told_from_when_on() -> None:
     strategy = {**GIVEN, "watermarkStrategy": "none"}
     with pytest.raises(OptionError, match="option useProcessingTimeDuringBinlog: is needed with watermarkS"):
         mysql_options.parse(strategy)
-    assert mysql_options.parse({**strategy, "useProcessingTimeDuringBinlog": "true"}).engine.processing_time
+    assert mysql_options.parse(
+        {**strategy, "useProcessingTimeDuringBinlog": "true"}
+    ).engine.strategy.use_processing_time
 
 
 def test_time_may_move_on_while_nothing_is_written() -> None:
-    assert mysql_options.parse({**GIVEN, "watermarkInterval": "5 seconds"}).engine.watermark_interval == 5_000
+    assert mysql_options.parse({**GIVEN, "watermarkInterval": "5 seconds"}).engine.strategy.watermark_interval == 5_000
 
 
 @pytest.mark.parametrize(("column", "text"), [({}, "is not needed here"), ({"eventTimeColumn": "at"}, "not supported")])

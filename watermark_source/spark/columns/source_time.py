@@ -33,13 +33,14 @@ class SourceTime:
     @classmethod
     def of_options(cls, options: EngineOptions, characteristic: WatermarkCharacteristic) -> SourceTime:
         """Return what a source is, by its user's options and by what its connector declares."""
-        meets = options.alignment_store is not None
+        group = options.group
+        meets = group is not None and group.store is not None
         return cls(
             source=options.source_name,
             characteristic=characteristic,
-            processing_time=options.processing_time,
-            group=options.alignment_group if meets else None,
-            holds_group=meets and options.snapshot_holds_group,
+            processing_time=options.strategy.use_processing_time,
+            group=group.name if group is not None and meets else None,
+            holds_group=meets and options.alignment.holds_in_snapshot,
         )
 
     @classmethod

@@ -21,14 +21,16 @@ from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import GroupState, SplitStatus
 from watermark_source.spark.options.engine_option_table import DRIVER, NO_STORE
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.spark.options.engine_options import EngineOptions, GroupOptions
 
 
 class Membership:
     """What the runner asks about the members of its group elsewhere, and tells them."""
 
-    def __init__(self, options: EngineOptions) -> None:
-        self._options = options
+    def __init__(self, source_name: str, group: GroupOptions | None, max_drift: int | None) -> None:
+        self._source_name = source_name
+        self._group = group
+        self._max_drift = max_drift
         self._presence: Presence | None = None
         self._client: GroupClient | None = None
         self._last: Plan | None = None
@@ -38,6 +40,11 @@ class Membership:
         self._began = 0.0
         """Since when others can come."""
 
+    @classmethod
+    def of(cls, options: EngineOptions) -> Membership:
+        """Return the place of a source with these options."""
+        return cls(options.source_name, options.group, options.alignment.max_drift)
+
     def come(self) -> None:
         """Let the other sources of this driver see that this one is there.
 
@@ -45,14 +52,14 @@ class Membership:
         there by then know of each other before any of them plans. One whose file somebody has removed, as what cleans
         temporary folders does with old ones, comes again.
         """
-        group = self._options.alignment_group
-        if group is None or self._options.alignment_store != DRIVER:
+        group = self._group
+        if group is None or group.store != DRIVER:
             return
         if self._presence is not None and not self._presence.is_seen:
             self._presence.close()
             self._presence = None
         if self._presence is None:
-            self._presence = Presence(driver_folder(), group)
+            self._presence = Presence(driver_folder(), group.name)
 
     def others(self, before: GroupState) -> Others:
         """Return what is known of the others when a batch is planned that begins in a state with ``before``.
@@ -60,13 +67,14 @@ class Membership:
         Raises:
             UsageError: the group has another drift.
         """
-        if self._options.alignment_group is None or self._options.alignment_store is None:
+        group = self._group
+        if group is None or group.store is None:
             return NOBODY
         self.come()
         if self._client is None:
-            if self._is_alone():
+            if self._is_alone(group):
                 return NOBODY
-            self._meet(before, self._options.alignment_group)
+            self._meet(before, group)
         assert self._client is not None
         met_before = before.member is not None
         # A limit there was, once they had met: that there is none in the offset says that nobody counted.
@@ -81,8 +89,8 @@ class Membership:
             found = unanswered(found, last_limit, awaited=True)
         if not self._complete:
             # Who was there before is given its time to come again; who was not, all the time there is.
-            late = time.monotonic() >= self._began + self._options.alignment_time_to_live / 1_000
-            wanted = 0 if late and met_before else (self._options.alignment_members or 1) - 1
+            late = time.monotonic() >= self._began + group.time_to_live / 1_000
+            wanted = 0 if late and met_before else (group.members or 1) - 1
             # Of those that are here already some may still be on their way to the store.
             here = 0 if late or self._last is not None or self._presence is None else self._presence.others()
             self._complete = found.members >= max(wanted, here)
@@ -105,8 +113,9 @@ class Membership:
     @property
     def place(self) -> str | None:
         """Where the sources of the group meet, without what is secret; ``None`` while that is a secret."""
-        if self._options.alignment_store in (None, DRIVER):
-            return self._options.alignment_store or NO_STORE
+        store = None if self._group is None else self._group.store
+        if store in (None, DRIVER):
+            return store or NO_STORE
         return None if self._client is None else self._client.place
 
     @property
@@ -121,20 +130,19 @@ class Membership:
         if self._client is not None:
             self._client.close()
 
-    def _is_alone(self) -> bool:
-        waits_for_some = (self._options.alignment_members or 1) > 1
+    def _is_alone(self, group: GroupOptions) -> bool:
+        waits_for_some = (group.members or 1) > 1
         return self._presence is not None and not waits_for_some and not self._presence.others()
 
-    def _meet(self, before: GroupState, group: str) -> None:
-        store, options = self._options.alignment_store, self._options
-        here = store is None or store == DRIVER
-        database = FileDatabase(str(driver_folder() / FILE)) if here else database_of(str(store))
+    def _meet(self, before: GroupState, group: GroupOptions) -> None:
+        here = group.store is None or group.store == DRIVER
+        database = FileDatabase(str(driver_folder() / FILE)) if here else database_of(str(group.store))
         identity = Identity(
-            group,
+            group.name,
             before.member or secrets.token_hex(6),
-            options.source_name,
-            options.alignment_max_drift,
-            options.alignment_time_to_live,
+            self._source_name,
+            self._max_drift,
+            group.time_to_live,
         )
         self._client = GroupClient(GroupStore(database), identity)
         self._began = time.monotonic()

@@ -50,9 +50,9 @@ class Packing:
             ranges,
             snapshot,
             relocation,
-            at_least=self._options.min_partitions,
-            at_most=self._options.max_records_per_partition,
-            stretch=STRETCH if self._options.percentile is not None else 1,
+            at_least=self._options.tasks.min_partitions,
+            at_most=self._options.tasks.max_records_per_partition,
+            stretch=STRETCH if self._options.strategy.percentile is not None else 1,
         )
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:
@@ -74,7 +74,7 @@ class Packing:
                 snapshot=snapshot,
                 relocation=relocation,
                 whole=each.whole,
-                beginnings=beginnings_of(each.ranges, after) if self._options.percentile is not None else None,
+                beginnings=beginnings_of(each.ranges, after) if self._options.strategy.percentile is not None else None,
             )
             for number, each in enumerate(laid)
         ]

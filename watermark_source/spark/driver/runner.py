@@ -19,7 +19,7 @@ from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.pauses import SHORTEST
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.policy import OnLoss
+from watermark_source.planning.policy import OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.stream import SourceDefinition
@@ -41,7 +41,6 @@ from watermark_source.spark.driver.telling import ShownProgress, StatusReport
 from watermark_source.spark.driver.termination import before_termination
 from watermark_source.spark.exchange.packs import Pack
 from watermark_source.spark.options.engine_options import EngineOptions
-from watermark_source.spark.options.policy import plan_policy
 from watermark_source.spark.startup.collector import collect_later, collect_rarely, spare_imports
 
 
@@ -60,19 +59,29 @@ class SourceRunner:
         on_loss = OnLoss(
             fails=fail_on_data_loss, conditions=definition.loss_conditions, position_text=definition.position_text
         )
-        policy = plan_policy(options, on_loss, minimum_rows)
+        policy = PlanPolicy(
+            strategy=options.strategy,
+            idleness=options.idleness,
+            alignment=options.alignment,
+            on_loss=on_loss,
+            final_watermark=options.final_watermark,
+            minimum_rows=minimum_rows,
+            sends_markers=options.include_markers,
+        )
         clock = Clock()
         self._connector = definition.open()
-        logs = Logs(
-            self._connector, clock, policy.strategy, quiet=SHORTEST if options.idle_learned else options.idle_timeout
-        )
-        self._membership = membership or Membership(options)
+        idleness = options.idleness
+        quiet = SHORTEST if idleness.learned else idleness.timeout
+        logs = Logs(self._connector, clock, options.strategy, quiet=quiet)
+        self._membership = membership or Membership.of(options)
         spare_imports()
         collect_rarely()
         self._offsets = Offsets(definition, options.source_name, self._connector.copies)
         self._ends = FixedEnds(self._connector, logs, StreamEnd(options))
         self._start = QueryStart(self._connector, self._ends, self._offsets)
-        self._reports = TaskReports(definition, options, logs, anywhere=self._connector.positions_are_rows)
+        self._reports = TaskReports(
+            definition, options.strategy, options.reports, logs, anywhere=self._connector.positions_are_rows
+        )
         self._asking = Asking(
             self._connector,
             policy,
@@ -82,12 +91,11 @@ class SourceRunner:
             reports=self._reports,
             membership=self._membership,
             whereabouts=self._offsets.whereabouts,
-            pauses=PauseMemory() if options.idle_learned else None,
+            pauses=PauseMemory() if idleness.learned else None,
         )
         ahead = None
-        if options.lookahead_rows is not None:
-            reader = definition.observing_reader
-            ahead = ReadingAhead(reader, rows=options.lookahead_rows, span=options.lookahead_time)
+        if (far := options.look_ahead) is not None:
+            ahead = ReadingAhead(definition.observing_reader, rows=far.rows, span=far.time)
         self._deciding = Deciding(self._connector, policy, self._asking, ahead)
         self._packing = Packing(self._connector, options, self._reports, self._asking, fails_on_loss=fail_on_data_loss)
         self._last = LastPlan()

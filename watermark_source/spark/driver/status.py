@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from watermark_source.alignment.group import FIRST
+from watermark_source.eventtime.percentile import Percentile
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.monitor.bound import BoundInForce
 from watermark_source.monitor.snapshot import SnapshotProgress
@@ -47,13 +48,14 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     """Return the status after a plan."""
     state = seen.plan.state
     group = None
-    if options.alignment_group is not None:
+    if options.group is not None:
+        drift = options.alignment.max_drift
         others = seen.observation.others
         elsewhere = others.slowest
-        hold = _lets_nobody_begin(state.group.limit, options.alignment_max_drift)
+        hold = _lets_nobody_begin(state.group.limit, drift)
         group = GroupStatus(
-            options.alignment_group,
-            options.alignment_max_drift,
+            options.group.name,
+            drift,
             limit=None if state.group.limit == MAX or hold else state.group.limit,
             members=len(state.splits),
             hold=hold,
@@ -64,7 +66,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
             store=seen.store,
         )
     # What came back from idleness behind the watermark is not waited for with idleReturn pass.
-    left_out = MIN if state.watermark is None or not options.passes_returning else state.watermark
+    left_out = MIN if state.watermark is None or not options.idleness.passes_returning else state.watermark
     waited_for = [t for t in seen.splits.values() if t.status is not SplitStatus.IDLE]
     counting = [w for t in waited_for if (w := _order(t)) >= left_out or t.watermark is None]
     # Of the whole group: the slowest split here may itself wait for another source.
@@ -75,7 +77,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
 
     def outline(split: Split, at: SplitState) -> Outline:
         end = seen.observation.logs.ends.get(split)
-        holds_back = not options.processing_time and at.status is not SplitStatus.IDLE
+        holds_back = not options.strategy.use_processing_time and at.status is not SplitStatus.IDLE
         return Outline(
             split,
             _status(at, end, final=seen.observation.logs.ends_are_final and split not in growing),
@@ -99,16 +101,16 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     )
 
 
-def bound_in_force(plan: Plan, options: EngineOptions) -> BoundInForce | None:
+def bound_in_force(plan: Plan, wish: Percentile | None) -> BoundInForce | None:
     """Return the bound that is learned, as of a plan."""
-    learned, wish = plan.state.learned, options.percentile
+    learned = plan.state.learned
     return None if learned is None or wish is None else BoundInForce(learned.bound, wish.most, wish.on_time)
 
 
 def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis, *, growing: bool) -> SplitView:
     split, state = of.split, seen.splits[of.split]
     resting, unread = of.lag == 0, seen.plan.unread.get(split)
-    idle_timeout = seen.observation.history.idle_timeouts.get(split, options.idle_timeout)
+    idle_timeout = options.idleness.timeout_of(split, seen.observation.history.idle_timeouts)
     return SplitView(
         split=split,
         backlog=Backlog(state.position, None if growing else seen.observation.logs.ends.get(split), seen.uncounted),
@@ -122,10 +124,10 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
                 has_more=bool(of.lag),
                 watermark=state.watermark,
                 # All of them, before the first has a watermark.
-                holds_back=of.holds_back or (state.watermark is None and not options.processing_time),
+                holds_back=of.holds_back or (state.watermark is None and not options.strategy.use_processing_time),
                 quiet=_quiet(state, idle_timeout, now) if resting else None,
                 idle_timeout=idle_timeout,
-                held=_held(split, state, seen.plan.limit, options),
+                held=_held(split, state, seen.plan.limit, options.alignment.max_drift),
                 reading=state.position > state.observed,
                 waits_for_budget=not resting and state.position == state.observed,
                 waits_for_more=seen.plan.waits_for_more,
@@ -135,7 +137,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
         late_rows=seen.counts.late_by_split.get(split, 0),
         looked_ahead=None if unread is None else unread.until - state.position,
         holds_back=of.holds_back,
-        idle_after=idle_timeout if options.idle_learned else None,
+        idle_after=idle_timeout if options.idleness.learned else None,
     )
 
 
@@ -163,8 +165,7 @@ def _lets_nobody_begin(limit: Millis | None, drift: int | None) -> bool:
     return limit is not None and limit <= saturating_add(FIRST, drift or 0)
 
 
-def _held(split: Split, state: SplitState, limit: Limit | None, options: EngineOptions) -> Held | None:
-    drift = options.alignment_max_drift
+def _held(split: Split, state: SplitState, limit: Limit | None, drift: int | None) -> Held | None:
     if state.status is not SplitStatus.PAUSED or limit is None or limit.holder == split:
         return None
     if drift is None or _lets_nobody_begin(limit.watermark, drift):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Set
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.planner import ranges_of
+from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.report import Coverage
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
@@ -18,21 +19,28 @@ from watermark_source.spark.driver.row_counts import RowCounts
 from watermark_source.spark.driver.second_look import SecondLook, again_of
 from watermark_source.spark.driver.snapshot_count import SnapshotCount
 from watermark_source.spark.exchange.reports import ReportAddress
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.spark.options.engine_options import ReportOptions
 
 
 class TaskReports:
     """Receives reports until closed, and counts the rows they name."""
 
-    def __init__(self, definition: SourceDefinition, options: EngineOptions, logs: Logs, *, anywhere: bool) -> None:
+    def __init__(
+        self,
+        definition: SourceDefinition,
+        strategy: WatermarkStrategy,
+        address: ReportOptions,
+        logs: Logs,
+        *,
+        anywhere: bool,
+    ) -> None:
         self._book = ReportBook()
-        self._server = ReportServer(self._book, host=options.report_host, ports=options.report_ports)
+        self._server = ReportServer(self._book, host=address.host, ports=address.ports)
         self._second_look = SecondLook(definition, self._book, self._server)
         self._logs = logs
-        self._on_clock = options.processing_time
-        self._by_highest = not (options.processing_time or options.punctuated or options.percentile is not None)
+        self._on_clock, self._learns = strategy.use_processing_time, strategy.percentile is not None
+        self._by_highest = not (self._on_clock or strategy.punctuated or self._learns)
         """Whether the highest event time of a range is all that a strategy goes by."""
-        self._learns = options.percentile is not None
         self._anywhere = anywhere
         """Whether logs can be read from any position on."""
         self.late_at: Millis | None = None

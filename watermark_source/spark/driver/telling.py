@@ -31,7 +31,7 @@ class StatusReport:
     def note(self, seen: Seen) -> None:
         """Take in the last plan."""
         before = None if self._seen is None else self._seen.bound
-        bound = bound_in_force(seen.plan, self._options)
+        bound = bound_in_force(seen.plan, self._options.strategy.percentile)
         self._seen = replace(seen, bound=None if bound is None else bound.after(before, seen.observation.now))
         if seen.plan.is_batch:
             self._made = None

@@ -8,9 +8,9 @@ from typing import Any
 
 from watermark_source import durations
 from watermark_source.errors import OptionError
-from watermark_source.eventtime.percentile import Percentile
 from watermark_source.option_table import given_text
 from watermark_source.planning.pauses import LONGEST
+from watermark_source.planning.policy import Alignment, Idleness, WatermarkStrategy
 from watermark_source.spark.options.engine_option_table import (
     AUTO,
     BOUNDED,
@@ -42,45 +42,58 @@ _OF_EVENT_TIME = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookAheadOptions:
+    """How far the lookahead strategy looks."""
+
+    rows: int
+    time: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOptions:
+    """Where and how a source meets the others of its alignment group."""
+
+    name: str
+    store: str | None = field(repr=False)
+    """``None``: it meets nobody."""
+    time_to_live: int
+    members: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """Into how many tasks a batch is cut."""
+
+    min_partitions: int | None
+    max_records_per_partition: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """Where tasks report to."""
+
+    host: str | None
+    ports: range | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     """The engine's options after parsing; durations in milliseconds."""
 
     source_name: str
-    out_of_orderness: int
-    """Of strategies that have a bound."""
-    percentile: Percentile | None
-    """Of the percentile strategy, with ``out_of_orderness`` as the upper bound; ``None`` with the others."""
-    punctuated: bool
-    watermark_lag: int | None
-    """Of the ingestion strategy; ``None`` with the others."""
-    lookahead_rows: int | None
+    strategy: WatermarkStrategy
+    look_ahead: LookAheadOptions | None
     """Of the lookahead strategy; ``None`` with the others."""
-    lookahead_time: int | None
-    processing_time: bool
-    idle_timeout: int | None
-    """Where it is learned, that of a split of which little is known."""
-    idle_learned: bool
-    idle_follows: bool
-    """Whether it goes on with its alignment group while all its splits are idle."""
-    passes_returning: bool
-    """Whether a split that is behind the combined watermark is left out of it."""
-    alignment_group: str | None
-    alignment_max_drift: int | None
-    alignment_store: str | None = field(repr=False)
-    alignment_time_to_live: int
-    alignment_members: int | None
-    alignment_wait_for_first: bool
-    snapshot_holds_group: bool
-    max_future_skew: int | None
-    watermark_interval: int
+    idleness: Idleness
+    alignment: Alignment
+    group: GroupOptions | None
+    """``None``: the source is in no alignment group."""
     final_watermark: bool
     """Whether the run is the stream's last."""
     include_markers: bool
     include_late: bool
-    min_partitions: int | None
-    max_records_per_partition: int | None
-    report_host: str | None
-    report_ports: range | None
+    tasks: TaskOptions
+    reports: ReportOptions
 
     @classmethod
     def of(
@@ -116,7 +129,7 @@ class EngineOptions:
                 "has no meaning with watermarkStrategy percentile: when the bound grows a split is behind the "
                 "watermark as one that comes back is, and would be left out with rows on time", example=WAITS,
             )  # fmt: skip
-        lookahead_rows = _lookahead_rows(values, given, dated=dated)
+        ahead = _look_ahead(values, given, dated=dated)
         store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
         for name in ("alignmentStore", *_OF_OTHERS):
             if group is None and name.lower() in named:
@@ -149,33 +162,43 @@ class EngineOptions:
             )  # fmt: skip
         return cls(
             source_name=values["sourceName"] or format_name,
-            out_of_orderness=values["maxOutOfOrderness"] if strategy in _BOUNDED else 0,
-            percentile=percentile,
-            punctuated=strategy == PUNCTUATED,
-            watermark_lag=lag,
-            lookahead_rows=lookahead_rows,
-            lookahead_time=values["lookaheadTime"],
-            processing_time=strategy == NONE,
-            idle_timeout=LONGEST if values["idleTimeout"] == AUTO else values["idleTimeout"],
-            idle_learned=values["idleTimeout"] == AUTO,
-            idle_follows=values["idleFollows"] == GROUP,
-            passes_returning=values["idleReturn"] == PASSES,
-            alignment_group=group,
-            alignment_max_drift=drift,
-            alignment_store=store,
-            alignment_time_to_live=values["alignmentTimeToLive"],
-            alignment_members=values["alignmentMembers"],
-            alignment_wait_for_first=values["alignmentWaitForFirst"],
-            snapshot_holds_group=values.get("snapshotHoldsGroup", True),
-            max_future_skew=values["maxFutureSkew"],
-            watermark_interval=values["watermarkInterval"],
+            strategy=WatermarkStrategy(
+                out_of_orderness=values["maxOutOfOrderness"] if strategy in _BOUNDED else 0,
+                percentile=percentile,
+                punctuated=strategy == PUNCTUATED,
+                watermark_lag=lag,
+                looks_ahead=ahead is not None,
+                use_processing_time=strategy == NONE,
+                max_future_skew=values["maxFutureSkew"],
+                watermark_interval=values["watermarkInterval"],
+            ),
+            look_ahead=ahead,
+            idleness=Idleness(
+                timeout=LONGEST if values["idleTimeout"] == AUTO else values["idleTimeout"],
+                learned=values["idleTimeout"] == AUTO,
+                follows_group=values["idleFollows"] == GROUP,
+                passes_returning=values["idleReturn"] == PASSES,
+            ),
+            alignment=Alignment(
+                max_drift=drift,
+                holds_in_snapshot=values.get("snapshotHoldsGroup", True),
+                waits_for_first=values["alignmentWaitForFirst"],
+            ),
+            group=None
+            if group is None
+            else GroupOptions(
+                name=group,
+                store=store,
+                time_to_live=values["alignmentTimeToLive"],
+                members=values["alignmentMembers"],
+            ),
             final_watermark=values["finalWatermark"],
             include_markers=values["includeMarkers"],
             include_late=values["includeLate"],
-            min_partitions=values["minPartitions"],
-            max_records_per_partition=values["maxRecordsPerPartition"],
-            report_host=values["reportHost"],
-            report_ports=values["reportPorts"],
+            tasks=TaskOptions(
+                min_partitions=values["minPartitions"], max_records_per_partition=values["maxRecordsPerPartition"]
+            ),
+            reports=ReportOptions(host=values["reportHost"], ports=values["reportPorts"]),
         )
 
 
@@ -231,7 +254,7 @@ def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, dated
     return lag
 
 
-def _lookahead_rows(values: Mapping[str, Any], given: Mapping[str, str], *, dated: bool) -> int | None:
+def _look_ahead(values: Mapping[str, Any], given: Mapping[str, str], *, dated: bool) -> LookAheadOptions | None:
     strategy = values["watermarkStrategy"]
     if strategy != LOOKAHEAD:
         for name in (name for name in ("lookaheadRows", "lookaheadTime") if values[name] is not None):
@@ -251,5 +274,4 @@ def _lookahead_rows(values: Mapping[str, Any], given: Mapping[str, str], *, date
             "cannot be with watermarkStrategy lookahead: a split with a row that is far behind would be left out "
             "before that is read", example=WAITS,
         )  # fmt: skip
-    rows: int = values["lookaheadRows"] or DEFAULT_LOOKAHEAD_ROWS
-    return rows
+    return LookAheadOptions(rows=values["lookaheadRows"] or DEFAULT_LOOKAHEAD_ROWS, time=values["lookaheadTime"])

@@ -61,7 +61,7 @@ def make() -> Iterator[Make]:
     def one(time_to_live: int = 30_000, **more: str) -> Membership:
         given = {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", **more}
         options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
-        made.append(Membership(replace(options, alignment_time_to_live=time_to_live)))
+        made.append(Membership.of(replace(options, group=replace(options.group, time_to_live=time_to_live))))
         return made[-1]
 
     yield one
