@@ -28,7 +28,7 @@ def learned(step: int | None, rows: int, advanced: int, drift: int) -> int:
     Args:
         step: the step so far; ``None`` of a split of which no range told how fast its event time goes.
         rows: positions of the range.
-        advanced: by how much it moved the split's watermark, in milliseconds.
+        advanced: by how much it moved the split's event time, in milliseconds.
         drift: of the alignment group. A step spans half of it at most, by what is known.
     """
     if step is not None and rows * GROWTH < step and advanced * GROWTH < half(drift):
@@ -43,16 +43,27 @@ def with_step(after: SplitState, before: SplitState, drift: int | None) -> Split
     """Return a split whose last range is in its watermark, with the step that it taught.
 
     Args:
-        after: with the watermark that the range led to.
+        after: with the watermark, or highest event time, that the range led to.
         before: as of the batch that read it.
         drift: of the alignment group; ``None`` where nothing is to be learned.
     """
     if before.observed == before.position:
         return after
     step = None if drift is None else before.step
-    if drift is not None and after.watermark is not None and before.watermark is not None:
-        step = learned(step, before.position - before.observed, after.watermark - before.watermark, drift)
+    came_from, came_to = _event_times(before, after)
+    if drift is not None and came_from is not None and came_to is not None:
+        step = learned(step, before.position - before.observed, came_to - came_from, drift)
     return replace(after, step=step)
+
+
+def _event_times(before: SplitState, after: SplitState) -> tuple[Millis | None, Millis | None]:
+    """Return how far a split was and is, up to a constant.
+
+    Where the bound is learned the watermark does not tell: it stands still while the bound grows.
+    """
+    if before.highest is not None and after.highest is not None:
+        return before.highest, after.highest
+    return before.watermark, after.watermark
 
 
 def rows_up_to(step: int, watermark: Millis, limit: Millis, drift: int, *, at_least: int = LEAST_STEP) -> int:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,8 @@ from tests.simulation.log import SimulatedLog
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
-from watermark_source.planning.steps import GROWTH, LEAST_STEP, MOST_STEP, learned, rows_up_to
+from watermark_source.planning.state import SplitState
+from watermark_source.planning.steps import GROWTH, LEAST_STEP, MOST_STEP, learned, rows_up_to, with_step
 
 
 def test_a_range_tells_how_many_rows_span_half_the_drift() -> None:
@@ -77,3 +80,9 @@ def test_ranges_come_to_span_half_the_drift(apart: tuple[int, ...], max_rows: in
                 error = disorder + apart[split.number]
                 assert span <= max(drift // 2, 1_000 * apart[split.number]) + error or ahead <= drift // 2 + error
     assert checked
+
+
+def test_a_range_teaches_its_event_time_though_a_bound_that_grows_holds_the_watermark() -> None:
+    learning = SplitState(10_000, 0, Millis(START), highest=Millis(START + 1_001))
+    read = replace(learning, observed=10_000, highest=Millis(START + 1_001 + 20_000))
+    assert with_step(read, learning, 60_000).step == learned(None, rows=10_000, advanced=20_000, drift=60_000)
