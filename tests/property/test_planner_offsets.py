@@ -31,6 +31,7 @@ def split_states(draw: st.DrawFn) -> SplitState:
         watermark=draw(st.none() | millis),
         status=draw(st.sampled_from(SplitStatus)),
         since=draw(st.none() | millis),
+        returning=draw(st.booleans()),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog, SplitLog
 from tests.simulation.scenarios import Action, Append, actions, budgets, logs, perform
+from watermark_source.eventtime.percentile import Percentile
 from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
@@ -299,3 +301,49 @@ def test_rows_of_now_that_a_split_comes_back_with_are_on_time_though_it_is_not_w
         if batch.before.watermark is not None and START < row.event_time <= batch.before.watermark
     ]
     assert late == []
+
+
+def test_a_larger_bound_in_a_new_process_makes_no_split_one_that_came_back() -> None:
+    """Its watermark is behind what its rows have been told to lead to, by the old bound."""
+    log, ahead, behind = _busy_and_quiet()
+    driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=1_000, passes_returning=True)), previews=True)
+    driver.run()
+    _append(log, ahead, 20_000)
+    _append(log, behind, 10_000)
+    driver.step()
+    assert driver.state().watermark == START + 10_000 - 1
+    driver.policy = replace(driver.policy, strategy=WatermarkStrategy(out_of_orderness=5_000))
+    driver.restart()
+    _append(log, ahead, 20_001)
+    _append(log, behind, 10_001)
+    driver.step()
+    assert driver.state().watermark == START + 10_000 - 1
+    _append(log, behind, 16_000)
+    driver.run()
+    assert driver.state().watermark == START + 16_000 - 5_000 - 1
+
+
+def test_a_learned_bound_that_grows_makes_no_split_one_that_came_back() -> None:
+    log, ahead, behind = _busy_and_quiet()
+    learns = Percentile(on_time=500_000, rows=40, most=60_000)
+    driver = Driver(
+        log,
+        PlanPolicy(
+            strategy=WatermarkStrategy(percentile=learns), idleness=Idleness(timeout=1_000, passes_returning=True)
+        ),
+        previews=True,
+    )
+    for millis in range(1, 41):
+        _append(log, ahead, millis)
+        _append(log, behind, millis)
+    driver.run()
+    for millis in (20_000, *[15_000] * 200, 20_000):
+        _append(log, ahead, millis)
+    _append(log, behind, 10_000)
+    driver.step()
+    told = driver.state().watermark
+    assert told == START + 10_000 - 2
+    _append(log, behind, 10_001)
+    driver.step()
+    assert driver.state().learned.bound >= 5_000
+    assert driver.state().watermark == told

@@ -145,7 +145,6 @@ PERCENTILE = {"watermarkStrategy": "percentile", "maxOutOfOrderness": "10 minute
     ({**PERCENTILE, "watermarkPercentile": "nan"}, "watermarkPercentile", "at least 50"),
     ({**PERCENTILE, "watermarkPercentile": "most"}, "watermarkPercentile", "not a number"),
     ({**PERCENTILE, "watermarkPercentile": "99.99999"}, "watermarkPercentile", "more than four digits"),
-    ({**PERCENTILE, "idleReturn": "pass", "idleTimeout": "1 minute"}, "idleReturn", "when the bound grows"),
     ({"watermarkStrategy": "punctuated", "maxOutOfOrderness": "1 s"}, "maxOutOfOrderness", "ingestion or lookahead"),
 ])  # fmt: skip
 def test_what_does_not_go_with_a_learned_bound_is_refused(given: dict[str, str], option: str, text: str) -> None:

@@ -33,11 +33,36 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
 
 
 def is_left_out(split: Split, state: SplitState, before: SourceState, idleness: Idleness) -> bool:
-    """Return whether a split is not waited for though it is not idle: see ``combined``."""
+    """Return whether a split is not waited for though it is not idle: see ``combined``.
+
+    That a split is behind does not tell: the watermark may have been told with rows (``with_rows``) that lead less far
+    now, by a bound that became larger.
+    """
     if not idleness.passes_returning or before.watermark is None or state.watermark is None:
         return False
     was = before.splits.get(split)
-    return was is not None and was.status is not SplitStatus.IDLE and state.watermark < before.watermark
+    return was is not None and was.returning and state.watermark < before.watermark
+
+
+def noted(before: SourceState, planned: Mapping[Split, SplitState], idleness: Idleness) -> dict[Split, SplitState]:
+    """Return the planned splits that come back from idleness, or have caught up, with ``returning`` as it is now."""
+    changed: dict[Split, SplitState] = {}
+    for split, at in planned.items():
+        if not at.returning and not idleness.passes_returning:
+            continue
+        returning = idleness.passes_returning and _is_returning(split, at, before, idleness)
+        if returning is not at.returning:
+            changed[split] = replace(at, returning=returning)
+    return changed
+
+
+def _is_returning(split: Split, at: SplitState, before: SourceState, idleness: Idleness) -> bool:
+    was = before.splits.get(split)
+    if was is None or at.status is SplitStatus.IDLE:
+        return False
+    if was.status is SplitStatus.IDLE:
+        return True
+    return was.returning and (at.watermark is None or is_left_out(split, at, before, idleness))
 
 
 def at_dated_ends(
@@ -105,4 +130,11 @@ def with_rows(
     """
     if planned.use_processing_time or planned.snapshots.frontiers:
         return planned
-    return replace(planned, watermark=combined(replace(before, watermark=planned.watermark), splits, idleness))
+    before = replace(before, watermark=planned.watermark)
+    caught_up = {
+        s: replace(t, returning=False)
+        for s, t in planned.splits.items()
+        if t.returning and before.splits[s].returning and not _is_returning(s, splits[s], before, idleness)
+    }
+    changed = {**planned.splits, **caught_up} if caught_up else planned.splits
+    return replace(planned, watermark=combined(before, splits, idleness), splits=changed)

@@ -22,15 +22,15 @@ Layout of version 1, keys sorted, integers only, absent keys for absent values::
      "snapshot": {"shop.orders": [[100], [200], null]},  where chunks end: of snapshots, the last before, and those
                                         that were planned last
      "source": "aligned-kafka",         format name
-     "splits": {"orders": {"0": [position, planned, watermark, status, since, step]}},
+     "splits": {"orders": {"0": [position, planned, watermark, status, since, step, returning]}},
      "system": "5b1d…",                 which of the system's copies the positions are of
      "v": 1,
      "wm": 1700000000000}               combined watermark
 
 ``planned`` is the number of positions of the last range, so ``position - planned`` is where it began. A split's
 ``watermark`` is written as its distance from "wm" (from 0 without one), its ``since`` as its distance from the
-source's: that keeps a split at about 50 bytes. Trailing fields that say nothing (no step, no moment, status active,
-no watermark) are left out.
+source's: that keeps a split at about 50 bytes. ``returning`` is 1 or null. Trailing fields that say nothing (not
+returning, no step, no moment, status active, no watermark) are left out.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _KNOWN = _REQUIRED | {
     "cap", "complete", "done", "ended", "forgotten", "held", KEY, "limit", "member", "pt", "shift", "since", "snapshot",
     "system", "wm",
 }  # fmt: skip
-_ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None, None)
+_ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None, None, None)
 _FIELDS = 2 + len(_ABSENT)
 _STATUS = {status.value: status for status in SplitStatus}
 _MAX_NUMBER = 2**31 - 1
@@ -173,6 +173,7 @@ def _encode_split(state: SplitState, watermark: int, since: int) -> list[Any]:
         state.status.value,
         None if state.since is None else state.since - since,
         state.step,
+        1 if state.returning else None,
     ]
     while len(fields) > 2 and fields[-1] == _ABSENT[len(fields) - 3]:
         del fields[-1]
@@ -269,9 +270,11 @@ def _decode_number(log: str, text: object) -> int:
 def _decode_split(split: Split, fields: object, wm_base: int, since_base: int) -> SplitState:
     if not isinstance(fields, list) or not 2 <= len(fields) <= _FIELDS:
         raise _broken(f"split {split} is {_shown(fields)}", f"a list of 2 to {_FIELDS} fields")
-    position, planned, watermark, letter, since, step = [*fields, *_ABSENT[len(fields) - 2 :]]
+    position, planned, watermark, letter, since, step, returning = [*fields, *_ABSENT[len(fields) - 2 :]]
     if not isinstance(letter, str) or letter not in _STATUS:
         raise _broken(f"split {split} has status {_shown(letter)}", f"one of {sorted(_STATUS)}")
+    if returning is not None:
+        _integer(returning, f"whether {split} is returning", minimum=1, maximum=1)
     position = _integer(position, f"position of {split}", minimum=0)
     return SplitState(
         position=position,
@@ -280,6 +283,7 @@ def _decode_split(split: Split, fields: object, wm_base: int, since_base: int) -
         status=_STATUS[letter],
         since=None if since is None else _moment(since, since_base, f"moment of {split}"),
         step=None if step is None else _integer(step, f"step of {split}", minimum=1),
+        returning=returning is not None,
     )
 
 

@@ -14,7 +14,7 @@ from watermark_source.errors import OffsetError
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.combined import at_dated_ends, combined, is_left_out
+from watermark_source.planning.combined import at_dated_ends, combined, is_left_out, noted
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
 from watermark_source.planning.final_watermark import closed, has_said_the_last, is_at_its_end
 from watermark_source.planning.learning import in_force, learned_after
@@ -151,11 +151,7 @@ def _plan(
     ahead: LookAhead | None,
     announce: bool,
 ) -> Plan:
-    if state.use_processing_time and not policy.strategy.use_processing_time:
-        raise OffsetError(
-            "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
-            "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
-        )
+    _refuse_another_clock(state, policy.strategy)
     logs, upcoming = observation.logs, observation.snapshots
     going_on = {**unfinished(state.snapshots), **dict.fromkeys(upcoming.found)}
     # That flag never goes back, though a table that is found later has a snapshot too.
@@ -216,6 +212,7 @@ def _plan(
     if has_rows and strategy.watermark_lag is not None:
         # A batch goes out in any case: splits at rest need not wait until the whole source is.
         planned |= by_clock(planned, observation, strategy, MIN)
+    planned |= noted(state, planned, policy.idleness)
     cap = future_cap(observation.now, strategy)
     unread = {} if ahead is None else look_ahead(ahead, planned, state.watermark, logs, cap)
     shown = planned if ahead is None else left_by(planned, unread, state.watermark, logs, strategy)
@@ -268,6 +265,14 @@ def _plan(
         unread=unread,
         leads_to=None if ahead is None else combined(state, counting, policy.idleness),
     )
+
+
+def _refuse_another_clock(state: SourceState, strategy: WatermarkStrategy) -> None:
+    if state.use_processing_time and not strategy.use_processing_time:
+        raise OffsetError(
+            "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
+            "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
+        )
 
 
 def _with_last_ranges(

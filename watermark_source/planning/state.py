@@ -44,6 +44,8 @@ class SplitState:
     behind than the bound in force."""
     step: int | None = None
     """So many rows are planned at a time, as its ranges so far have told; ``None`` where event times are looked up."""
+    returning: bool = False
+    """Was idle and has not caught up with the combined watermark since; nobody asks but with ``passes_returning``."""
 
 
 class Origin(NamedTuple):

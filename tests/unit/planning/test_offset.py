@@ -24,6 +24,7 @@ def test_the_layout_is_as_documented() -> None:
             Split("a", 0): SplitState(7, 7, None, SplitStatus.ACTIVE, Millis(2_500)),
             Split("b", 0): SplitState(7, 7, None, SplitStatus.PAUSED),
             Split("c", 0): SplitState(7, 7, step=1_500),
+            Split("d", 0): SplitState(7, 7, returning=True),
         },
         watermark=Millis(1_000),
         group=GroupState(limit=Millis(1_100)),
@@ -34,6 +35,7 @@ def test_the_layout_is_as_documented() -> None:
         '{"cap": 9000, "limit": 1100, "name": "orders", "run": 3, "since": 2000, "source": "aligned-kafka", '
         '"splits": {"a": {"0": [7, 0, null, "a", 500]}, "b": {"0": [7, 0, null, "p"]}, '
         '"c": {"0": [7, 0, null, "a", null, 1500]}, '
+        '"d": {"0": [7, 0, null, "a", null, null, 1]}, '
         '"orders": {"0": [7, 0, -10, "i", 0], "10": [5, 0], "2": [50, 30, 5]}}, "v": 1, "wm": 1000}'
     )
 
@@ -78,8 +80,9 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         ({"splits": {"t": {"2147483648": [0, 0]}}}, "split number"),
         ({"splits": {"t": {"9" * 5_000: [0, 0]}}}, "split number"),
         ({"splits": {"t": {"0": [0]}}}, r"split t-0 is \[0\]"),
-        ({"splits": {"t": {"0": [0, 0, None, "a", 5, 6, 7]}}}, "2 to 6 fields"),
+        ({"splits": {"t": {"0": [0, 0, None, "a", 5, 6, 1, 8]}}}, "2 to 7 fields"),
         ({"splits": {"t": {"0": [0, 0, None, "a", 5, 0]}}}, "step of t-0 is 0"),
+        ({"splits": {"t": {"0": [0, 0, None, "a", 5, 6, True]}}}, "whether t-0 is returning is True"),
         ({"splits": {"t": {"0": "00"}}}, "split t-0 is '00'"),
         ({"splits": {"t": {"0": [0, 0, 0, "x"]}}}, "status 'x'"),
         ({"splits": {"t": {"0": [0, 0, 0, ["a"]]}}}, "status"),

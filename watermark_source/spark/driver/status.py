@@ -66,9 +66,9 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
             store=seen.store,
         )
     # What came back from idleness behind the watermark is not waited for with idleReturn pass.
-    left_out = MIN if state.watermark is None or not options.idleness.passes_returning else state.watermark
+    passed = MIN if state.watermark is None else state.watermark
     waited_for = [t for t in seen.splits.values() if t.status is not SplitStatus.IDLE]
-    counting = [w for t in waited_for if (w := _order(t)) >= left_out or t.watermark is None]
+    counting = [w for t in waited_for if (w := _order(t)) >= passed or not t.returning]
     # Of the whole group: the slowest split here may itself wait for another source.
     elsewhere_lowest = MAX if seen.observation.others.minimum is None else seen.observation.others.minimum
     lowest, highest = min([*counting, elsewhere_lowest]) if counting else MIN, max(counting, default=MIN)

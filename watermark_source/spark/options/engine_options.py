@@ -123,12 +123,6 @@ class EngineOptions:
             )  # fmt: skip
         lag = _watermark_lag(values, given, dated=dated)
         percentile = percentile_of(values, given, dated=dated)
-        if percentile is not None and values["idleReturn"] == PASSES:
-            raise OptionError(
-                "idleReturn", PASSES,
-                "has no meaning with watermarkStrategy percentile: when the bound grows a split is behind the "
-                "watermark as one that comes back is, and would be left out with rows on time", example=WAITS,
-            )  # fmt: skip
         ahead = _look_ahead(values, given, dated=dated)
         store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
         for name in ("alignmentStore", *_OF_OTHERS):
