@@ -64,7 +64,7 @@ class Asking:
         tables = frozenset() if state.snapshots.complete is None else self._ends.tables()
         logs = self._ends.logs or self._logs_now(state, limit)
         logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
-        timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs, is_first=last.is_first)
+        timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs)
         now = self._clock.now()
         logs = replace(
             logs,

@@ -16,22 +16,27 @@ class PauseMemory:
 
     def __init__(self) -> None:
         self._pauses: dict[Split, Pauses] = {}
+        self._ends: dict[Split, int] = {}
+        """As of the plan before."""
 
-    def timeouts(self, state: SourceState, logs: ObservedLogs, *, is_first: bool) -> Mapping[Split, int]:
+    def timeouts(self, state: SourceState, logs: ObservedLogs) -> Mapping[Split, int]:
         """Take in which splits have rows now, and return how long each of the others must be quiet to be idle.
 
-        ``is_first``: nobody knows when rows came that were written before this process.
+        Nobody knows when rows came of a backlog, as of before this process: only splits that were read to their end,
+        and have rows after it, tell of pauses.
         """
         found: dict[Split, int] = {}
         for split, at in state.splits.items():
             known, end = self._pauses.get(split, Pauses()), logs.ends.get(split)
             if end is None:
                 continue
+            before = self._ends.get(split)
+            was_at_its_end = before is not None and before <= at.position
+            self._ends[split] = end
             if end <= at.position:
                 found[split] = known.timeout
-            elif not logs.ends_are_final and at.status is not SplitStatus.PAUSED:
-                pause = None if is_first else _pause(at, known, logs.asked_at)
-                self._pauses[split] = known.after(pause)
+            elif was_at_its_end and not logs.ends_are_final and at.status is not SplitStatus.PAUSED:
+                self._pauses[split] = known.after(_pause(at, known, logs.asked_at))
         return found
 
 

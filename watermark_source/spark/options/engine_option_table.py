@@ -142,7 +142,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         doc="A split that has nothing left to read for longer than this is idle: it no longer holds the watermark "
         "back, and what it brings later may be late. `auto`: half as long again as the longest pauses that this run "
         "has seen of the split, at least 10 seconds and at most 5 minutes, and 5 minutes until ten batches had rows of "
-        "it. A split that is paused, behind, or cannot be reached is never idle.",
+        "it, those of a backlog aside. A split that is paused, behind, or cannot be reached is never idle.",
     ),
     Option(
         name="alignmentGroup",

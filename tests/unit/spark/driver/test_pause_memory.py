@@ -12,42 +12,72 @@ from watermark_source.spark.driver.pause_memory import PauseMemory
 SPLIT = Split("log", 0)
 
 
-def planned(
-    memory: PauseMemory, end: int, at: int, *, since: int | None = None, status: SplitStatus = SplitStatus.ACTIVE,
-    is_first: bool = False, final: bool = False,
-) -> int | None:  # fmt: skip
-    state = SourceState({SPLIT: SplitState(10, 10, status=status, since=None if since is None else Millis(since))})
-    logs = ObservedLogs(asked_at=Millis(at), ends={SPLIT: end}, ends_are_final=final)
-    return memory.timeouts(state, logs, is_first=is_first).get(SPLIT)
+class Watched:
+    """A split of which each look finds one more row than was read, or none."""
+
+    def __init__(self) -> None:
+        self.memory = PauseMemory()
+        self.read = 0
+
+    def look(
+        self, at: int = 0, *, rows: int = 1, read: int | None = None, since: int | None = None,
+        status: SplitStatus = SplitStatus.ACTIVE, final: bool = False,
+    ) -> int | None:  # fmt: skip
+        """Return the timeout; then so many of the rows are read as the batch takes: all of them, unless told."""
+        moment = None if since is None else Millis(since)
+        state = SourceState({SPLIT: SplitState(self.read, self.read, status=status, since=moment)})
+        ends = {SPLIT: self.read + rows}
+        logs = ObservedLogs(asked_at=Millis(at), ends=ends, ends_are_final=final)
+        self.read += rows if read is None else read
+        return self.memory.timeouts(state, logs).get(SPLIT)
+
+    def look_often(self, at: int = 0, *, since: int | None = None) -> None:
+        self.look(rows=0)
+        for _ in range(10):
+            self.look(at, since=since)
 
 
 def test_only_a_split_with_nothing_left_has_a_timeout() -> None:
-    memory = PauseMemory()
-    assert planned(memory, 10, 0) == LONGEST
-    assert planned(memory, 11, 0) is None
+    watched = Watched()
+    assert watched.look(rows=0) == LONGEST
+    assert watched.look() is None
 
 
 def test_pauses_run_from_the_first_plan_without_rows_to_the_first_with_some() -> None:
-    memory = PauseMemory()
-    for _ in range(10):
-        planned(memory, 11, 130_000, since=100_000)
-    assert planned(memory, 10, 200_000) == 45_000
+    watched = Watched()
+    watched.look_often(130_000, since=100_000)
+    assert watched.look(200_000, rows=0) == 45_000
 
 
 def test_a_split_that_was_idle_was_quiet_before_too() -> None:
-    memory = PauseMemory()
-    for _ in range(10):
-        planned(memory, 11, 0)
-    assert planned(memory, 10, 0) == SHORTEST
-    planned(memory, 11, 150_000, since=100_000, status=SplitStatus.IDLE)
-    assert planned(memory, 10, 200_000) == 90_000
+    watched = Watched()
+    watched.look_often()
+    assert watched.look(rows=0) == SHORTEST
+    watched.look(150_000, since=100_000, status=SplitStatus.IDLE)
+    assert watched.look(200_000, rows=0) == 90_000
 
 
 def test_nothing_is_learned_of_what_came_before_the_process_of_paused_splits_and_of_fixed_ends() -> None:
-    memory = PauseMemory()
-    for _ in range(10):
-        planned(memory, 11, 0)
-    planned(memory, 11, 130_000, since=100_000, is_first=True)
-    planned(memory, 11, 130_000, since=100_000, status=SplitStatus.PAUSED)
-    planned(memory, 11, 130_000, since=100_000, final=True)
-    assert planned(memory, 10, 200_000) == SHORTEST
+    watched = Watched()
+    watched.look(130_000, since=100_000)
+    for _ in range(9):
+        watched.look()
+    assert watched.look(rows=0) == LONGEST
+    watched.look()
+    watched.look(130_000, since=100_000, status=SplitStatus.PAUSED)
+    watched.look(130_000, since=100_000, final=True)
+    assert watched.look(200_000, rows=0) == SHORTEST
+
+
+def test_batches_of_a_backlog_tell_nothing_of_when_its_rows_came() -> None:
+    """Rows half a minute apart, read as fast as a batch takes some of them."""
+    watched = Watched()
+    for left in range(40, 0, -1):
+        watched.look(rows=left, read=1)
+    assert watched.look(rows=0) == LONGEST
+    # Nor do those that come until it has caught up.
+    watched.look(rows=2, read=1)
+    for _ in range(40):
+        watched.look(rows=2, read=1)
+    watched.look()
+    assert watched.look(rows=0) == LONGEST
