@@ -162,5 +162,7 @@ class MySqlSource(SourceDefinition):
         client = options.client.patient
         return MySqlRangeReader(
             BinlogRows(client, self.tables, layout, known, options.fail_on_data_loss, options.ignores_unlogged),
-            SnapshotRows(client, self.tables, options.choice, layout, known, options.ignores_unlogged),
+            SnapshotRows(
+                client, self.tables, options.choice, layout, options.fail_on_data_loss, known, options.ignores_unlogged
+            ),
         )

@@ -181,6 +181,25 @@ def test_what_was_prepared_in_a_file_that_is_gone_is_data_loss(database: Databas
         assert shown(life.rows(start, end)) == [("insert", 2)]
 
 
+def test_beside_a_snapshot_what_was_prepared_in_a_file_that_is_gone_is_data_loss(database: Database) -> None:
+    fill(database, "t", 10)
+    prepare(database, "a", "UPDATE t SET amount = -1 WHERE id = 2")
+    database.run("FLUSH BINARY LOGS")
+    with life_of(database) as life:
+        start: Offset = life.reader.initialOffset()
+        end = life.reader.latestOffset(start, ALL)
+        database.run(f"PURGE BINARY LOGS TO '{end_of_binlog(database.server).file}'")
+        commit(database, "a")
+        with pytest.raises(DataLossError, match=r"XA COMMIT x'.*commits what was prepared in a file .* was purged"):
+            life.rows(start, end)
+    with life_of(database, failOnDataLoss="false") as life:
+        tables: Tables = {}
+        applied(batch(life, start, end), tables)
+        while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+            applied(batch(life, start, end), tables)
+    assert tables == on_server(database, "t")
+
+
 @pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])
 @pytest.mark.parametrize("prepared", ["before the query", "in the snapshot"])
 @pytest.mark.parametrize("ended", ["before the first read", "between two chunks", "after the snapshot"])

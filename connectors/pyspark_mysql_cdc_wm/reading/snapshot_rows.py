@@ -53,6 +53,8 @@ class SnapshotRows:
     tables: Selection
     choice: ColumnChoice
     layout: Layout
+    fail_on_data_loss: bool
+    """Whether rows of transactions (XA) that were purged before these were committed end the query."""
     known: Known | None = None
     """``None`` to look at no columns."""
     ignores_unlogged: bool = False
@@ -70,7 +72,8 @@ class SnapshotRows:
 
         Raises:
             SourceError: the server, the way to it, or the bytes it sent.
-            DataLossError: the binlog from that place on was purged.
+            DataLossError: the binlog from that place on was purged, or the rows of what was prepared before it and
+                committed since (XA), and ``fail_on_data_loss`` is set.
             SchemaError: a table has got columns that the stream has not, and they are not to be ignored.
         """
         with (
@@ -143,7 +146,7 @@ class SnapshotRows:
                 found, start = dumped(self.client, base, place, end), place
             else:
                 found, start = dumped_without(self.client, base, GtidSet.parse(as_of[1]), end), None
-            return _beside(view, with_prepared(found, self.client, base, start=start))
+            return _beside(view, self._with_prepared(found, base, start))
 
         drops = TableDrops(self.tables, self.ignores_unlogged)
         is_behind = as_of is not None or end > place
@@ -191,14 +194,16 @@ class SnapshotRows:
             if leads := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[leads - 1])
         decoder = self._decoder(connection, {table}, {table})
-        found = with_prepared(dumped(self.client, base, begin, place), self.client, base, start=begin)
-        for block in _beside(view, found):
+        for block in _beside(view, self._with_prepared(dumped(self.client, base, begin, place), base, begin)):
             looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged)
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
             ):
                 for changed in undone:
                     changed.add_before(changes)
+
+    def _with_prepared(self, blocks: Iterable[PlacedBlock], base: str, start: int | None) -> Iterator[PlacedBlock]:
+        return with_prepared(blocks, self.client, base, start=start, fail_on_data_loss=self.fail_on_data_loss)
 
     def _decoder(
         self, connection: MySqlConnection, tables: Collection[TableName], there: Collection[TableName]
