@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.client import log_dump
+from pyspark_mysql_cdc_wm.lookup import prepared as prepared_module
+from pyspark_mysql_cdc_wm.lookup import prepared_rows
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import DEEP_RECURSION, Database, end_of_binlog
 from tests.integration.mysql_lives import ALL, Life
@@ -198,6 +200,50 @@ def test_beside_a_snapshot_what_was_prepared_in_a_file_that_is_gone_is_data_loss
         while (start := end) != (end := life.reader.latestOffset(end, ALL)):
             applied(batch(life, start, end), tables)
     assert tables == on_server(database, "t")
+
+
+@pytest.mark.parametrize("prepared", ["in the batch", "before the query", "in the batch, packed"])
+def test_many_that_are_committed_in_a_batch_are_read_in_few_passes(
+    database: Database, prepared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session: tuple[str, ...] = ()
+    if "packed" in prepared and database.server.flavour is not Flavour.MARIADB:
+        session = ("SET SESSION binlog_transaction_compression = ON",)
+    passes = 0
+    dumped = prepared_module.dumped
+
+    def counted(*given: Any, **named: Any) -> Iterator[log_dump.PlacedBlock]:
+        nonlocal passes
+        passes += 1
+        return dumped(*given, **named)
+
+    monkeypatch.setattr(prepared_module, "dumped", counted)
+    database.run(_TABLE)
+
+    def prepare_each() -> None:
+        for number in range(12):
+            # Alike, so that they are worth packing.
+            values = ", ".join(f"({20 * number + row}, 'many alike', 0)" for row in range(20))
+            prepare(database, str(number), f"INSERT INTO t VALUES {values}", session=session)
+
+    if prepared == "before the query":
+        prepare_each()
+    with life_of(database, startingOffsets="latest") as life:
+        start: Offset = life.reader.initialOffset()
+        if "in the batch" in prepared:
+            prepare_each()
+        for number in reversed(range(12)):
+            commit(database, str(number))
+        end = life.reader.latestOffset(start, ALL)
+        passes = 0
+        rows = life.rows(start, end)
+        assert shown(rows) == [("insert", 20 * n + row) for n in reversed(range(12)) for row in range(20)]
+        assert passes <= 2
+        # What does not fit is read again, as often as needed.
+        monkeypatch.setattr(prepared_rows, "KEPT_BYTES", 200)
+        passes = 0
+        assert life.rows(start, end) == rows
+        assert passes >= 10
 
 
 @pytest.mark.parametrize("ends", ["COMMIT", "ROLLBACK"])

@@ -46,6 +46,11 @@ class PlacedBlock(NamedTuple):
     prepared: bool = False
     """Whether these are the rows of a transaction that was prepared before (XA), now that it is committed."""
 
+    @property
+    def memory_bytes(self) -> int:
+        """How many bytes its events take, and what lies between them."""
+        return int(self.events[-1, STOP] - self.events[0, START])
+
     def without(self, events: int) -> PlacedBlock:
         """Return the block without its first events."""
         return self.between(events, len(self.events))
@@ -134,14 +139,14 @@ def _with_whole_transactions(blocks: Iterator[PlacedBlock]) -> Iterator[PlacedBl
     held: PlacedBlock | None = None
     try:
         for each in blocks:
-            block = each if held is None else _together(held, each)
+            block = each if held is None else in_own_memory(held, each)
             begins = np.flatnonzero(begins_transaction(block.events))
             if begins.size and not _may_be_undone(block.without(int(begins[-1]))):
                 begins = begins[:0]
             last = int(begins[-1]) if begins.size else len(block.events)
             if begins.size and block.events[-1, STOP] - block.events[last, START] > _WHOLE_BYTES:
                 last = len(block.events)
-            held = _together(block.without(last)) if last < len(block.events) else None
+            held = in_own_memory(block.without(last)) if last < len(block.events) else None
             if last:
                 yield block.between(0, last)
     except DataLossError:
@@ -161,7 +166,7 @@ def _may_be_undone(transaction: PlacedBlock) -> bool:
     return len(events) == 1 or (events[1, TYPE] == EventType.QUERY and begins_xa(transaction.memory, events[1]))
 
 
-def _together(*blocks: PlacedBlock) -> PlacedBlock:
+def in_own_memory(*blocks: PlacedBlock) -> PlacedBlock:
     """Return blocks as one, in memory of its own."""
     contents, tables, size = [], [], 0
     for each in blocks:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.prepared_rows import PreparedRows, Stretch, rows_of
 from pyspark_mysql_cdc_wm.records.statements import prepared_name, xa_ends
 from watermark_source.errors import DataLossError
 
@@ -24,25 +24,6 @@ _log = logging.getLogger(__name__)
 
 _SIZE = 9
 """Where in an event's header its size is."""
-_OF_ROWS = (
-    EventType.QUERY,
-    EventType.TABLE_MAP,
-    EventType.WRITE_ROWS_V1,
-    EventType.UPDATE_ROWS_V1,
-    EventType.DELETE_ROWS_V1,
-    EventType.WRITE_ROWS,
-    EventType.UPDATE_ROWS,
-    EventType.DELETE_ROWS,
-    EventType.PARTIAL_UPDATE_ROWS,
-    EventType.TRANSACTION_PAYLOAD,
-)
-
-
-class _Stretch(NamedTuple):
-    """Where a transaction lies in the binlog, whole."""
-
-    start: int
-    end: int
 
 
 def with_prepared(
@@ -55,8 +36,9 @@ def with_prepared(
 ) -> Iterator[PlacedBlock]:
     """Yield blocks and, behind each statement that commits what was prepared before, the rows of that.
 
-    Those are read again from where they were logged, which may be before the first block: then it is looked for from
-    the beginning of the file on, and in the files before. ``start``: where the blocks begin, if that is known.
+    Those may have been logged before the first block: then they are looked for from the beginning of the file on, and
+    in the files before. What was prepared is kept as far as there is room (``PreparedRows``), and else read again from
+    where it was logged. ``start``: where the blocks begin, if that is known.
 
     Raises:
         DataLossError: they are in no file any more, and ``fail_on_data_loss`` is set.
@@ -69,7 +51,7 @@ def with_prepared(
         for found in xa_ends(block.memory, block.events):
             place = int(block.places[found.number])
             if not found.commits:
-                known.take(found.transaction, place)
+                known.forget(found.transaction, place)
                 continue
             rows = known.found(found.transaction, place)
             if rows is None:
@@ -83,33 +65,33 @@ def with_prepared(
                 continue
             yield block.between(done, found.number + 1)
             done = found.number + 1
-            yield from _rows_of(rows, settings, base, place)
+            for logged in known.rows(rows):
+                yield _at(place, logged)
         if done < len(block.events):
             yield block.without(done)
 
 
-def _rows_of(rows: _Stretch, settings: ClientSettings, base: str, place: int) -> Iterator[PlacedBlock]:
-    """Yield what was logged of a transaction as if it were at a place."""
-    for block in dumped(settings, base, rows.start, rows.end, check=True):
-        kept = np.isin(block.events[:, TYPE], _OF_ROWS)
-        if kept.any():
-            events = np.ascontiguousarray(block.events[kept])
-            yield PlacedBlock(block.memory, events, block.file, np.full(len(events), place), prepared=True)
+def _at(place: int, rows: PlacedBlock) -> PlacedBlock:
+    """Return rows that were logged before as if they were at a place."""
+    return rows._replace(places=np.full(len(rows.events), place), part=None, prepared=True)
 
 
 class _Prepared:
     """Where transactions lie that were prepared, by their names, as far as the binlog was looked through."""
 
-    def __init__(self, settings: ClientSettings, base: str, start: int | None) -> None:
+    def __init__(
+        self, settings: ClientSettings, base: str, start: int | None, rows: PreparedRows | None = None
+    ) -> None:
         self._settings = settings
         self._base = base
-        self._found: dict[str, set[_Stretch]] = {}
+        self._found: dict[str, set[Stretch]] = {}
+        self._rows = PreparedRows() if rows is None else rows
         self._begun = 0
         """Where the transaction begins that the last event was of."""
         self._first = self._last = start
         """Between these all was looked at, packed transactions too."""
 
-    def take(self, name: str, place: int) -> _Stretch | None:
+    def take(self, name: str, place: int) -> Stretch | None:
         """Return what was prepared last by a name before a place, which ends it there; as far as it is known."""
         found = self._found.get(name, set())
         last = max((each for each in found if each.end < place), default=None)
@@ -117,7 +99,23 @@ class _Prepared:
             found.remove(last)
         return last
 
-    def found(self, name: str, place: int) -> _Stretch | None:
+    def rows(self, stretch: Stretch) -> Iterator[PlacedBlock]:
+        """Yield the rows that were logged in a stretch, which are kept no longer, or else read again."""
+        kept = self._rows.take(stretch)
+        if kept is not None:
+            yield kept
+            return
+        for block in dumped(self._settings, self._base, stretch.start, stretch.end, check=True):
+            if (found := rows_of(block)) is not None:
+                yield found
+
+    def forget(self, name: str, place: int) -> None:
+        """Take what was prepared by a name before a place as over."""
+        over = self.take(name, place)
+        if over is not None:
+            self._rows.take(over)
+
+    def found(self, name: str, place: int) -> Stretch | None:
         """Return what ``take`` does, and look for it as far as there is a binlog."""
         while (known := self.take(name, place)) is None and self._look_further(place):
             pass
@@ -140,7 +138,10 @@ class _Prepared:
             # Its first byte says whether it is committed at once.
             if not body[0]:
                 start = self._begun if number < 0 else int(starts[number])
-                self._found.setdefault(prepared_name(body), set()).add(_Stretch(start, int(block.places[i])))
+                stretch = Stretch(start, int(block.places[i]))
+                self._found.setdefault(prepared_name(body), set()).add(stretch)
+                if number >= 0:
+                    self._rows.keep(stretch, block.between(int(begins[number]), i + 1))
         if begins.size:
             self._begun = int(starts[-1])
 
@@ -169,14 +170,14 @@ class _Prepared:
     def _look_through(self, start: int, end: int) -> None:
         """Take in what is prepared between two places, and neither committed nor rolled back there."""
         assert self._last is not None
-        looked = _Prepared(self._settings, self._base, start)
+        looked = _Prepared(self._settings, self._base, start, self._rows)
         unpacker = Unpacker()
-        for block in dumped(self._settings, self._base, start, self._last, check=False):
+        for block in dumped(self._settings, self._base, start, self._last):
             count = int(np.searchsorted(block.places, end, side="right"))
             inside = block.between(0, count)
             looked.learn(inside, unpacker)
             for over in xa_ends(inside.memory, inside.events):
-                looked.take(over.transaction, int(inside.places[over.number]))
+                looked.forget(over.transaction, int(inside.places[over.number]))
             if count < len(block.places):
                 break
         for name, stretches in looked._found.items():
