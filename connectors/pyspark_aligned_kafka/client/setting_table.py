@@ -188,7 +188,7 @@ SETTINGS: tuple[Setting, ...] = (
     _row("sasl.oauthbearer.token.endpoint.url", None, _endpoint, _ENDPOINT, _ENDPOINT_EXAMPLE,
          "Where `OAUTHBEARER` gets its tokens: with the client's id and secret from an endpoint, or from a file that "
          "something else keeps up, read at each login. Driver and executors each ask for their own.",
-         default_text="none"),
+         default_text="none", secret=True),
     _row("sasl.oauthbearer.client.credentials.client.id", None, non_empty, _TEXT, "checkout",
          "The client's id; `clientId` of the login module is the same.", default_text="none"),
     _row("sasl.oauthbearer.client.credentials.client.secret", None, non_empty, _TEXT, "secret",

@@ -42,7 +42,8 @@ _CHECK = (
 class TokenSource:
     """Where tokens come from: an endpoint and who asks it, or a file that somebody else keeps up."""
 
-    url: str
+    url: str = field(repr=False)
+    """May hold a secret beside the place, as ``?code=``."""
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
     scope: str | None = None
@@ -50,6 +51,17 @@ class TokenSource:
     trusted_file: str | None = None
     """Certificates that the endpoint's has to go back to; ``None``: the system's."""
     limit_s: float = 10.0
+
+    @property
+    def place(self) -> str:
+        """Return the URL's part that may be shown."""
+        url = urllib.parse.urlsplit(self.url)
+        return urllib.parse.urlunsplit((url.scheme, url.netloc.rpartition("@")[2], url.path, "", ""))
+
+    @property
+    def login(self) -> str:
+        """Return the id and secret as a header has them."""
+        return base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
 
 
 class _Token(NamedTuple):
@@ -122,8 +134,7 @@ def _ask(source: TokenSource) -> _Token:
 
 def _post(source: TokenSource) -> bytes:
     form = {"grant_type": "client_credentials"} | ({} if source.scope is None else {"scope": source.scope})
-    who = base64.b64encode(f"{source.client_id}:{source.client_secret}".encode()).decode()
-    headers = {"Authorization": f"Basic {who}", "Accept": "application/json"}
+    headers = {"Authorization": f"Basic {source.login}", "Accept": "application/json"}
     request = Request(source.url, urllib.parse.urlencode(form).encode(), headers)  # noqa: S310 - checked: https or http
     try:
         context = ssl.create_default_context(cafile=source.trusted_file)
@@ -135,16 +146,16 @@ def _post(source: TokenSource) -> bytes:
             said = error.read(_LARGEST_ANSWER)
         what = f"{error.code} {error.reason}{_told(source, said)}"
         if error.code in _REFUSALS and error.code not in _TOO_OFTEN:
-            raise RefusedError(f"the token endpoint {source.url} refused: {what}; {_CHECK}") from None
-        raise KafkaConnectionError(f"the token endpoint {source.url} answered {what}") from None
+            raise RefusedError(f"the token endpoint {source.place} refused: {what}; {_CHECK}") from None
+        raise KafkaConnectionError(f"the token endpoint {source.place} answered {what}") from None
     except (OSError, ValueError) as problem:
         why = getattr(problem, "reason", problem)
         if isinstance(why, ssl.SSLCertVerificationError):
             raise RefusedError(
-                f"the token endpoint {source.url} is not trusted: {why}; name its CA in ssl.truststore.location of "
+                f"the token endpoint {source.place} is not trusted: {why}; name its CA in ssl.truststore.location of "
                 "kafka.sasl.jaas.config"
             ) from None
-        raise KafkaConnectionError(f"the token endpoint {source.url} does not answer: {why}") from None
+        raise KafkaConnectionError(f"the token endpoint {source.place} does not answer: {why}") from None
     return found
 
 
@@ -164,7 +175,7 @@ def _json(source: TokenSource, answer: bytes) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise RefusedError(f"the token endpoint {source.url} answered no JSON object; {_CHECK}")
+        raise RefusedError(f"the token endpoint {source.place} answered no JSON object; {_CHECK}")
     return found
 
 
@@ -176,12 +187,14 @@ def _told(source: TokenSource, answer: bytes) -> str:
     except (ValueError, TypeError):
         return ""
     said = ": ".join(["", *told])
-    return shortened(said.replace(source.client_secret, "***") if source.client_secret else said)
+    for secret in (source.login, source.client_secret):
+        said = said.replace(secret, "***") if secret else said
+    return shortened(said)
 
 
 def _checked(source: TokenSource, text: str, lifetime: float | None, asked_at: float) -> _Token:
     if _TOKEN.fullmatch(text) is None:
-        raise RefusedError(f"what {source.url} gives is no token: it must be one word, such as a JWT; {_CHECK}")
+        raise RefusedError(f"what {source.place} gives is no token: it must be one word, such as a JWT; {_CHECK}")
     if lifetime is None:
         lifetime = _lifetime(text)
     # Of a file's token the file knows best.

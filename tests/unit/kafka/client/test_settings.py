@@ -8,9 +8,11 @@ import ssl
 import sys
 
 import pytest
+from kafka.errors import KafkaConnectionError
 
 from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS, Setting
 from pyspark_aligned_kafka.client.settings import ClientSettings, parse_settings
+from pyspark_aligned_kafka.client.tokens import Tokens, TokenSource
 from watermark_source.errors import OptionError, UnknownOptionError
 
 SERVERS = {"kafka.bootstrap.servers": "a:9092"}
@@ -143,8 +145,6 @@ def test_an_unknown_setting_names_the_nearest_one() -> None:
 @pytest.mark.parametrize(("java", "text", "says"), [
     ("security.protocol", "TLS", "must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
     ("sasl.mechanism", "DIGEST-MD5", "OAUTHBEARER, AWS_MSK_IAM or GSSAPI"),
-    ("sasl.oauthbearer.token.endpoint.url", "login.example.com", "must be the URL of an OAuth 2.0 token endpoint"),
-    ("sasl.oauthbearer.token.endpoint.url", "ftp://a/b", "must be the URL of an OAuth 2.0 token endpoint"),
     ("sasl.login.callback.handler.class", "org.example.Own", "must be the OAuthBearerLoginCallbackHandler"),
     ("isolation.level", "committed", "must be read_uncommitted or read_committed"),
     ("request.timeout.ms", "30 s", "not a whole number"),
@@ -166,6 +166,25 @@ def test_an_error_says_setting_value_what_is_accepted_and_an_example(java: str, 
     assert (error.option, error.seen) == (f"kafka.{java}", text)
     assert says in str(error)
     assert error.example is not None
+
+
+@pytest.mark.parametrize("url", [
+    "login.example.com/geheim", "ftp://a/geheim", "https://user:geheim@a/b", "https://user:geheim/geheim@a/b",
+    "https://user:geheim#@a/b", "https://user:geheim@[::1/b", "user:geheim@a/b", "https:/user:geheim@a/b",
+])  # fmt: skip
+def test_a_token_endpoint_that_is_refused_is_not_shown(url: str) -> None:
+    error = refusal({TOKEN_URL: url})
+    assert "must be the URL of an OAuth 2.0 token endpoint" in str(error)
+    assert "geheim" not in str(error)
+
+
+def test_what_a_token_endpoints_url_holds_beside_its_place_is_shown_nowhere() -> None:
+    source = TokenSource("http://127.0.0.1:1/token?code=geheim", "client", "geheim", limit_s=5.0)
+    with pytest.raises(KafkaConnectionError, match=r"http://127.0.0.1:1/token does not answer") as caught:
+        Tokens(source).token()
+    assert "geheim" not in str(caught.value) + repr(source)
+    given = {**TOKENS, TOKEN_URL: source.url}
+    assert "geheim" not in repr(parse_settings({**SERVERS, **given}))
 
 
 @pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.java)
