@@ -24,8 +24,6 @@ from watermark_source.spark.exchange.reports import ReportAddress
 
 _log = logging.getLogger(__name__)
 
-_MAX_BODY = 4 * 1024 * 1024
-"""Reports of ten thousand splits with the longest names; a peer without the key can make us hold this much."""
 _MAX_CONNECTIONS = 64
 _PAUSE = 0.1
 """Seconds after a connection could not be accepted."""
@@ -136,7 +134,7 @@ class ReportServer:
                 connection.sendall(challenge)
                 digest = reports.receive(connection, reports.DIGEST, deadline)
                 (length,) = reports.LENGTH.unpack(reports.receive(connection, reports.LENGTH.size, deadline))
-                if length > _MAX_BODY:
+                if length > reports.MAX_BODY:
                     raise ValueError(f"a report of {length} bytes")
                 body = reports.receive(connection, length, deadline)
                 if not hmac.compare_digest(digest, reports.sign(self._key, challenge, body)):

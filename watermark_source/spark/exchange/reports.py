@@ -1,8 +1,8 @@
 """Progress reports on the wire: tasks tell the runner what they saw, over authenticated TCP.
 
-A connection carries one message. The server sends a random challenge; the client answers with an HMAC-SHA256 of
-challenge and body under a key that only the runner and its tasks have, then the body, JSON; the server says ``OK``.
-Sizes and times are bounded on both sides. The server is in ``driver``, the client in ``tasks``.
+A connection carries one message; what is longer takes several. The server sends a random challenge; the client answers
+with an HMAC-SHA256 of challenge and body under a key that only the runner and its tasks have, then the body, JSON; the
+server says ``OK``. Sizes and times are bounded on both sides. The server is in ``driver``, the client in ``tasks``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from watermark_source.errors import shortened
@@ -27,8 +27,12 @@ CHALLENGE = 32
 LENGTH = struct.Struct(">I")
 DIGEST = hashlib.sha256().digest_size
 OK = b"OK"
+_BETWEEN = b", "
 TIMEOUT = 5.0
 """Seconds for a whole message."""
+MAX_BODY = 4 * 1024 * 1024
+"""Bytes of a message: reports of ten thousand splits with the longest names, whose disorder nobody counts. A peer
+without the key can make the server hold this much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +65,41 @@ def receive(connection: socket.socket, size: int, deadline: float) -> bytes:
 
 def encode(reports: Sequence[RangeReport]) -> bytes:
     """Return reports as the body of a message."""
+    return _body([_encoded(report) for report in reports])
+
+
+def messages(reports: Sequence[RangeReport]) -> Iterator[bytes]:
+    """Yield reports as the bodies of as many messages as they need; only a single report can be longer than one."""
+    waiting: list[bytes] = []
+    size = 0
+    for encoded in map(_encoded, reports):
+        if waiting and size + len(encoded) + len(_BETWEEN) * (len(waiting) + 2) > MAX_BODY:
+            yield _body(waiting)
+            waiting, size = [], 0
+        waiting.append(encoded)
+        size += len(encoded)
+    if waiting:
+        yield _body(waiting)
+
+
+def _body(encoded: Sequence[bytes]) -> bytes:
+    return b"[" + _BETWEEN.join(encoded) + b"]"
+
+
+def _encoded(r: RangeReport) -> bytes:
     return json.dumps(
         [
-            [
-                r.range.split.log,
-                r.range.split.number,
-                r.range.start,
-                r.range.end,
-                r.max_event_time,
-                r.rows,
-                r.future_rows,
-                [r.late.longest, r.late.total, *r.late.histogram] if r.late.histogram else [],
-                r.undated_rows,
-                r.marked,
-                [[before, highest, *(n for pair in counts for n in pair)] for before, highest, counts in r.stretches],
-            ]
-            for r in reports
+            r.range.split.log,
+            r.range.split.number,
+            r.range.start,
+            r.range.end,
+            r.max_event_time,
+            r.rows,
+            r.future_rows,
+            [r.late.longest, r.late.total, *r.late.histogram] if r.late.histogram else [],
+            r.undated_rows,
+            r.marked,
+            [[before, highest, *(n for pair in counts for n in pair)] for before, highest, counts in r.stretches],
         ]
     ).encode()
 

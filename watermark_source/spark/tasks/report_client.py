@@ -23,19 +23,23 @@ _avoided_until: dict[tuple[str, int], float] = {}
 
 def send_reports(address: ReportAddress, seen: Sequence[RangeReport]) -> bool:
     """Send reports and wait for the acknowledgement; return whether it came. Never raises for the network's sake."""
-    body = reports.encode(seen)
-    now = time.monotonic()
-    for host in address.hosts:
-        # A worker serves many tasks: an address that leads nowhere is waited for once in a while, not by every task.
-        if _avoided_until.get((host, address.port), 0.0) <= now and _deliver(host, address, body):
-            return True
+    if all(_is_delivered(address, body) for body in reports.messages(seen)):
+        return True
     _log.warning(
-        "no progress report could be delivered to %s, port %d; the source will look at %d ranges again",
+        "no progress report could be delivered to %s, port %d; the source will look at up to %d ranges again",
         " or ".join(address.hosts),
         address.port,
         len(seen),
     )
     return False
+
+
+def _is_delivered(address: ReportAddress, body: bytes) -> bool:
+    now = time.monotonic()
+    # A worker serves many tasks: an address that leads nowhere is waited for once in a while, not by every task.
+    return any(
+        _avoided_until.get((host, address.port), 0.0) <= now and _deliver(host, address, body) for host in address.hosts
+    )
 
 
 def _deliver(host: str, address: ReportAddress, body: bytes) -> bool:

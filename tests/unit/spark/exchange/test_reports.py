@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
+from watermark_source.eventtime.disorder import BUCKETS, Stretch
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
@@ -87,6 +88,17 @@ def test_reports_of_ten_thousand_splits_fit_into_one_message(book: ReportBook, s
     assert all(arrived(book, r) for r in ranges)
 
 
+def test_reports_that_are_longer_than_a_message_arrive_in_several(book: ReportBook, server: ReportServer) -> None:
+    """Of ten thousand splits whose disorder is counted."""
+    counts = tuple((bucket, 1_000_000 + bucket) for bucket in range(0, BUCKETS, 2))
+    stretch = Stretch(Millis(2**41), Millis(2**41), counts)
+    ranges = [SplitRange(Split("t" * 249, n), 2**50, 2**50 + 10_000) for n in range(10_000)]
+    seen = [RangeReport(r, Millis(2**41), 10_000, 0, stretches=(stretch,)) for r in ranges]
+    assert len(reports.encode(seen)) > 2 * reports.MAX_BODY
+    assert send_reports(server.address, seen)
+    assert all(not found.missing and found.stretches == (stretch,) for found in book.cover_each(ranges))
+
+
 def test_many_tasks_report_at_once(book: ReportBook, server: ReportServer) -> None:
     ranges = [SplitRange(Split("log", n), 0, 1) for n in range(32)]
     threads = [
@@ -137,7 +149,7 @@ def test_garbage_is_refused_and_the_next_report_arrives(book: ReportBook, server
 
 def test_a_length_beyond_the_bound_is_refused_before_any_of_it_is_read(server: ReportServer) -> None:
     with connect(server) as connection:
-        connection.sendall(b"\0" * 32 + struct.pack(">I", report_server._MAX_BODY + 1))
+        connection.sendall(b"\0" * 32 + struct.pack(">I", reports.MAX_BODY + 1))
         began = time.monotonic()
         assert is_hung_up(connection)
         assert time.monotonic() - began < reports.TIMEOUT / 2
@@ -167,7 +179,7 @@ def test_a_signed_message_that_is_no_report_is_refused_and_logged(
 ) -> None:
     crashed: list[object] = []
     monkeypatch.setattr(threading, "excepthook", crashed.append)
-    monkeypatch.setattr(reports, "encode", lambda _: body)
+    monkeypatch.setattr(reports, "messages", lambda _: [body])
     assert not send_reports(server.address, [REPORT])
     monkeypatch.undo()
     assert not crashed
@@ -225,7 +237,7 @@ def test_nobody_listening_costs_a_refusal_and_no_error(server: ReportServer, cap
     with caplog.at_level(logging.WARNING):
         assert not send_reports(server.address, [REPORT])
     assert time.monotonic() - began < reports.TIMEOUT
-    assert "look at 1 ranges again" in caplog.text
+    assert "look at up to 1 ranges again" in caplog.text
 
 
 def test_a_peer_that_never_answers_costs_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
