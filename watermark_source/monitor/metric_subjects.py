@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from watermark_source.moments import is_moment
 from watermark_source.monitor.elapsed import Totals
 from watermark_source.monitor.followed import Followed, FollowedQuery
 from watermark_source.monitor.snapshot import SnapshotProgress
@@ -29,8 +30,9 @@ class SourceAt:
 
     @property
     def behind_clock(self) -> int | None:
-        """Return how many milliseconds its watermark is behind the clock."""
-        return None if self.status.watermark is None else self.now - self.status.watermark
+        """Return how many milliseconds its watermark is behind the clock; ``None`` if it is no moment."""
+        watermark = self.status.watermark
+        return self.now - watermark if watermark is not None and is_moment(watermark) else None
 
     @property
     def age(self) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple
 
+from watermark_source.moments import is_moment
 from watermark_source.monitor.metric_subjects import QueryAt, SnapshotAt, SourceAt, SplitAt, Subjects
 from watermark_source.monitor.status import Status
 from watermark_source.planning.late_rows import LateRows
@@ -84,6 +85,10 @@ def _seconds(millis: int | None) -> float | None:
     return None if millis is None else millis / 1_000
 
 
+def _moment(millis: int | None) -> float | None:
+    return _seconds(millis) if is_moment(millis) else None
+
+
 def _spent(status: Status) -> MetricRow:
     return MetricRow(
         Kind.COUNTER,
@@ -100,7 +105,7 @@ METRICS = (
         "partition_watermark_timestamp_seconds",
         "Watermark of the partition.",
         _SPLIT,
-        _of_split(lambda split: _seconds(split.view.watermark)),
+        _of_split(lambda split: _moment(split.view.watermark)),
     ),
     MetricRow(
         Kind.GAUGE,
@@ -136,7 +141,7 @@ METRICS = (
         "watermark_timestamp_seconds",
         "Combined watermark of the source.",
         _SOURCE,
-        _of_source(lambda source: _seconds(source.status.watermark)),
+        _of_source(lambda source: _moment(source.status.watermark)),
     ),
     MetricRow(
         Kind.GAUGE,
@@ -150,7 +155,7 @@ METRICS = (
         "alignment_max_allowed_timestamp_seconds",
         "Highest watermark a member of the group may reach.",
         _SOURCE,
-        _of_source(lambda source: None if (group := source.status.group) is None else _seconds(group.limit)),
+        _of_source(lambda source: None if (group := source.status.group) is None else _moment(group.limit)),
     ),
     MetricRow(
         Kind.GAUGE,

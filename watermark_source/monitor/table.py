@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from watermark_source.durations import format_duration
-from watermark_source.moments import watermark_text
+from watermark_source.moments import is_moment, watermark_text
 from watermark_source.monitor.bound import BoundInForce
 from watermark_source.monitor.numbers import count_text, share_text
 from watermark_source.monitor.snapshot import progress_line
@@ -228,7 +228,7 @@ def join_pieces(pieces: Iterable[str], width: int) -> list[str]:
 
 
 def _combined(status: SourceStatus, *, raw: bool) -> str:
-    unit = "" if raw else " UTC"
+    unit = " UTC" if is_moment(status.watermark) and not raw else ""
     if status.processing_time:
         clock = "" if status.watermark is None else f", {watermark_text(status.watermark, raw=raw)}{unit}"
         return f"watermark follows the clock{clock}"

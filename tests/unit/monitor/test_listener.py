@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
+from watermark_source.eventtime.watermark import MAX
 from watermark_source.monitor.bound import BoundInForce
 from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.prometheus import StatusCollector
@@ -195,6 +196,16 @@ def test_how_far_is_looked_ahead_is_told_where_that_is_done() -> None:
     listener.onQueryProgress(progressed(source_status(split_view(0, looked_ahead=700), split_view(1))))
     told = {key: value for key, value in samples(registry).items() if key[0].endswith("partition_lookahead_records")}
     assert list(told.values()) == [700]
+
+
+def test_the_end_of_time_is_no_moment_and_nothing_is_ahead_of_the_clock_by_it() -> None:
+    registry = CollectorRegistry()
+    listener = StatusListener(registry)
+    group = GroupStatus("g", 1, MAX, 1)
+    listener.onQueryProgress(progressed(source_status(split_view(0, watermark=MAX), watermark=MAX, group=group)))
+    found = samples(registry)
+    assert not [name for name, *_ in found if name.endswith(("timestamp_seconds", "watermark_lag_seconds"))]
+    assert ("watermark_source_lag_records", "sales", "orders", "g") in found
 
 
 def test_what_is_not_known_has_no_sample() -> None:

@@ -108,6 +108,7 @@ def test_watermarks_that_are_no_time_are_words() -> None:
     assert cells(limits, "watermark") == ["start of time", "end of time"]
     lonely = layout(source_status(split_view(0, watermark=MIN), watermark=MIN), width=200)
     assert cells(lonely, "watermark") == ["start of time"]
+    assert headline(source_status(watermark=MAX))[1] == "watermark end of time"
 
 
 def test_raw_watermarks_are_milliseconds_everywhere() -> None:
