@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
@@ -29,6 +30,12 @@ def test_there_are_recorded_offsets() -> None:
         "several-logs",
     }
     assert {path.stem for path in RECORDED if path.parts[-3] == "0.1-groups"} == {"held", "met"}
+    assert {path.stem for path in RECORDED if path.parts[-3] == "0.1-learned"} == {
+        "ended",
+        "learned",
+        "returning",
+        "step",
+    }
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parts[-3]}/{path.stem}")
@@ -63,6 +70,9 @@ def _state(recorded: dict[str, Any]) -> SourceState:
                 watermark=_millis(split["watermark"]),
                 status=SplitStatus[split["status"]],
                 since=_millis(split["since"]),
+                highest=_millis(split.get("highest")),
+                step=split.get("step"),
+                returning=split.get("returning", False),
             )
             for split in recorded["splits"]
         },
@@ -70,8 +80,17 @@ def _state(recorded: dict[str, Any]) -> SourceState:
         use_processing_time=recorded["use_processing_time"],
         group=GroupState(limit=_millis(recorded["limit"]), member=recorded.get("member"), held=recorded.get("held", 0)),
         future_cap=_millis(recorded["future_cap"]),
+        ended=recorded.get("ended", False),
+        learned=_learned(recorded.get("learned")),
         run=recorded["run"],
     )
+
+
+def _learned(recorded: dict[str, Any] | None) -> Learned | None:
+    if recorded is None:
+        return None
+    recent, earlier = (tuple((bucket, rows) for bucket, rows in recorded[name]) for name in ("recent", "earlier"))
+    return Learned(recorded["bound"], recent, earlier)
 
 
 def _millis(value: int | None) -> Millis | None:
