@@ -70,7 +70,7 @@ def test_a_silent_query_costs_little_and_makes_at_most_one_batch_an_interval(
     assert share < 0.05
 
 
-def test_batches_done_again_are_the_same_in_every_value(
+def test_batches_done_again_are_the_same_in_every_byte(
     kafka: Kafka, new_topic: NewTopic, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     topic, replays = new_topic(PARTITIONS, config=BY_BROKERS), request.config.getoption("--ingestion-replays")

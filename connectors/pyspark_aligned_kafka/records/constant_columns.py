@@ -14,6 +14,10 @@ _KEPT_BYTES: Final = 16 << 20
 """Four columns of the longest topic name there can be, seventy of one of ten characters."""
 _OBJECTS_BYTES: Final = 1024
 """About what the Python and Arrow objects around a column take, more than a short one itself."""
+_ROWS_BEHIND: Final = 64
+"""At least so many more are kept than are asked for. Arrow's IPC sends what is cut from a longer buffer padded to 64
+bytes with what follows there, and a buffer that is not longer than that as a whole: with 64 rows behind what is cut, a
+batch is the same bytes whatever was asked for before."""
 
 
 class ConstantColumns:
@@ -31,11 +35,12 @@ class ConstantColumns:
         """Return a column of strings or of 32-bit integers with ``value`` in each row, cut from one that is kept."""
         with self._lock:
             made = self._kept.pop(value, None)
-            if made is None or len(made) < rows:
+            least = rows + _ROWS_BEHIND
+            if made is None or len(made) < least:
                 if made is not None:
                     self.kept_bytes -= _size(made)
-                # Twice as long at most as asked for: many topics with few rows each take little.
-                made = repeated(value, _STRING if isinstance(value, str) else _INT, 1 << (rows - 1).bit_length())
+                # Twice as long at most: many topics with few rows each take little.
+                made = repeated(value, _STRING if isinstance(value, str) else _INT, 1 << (least - 1).bit_length())
                 self.kept_bytes += _size(made)
             # The last place is that of the column used last.
             self._kept[value] = made

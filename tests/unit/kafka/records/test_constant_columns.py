@@ -29,6 +29,17 @@ def test_a_column_is_made_once_for_all_batches_of_a_size_or_less() -> None:
     assert {made.buffers()[-1].address for made in others} == {first.buffers()[-1].address}
 
 
+@pytest.mark.parametrize("value", ["orders", "é", "", "t" * 63, 7])
+def test_what_was_asked_for_before_shows_in_no_byte_that_is_sent(value: str | int) -> None:
+    """IPC pads what is cut from a longer column with what follows there."""
+    long = ConstantColumns()
+    long.column(value, BATCH_ROWS)
+    for rows in (*range(1, 200), 1_023, 1_024, 1_025, 8_192):
+        first, later = (columns.column(value, rows) for columns in (ConstantColumns(), long))
+        sent = [pa.record_batch([made], ["c"]).serialize().to_pybytes() for made in (first, later)]
+        assert sent[0] == sent[1], rows
+
+
 def test_many_topics_with_long_names_take_no_more_than_the_limit() -> None:
     columns, limit = ConstantColumns(), 16 << 20
     tracemalloc.start()
