@@ -28,12 +28,12 @@ def budgeted_ends(
     if budget is None or _total(backlog, allowed) <= budget:
         return dict(allowed)
     behind = {split: end for split, end in allowed.items() if split in apart}
-    if behind and len(behind) < len(allowed):
+    if behind:
         others = {split: end for split, end in allowed.items() if split not in apart}
         share = max(budget - _total(backlog, behind), budget - budget // 2)
         first = budgeted_ends(backlog.only(others.keys()), others, share)
         left = budget - _total(backlog, first)
-        then = budgeted_ends(backlog.only(behind.keys()), behind, left) if left else {}
+        then = budgeted_ends(backlog.only(behind.keys()), behind, left)
         return {split: {**first, **then}.get(split, backlog.splits[split].position) for split in allowed}
     if backlog.rows is not None:
         return {split: backlog.within(split, end, budget) for split, end in allowed.items()}
@@ -44,7 +44,7 @@ def budgeted_ends(
         # What would fit of some splits: thousands of them are better looked up once than until it fits.
         some = backlog.only(sample(backlog.ends.keys(), SAMPLE))
         rows = _total(some, some.ends)
-        aim = _search(some, some.ends, max(1, budget * rows // _total(backlog, backlog.ends))).event_time
+        aim = _search(some, some.ends, budget * rows // _total(backlog, backlog.ends)).event_time
     found = _search(backlog, allowed, budget, aim)
     return found.ends if found.over is None else _oldest_first(backlog, found.ends, found.over, found.ahead, budget)
 
@@ -85,7 +85,7 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
             high, over, most = aim, tried.ends, size
             likely = high
             # What comes next is known only once something that fits has been tried.
-            aim = low + 1 if low == start else None
+            aim = low if low == start else None
             continue
         if size >= _GOOD_SHARE * budget:
             return _Found(aim, tried.ends)

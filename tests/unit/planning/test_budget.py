@@ -36,6 +36,7 @@ def test_a_backlog_within_the_budget_is_read_whole() -> None:
     log = log_of([1, 2], [3])
     assert cut(log, {A: at(0), B: at(0)}, 3) == {A: 2, B: 1}
     assert cut(log, {A: at(0), B: at(0)}, None) == {A: 2, B: 1}
+    assert cut(log_of(range(100), range(100)), {A: at(0), B: at(0)}, 200) == {A: 100, B: 100}
 
 
 def test_all_splits_end_at_one_event_time() -> None:
@@ -74,6 +75,7 @@ def test_rows_behind_a_far_future_event_come_in_their_turn() -> None:
     log = log_of([10**15, *range(1_000)], range(1_000))
     policy = PlanPolicy(strategy=WatermarkStrategy(max_future_skew=0))
     assert cut(log, {A: at(1), B: at(0)}, 100, policy=policy)[A] >= 50
+    assert cut(log, {A: at(2, -1), B: at(0)}, 100, policy=policy)[A] >= 50
 
 
 def test_a_budget_takes_nothing_that_alignment_does_not_allow() -> None:
@@ -114,6 +116,28 @@ def test_without_a_time_index_the_lowest_watermark_gets_the_last_position() -> N
     assert cut(log, {A: at(0, 9), B: at(0, 4), C: at(0)}, 1, index=False, newest={}) == {A: 0, B: 0, C: 1}
 
 
+@pytest.mark.parametrize(
+    ("behind", "other", "budget", "ends"),
+    [
+        pytest.param(100, 100, 61, {A: 30, B: 31}, id="half each"),
+        pytest.param(100, 10, 60, {A: 50, B: 10}, id="what the others leave"),
+        pytest.param(10, 100, 60, {A: 10, B: 50}, id="no more than there is"),
+        pytest.param(100, 100, 1, {A: 0, B: 1}, id="the others first"),
+        pytest.param(100, 0, 60, {A: 60}, id="all where there are no others"),
+    ],
+)
+def test_splits_that_nobody_waits_for_have_what_the_others_leave_or_half(
+    behind: int, other: int, budget: int, ends: dict[Split, int]
+) -> None:
+    log = log_of(range(behind), range(1_000, 1_000 + other))
+    shared = backlog(log, {A: at(0), B: at(0)}, FREE, index=False, max_rows=budget)
+    assert budgeted_ends(shared, shared.ends, budget, apart={A}) == ends
+    looked_up = backlog(log, {A: at(0), B: at(0)}, FREE, max_rows=budget)
+    found = budgeted_ends(looked_up, looked_up.ends, budget, apart={A})
+    assert sum(found.values()) <= budget
+    assert all(found[split] >= int(0.8 * end) for split, end in ends.items())
+
+
 def test_a_log_without_a_newest_event_time_is_searched_all_the_same() -> None:
     log = log_of(range(1_000), range(1_000))
     ends = cut(log, {A: at(0), B: at(0)}, 100, newest={})
@@ -135,15 +159,16 @@ def test_a_newest_event_time_known_of_few_splits_is_a_guess_only() -> None:
     assert len(log.asked) <= 25
 
 
-def test_many_splits_with_the_same_event_times_take_two_look_ups_at_most() -> None:
-    log = log_of(*(range(0, 1_000, 10) for _ in range(1_000)))
-    splits = {s: at(50, 489) for s in log.splits}
-    for budget in (400, 1_500, 22_500):
+@pytest.mark.parametrize("times", [range(0, 500, 10), [2**n for n in range(50)]], ids=["even", "doubling"])
+def test_many_splits_with_the_same_event_times_take_two_look_ups_at_most(times: Sequence[int]) -> None:
+    many = 2 * SAMPLE
+    log = log_of(*(times for _ in range(many)))
+    for budget in (many, 3 * many + many // 2, 25 * many):
         log.asked.clear()
-        ends = cut(log, splits, budget)
-        assert 0.8 * budget <= sum(ends[s] - 50 for s in splits) <= budget
+        ends = cut(log, {s: at(0) for s in log.splits}, budget)
+        assert 0.8 * budget <= sum(ends.values()) <= budget
         assert max(ends.values()) - min(ends.values()) <= 1
-        assert [size for size in log.asked if size > SAMPLE] in ([1_000], [1_000, 1_000])
+        assert [size for size in log.asked if size > SAMPLE] in ([many], [many, many])
 
 
 @pytest.mark.parametrize(
