@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.planning.example_states import A, at, log_of, observation
-from watermark_source.eventtime.watermark import MAX
+from tests.unit.planning.example_states import A, B, at, log_of, observation
+from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
-from watermark_source.planning.state import SourceState
+from watermark_source.planning.state import SourceState, SplitState
 
 POLICY = PlanPolicy(final_watermark=True)
 
@@ -23,6 +23,7 @@ POLICY = PlanPolicy(final_watermark=True)
         ({"uncommitted": {A}}, False),
         # There may be a partition that nobody has found.
         ({"all_found": False}, False),
+        ({"ends": {A: 2, B: 1}}, False),
         ({"ends_are_final": False}, False),
     ],
 )
@@ -31,3 +32,12 @@ def test_the_end_of_time_goes_out_once_nothing_can_be_missing(seen: dict[str, An
     found = observation(log, **{"ends_are_final": True, **seen})
     planned = plan(SourceState({A: at(2, 199)}), found, POLICY, None)
     assert (planned.state.watermark == MAX) is ends
+
+
+def test_it_goes_out_twice_and_nothing_after_it() -> None:
+    said, seen = SourceState({A: SplitState(2, 1, Millis(199))}, watermark=MAX, run=3), observation(log_of([1, 2, 3]))
+    again = plan(said, seen, POLICY, None, announce=True)
+    assert again.is_batch
+    assert again.state == SourceState({A: at(2, 199)}, watermark=MAX, ended=True, run=4)
+    after = plan(again.state, seen, POLICY, None, announce=True)
+    assert (after.is_batch, after.state) == (False, again.state)

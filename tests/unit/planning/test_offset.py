@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from watermark_source.errors import OffsetError
+from watermark_source.eventtime.disorder import BUCKETS
+from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
@@ -92,12 +94,67 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         ({"wm": MAX, "splits": {"t": {"0": [3, 3, 1]}}}, "watermark of t-0 is 1"),
         ({"splits": {"t": {"0": [3, 3, 1, "i", {}]}}}, "moment of t-0"),
         ({"splits": {"t" * 5_000: {"0": [-1, 0]}}}, "position of ttt"),
+        ({"ended": False}, '"ended" is False'),
+        ({"held": -1}, '"held" is -1'),
+        ({"member": ""}, "\"member\" is ''"),
+        ({"member": 5}, '"member" is 5'),
     ],
 )
 def test_what_is_wrong_is_named(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(OffsetError, match=said) as caught:
         CODEC.decode({**GOOD, **changes})
     assert len(str(caught.value)) < 700
+
+
+@pytest.mark.parametrize(
+    "learned",
+    [
+        5,
+        {},
+        {"bound": -1},
+        {"bound": True},
+        {"bound": 0, "more": 1},
+        {"bound": 0, "recent": {}},
+        {"bound": 0, "recent": [1]},
+        {"bound": 0, "recent": [1, 0]},
+        {"bound": 0, "recent": [1, 1, 1, 1]},
+        {"bound": 0, "earlier": [-1, 1]},
+        {"bound": 0, "earlier": [BUCKETS, 1]},
+        {"bound": 0, "behind": 5},
+        {"bound": 0, "behind": {5: {}}},
+        {"bound": 0, "behind": {"t": 5}},
+        {"bound": 0, "behind": {"t": {"1": 5}}},
+        {"bound": 0, "behind": {"t": {"0": 0.5}}},
+        {"bound": 0, "behind": {"t": {"0": MAX}}},
+    ],
+)
+def test_what_was_never_learned_is_refused(learned: object) -> None:
+    with pytest.raises(OffsetError, match='"learned" is'):
+        CODEC.decode({**GOOD, "wm": 1, "splits": {"t": {"0": [3, 3, 0]}}, "learned": learned})
+
+
+def test_what_was_learned_names_only_splits_that_differ() -> None:
+    state = SourceState(
+        splits={
+            Split("t", 0): SplitState(7, 7, Millis(990), highest=Millis(1_491)),
+            Split("t", 1): SplitState(7, 7, highest=Millis(5)),
+            Split("t", 2): SplitState(7, 7, Millis(990)),
+            Split("t", 3): SplitState(7, 7),
+            Split("t", 4): SplitState(7, 7, Millis(990), highest=Millis(1_400)),
+            Split("t", 5): SplitState(7, 7, Millis(MAX - 501), highest=MAX),
+            Split("t", 6): SplitState(7, 7, Millis(MAX - 500)),
+        },
+        learned=Learned(500, ((0, 2), (3, 4)), ((BUCKETS - 1, 1),)),
+    )
+    offset = CODEC.encode(state)
+    assert json.dumps(offset["learned"]) == (
+        '{"behind": {"t": {"1": 5, "2": null, "4": 410}}, "bound": 500, '
+        f'"earlier": [{BUCKETS - 1}, 1], "recent": [0, 2, 3, 4]}}'
+    )
+    assert CODEC.decode(offset) == state
+    nothing = SourceState(splits={Split("t", 0): SplitState(7, 7)}, learned=Learned(0))
+    assert CODEC.encode(nothing)["learned"] == {"bound": 0}
+    assert CODEC.decode(CODEC.encode(nothing)) == nothing
 
 
 @pytest.mark.parametrize("key", sorted(GOOD.keys() - {"v"}))

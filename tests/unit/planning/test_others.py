@@ -107,9 +107,12 @@ def test_of_members_that_wait_for_each_other_over_a_gap_each_goes_on_by_one_row(
     assert aligned(splits, log, others(99)).ends == {A: 2, B: 1}
     # Who is ahead of the one elsewhere waits for it.
     assert aligned(splits, log, others(98)).ends == {A: 1, B: 1}
-    # And so does everybody for a split without rows.
+    # And so does everybody for a split without rows, unless it has come to the end of its run.
     short = log_of([100, 5_000], [100])
     assert aligned({A: at(1, 120), B: at(1, 99)}, short, others(99)).ends == {A: 1}
+    assert aligned({A: at(1, 99), B: at(1, 49)}, short, others(99), ends_are_final=True).ends == {A: 2}
+    # Of this source's splits it is the slowest, whoever's next row is the earliest.
+    assert aligned({A: at(1, 99), B: at(1, 105)}, log_of([100, 5_000], [106, 4_000]), others(99)).ends == {A: 2, B: 1}
 
 
 def test_over_a_gap_a_log_goes_on_beside_the_snapshot_of_a_table_that_was_found_later() -> None:

@@ -338,7 +338,7 @@ def test_what_a_batch_told_of_the_log_follows_from_its_end_alone() -> None:
         assert (begun, batch.complete, batch.positions) == (begun_again, again.complete, again.positions)
 
 
-@pytest.mark.parametrize("forgotten", [["shop.orders"], {"shop.orders": 0}, {"shop.orders": "1"}])
+@pytest.mark.parametrize("forgotten", [["shop.orders"], {5: 1}, {"shop.orders": 0}, {"shop.orders": "1"}])
 def test_broken_counts_of_forgotten_tables_are_refused(forgotten: Any) -> None:
     with pytest.raises(OffsetError, match='"forgotten"'):
         CODEC.decode({**CODEC.encode(NEW), "forgotten": forgotten})
