@@ -55,7 +55,8 @@ def _by_event_times(
     if known:
         return GroupMember(MemberStatus.ACTIVE, min(known))
     if planned and not active:
-        return GroupMember(MemberStatus.IDLE, max((t.watermark for t in planned.values() if t.watermark), default=None))
+        idle = (w for t in planned.values() if (w := t.watermark) is not None)
+        return GroupMember(MemberStatus.IDLE, max(idle, default=None))
     # Its first row may have been of a split that is idle by now.
     is_first = waits_for_first and all(t.watermark is None for t in planned.values())
     return GroupMember(MemberStatus.HOLDING if is_first else MemberStatus.WAITING)

@@ -94,8 +94,16 @@ def test_without_rows_it_waits_for_its_first_or_has_the_group_wait() -> None:
 
 
 def test_idle_and_finished_sources_say_so() -> None:
-    idle = {A: at(1, 99, status=SplitStatus.IDLE, since=Millis(5))}
-    assert member(idle, log_of([100])) == GroupMember(MemberStatus.IDLE, Millis(99))
+    def idle(*watermarks: int | None) -> GroupMember:
+        splits = {
+            s: at(1, w, status=SplitStatus.IDLE, since=Millis(5)) for s, w in zip((A, B), watermarks, strict=False)
+        }
+        return member(splits, log_of([100], [50]))
+
+    assert idle(99, 49) == GroupMember(MemberStatus.IDLE, Millis(99))
+    assert idle(0) == GroupMember(MemberStatus.IDLE, Millis(0))
+    assert idle(None, -1) == GroupMember(MemberStatus.IDLE, Millis(-1))
+    assert idle(None) == GroupMember(MemberStatus.IDLE)
     assert member({A: at(1, 99)}, log_of([100]), ends_are_final=True) == GroupMember(MemberStatus.FINISHED)
 
 
