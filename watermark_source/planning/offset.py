@@ -260,7 +260,7 @@ def _decode_bound(log: str, bound: object) -> Bound:
 
 def _decode_number(log: str, text: object) -> int:
     # Only the one way we write it: "7" and "07" would be the same split twice.
-    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= len(str(_MAX_NUMBER)):
+    if isinstance(text, str) and text.isdecimal() and len(text) <= len(str(_MAX_NUMBER)):
         number = int(text)
         if number <= _MAX_NUMBER and str(number) == text:
             return number

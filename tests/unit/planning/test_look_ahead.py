@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.ahead import SimulatedLookAhead
-from tests.unit.planning.example_states import A, B, at, log_of, observation
+from tests.unit.planning.example_states import A, B, C, at, log_of, observation
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.look_ahead import Unread, left_by
 from watermark_source.planning.planner import plan
@@ -42,15 +42,17 @@ def test_a_split_that_does_not_answer_leads_no_further_than_what_was_sent(silenc
     seen = observation(log_of([]), **{silence: {A}})
     left = left_by({A: at(2, 99), B: at(1, 80)}, {}, Millis(49), seen.logs, POLICY.strategy)
     assert (left[A].watermark, left[B].watermark) == (49, 80)
+    assert left_by({A: at(2, 99)}, {}, None, seen, POLICY)[A].watermark == 99
+    assert left_by({A: at(2)}, {}, Millis(49), seen, POLICY)[A].watermark is None
 
 
 def test_what_is_behind_an_end_of_a_while_ago_is_not_asked_for() -> None:
-    log = log_of([100, 900], [200, 800])
+    log = log_of([100, 900], [200, 800], [300])
     ahead = SimulatedLookAhead(log, 10)
-    state = SourceState({A: at(1, 99), B: at(1, 199)}, watermark=Millis(99))
+    state = SourceState({A: at(1, 99), B: at(1, 199), C: at(1, 299)}, watermark=Millis(99))
     planned = plan(state, observation(log, stale={A}, max_rows=1), POLICY, None, ahead=ahead)
-    assert A not in planned.unread
-    assert B in planned.unread
+    # Nor what nothing is behind.
+    assert planned.unread.keys() == {B}
 
 
 def test_the_watermark_goes_out_with_the_batch_and_stops_before_what_is_behind_it() -> None:

@@ -69,13 +69,13 @@ def test_a_skip_goes_no_further_than_the_end_of_the_run() -> None:
 
 
 def test_a_new_split_that_does_not_begin_at_zero_has_lost_rows() -> None:
-    splits, losses = check_loss({}, outside(ends={A: 9}, added={A: 4}))
-    assert splits == {A: at(4)}
+    splits, losses = check_loss({}, outside(ends={A: 9}, added={A: 1}))
+    assert splits == {A: at(1)}
     assert "not at 0" in losses[0].text
 
 
 def test_a_new_split_that_is_gone_already_is_no_split() -> None:
-    assert check_loss({}, outside(added={A: 0})) == ({}, ())
+    assert check_loss({}, outside(ends={B: 0}, added={A: 0, B: 0})) == ({B: at(0)}, ())
 
 
 def test_losses_are_refused_in_one_error() -> None:

@@ -82,6 +82,9 @@ def test_what_is_not_wanted_is_in_no_piece_however_the_log_moves() -> None:
     wanted = whole.within(20, 50)
     assert wanted is not None
     assert wanted.range == SplitRange(LOG, 20, 40)
+    within = whole.within(20, 30)
+    assert within is not None
+    assert within.range == SplitRange(LOG, 20, 30)
     assert bound([OpenPiece(wanted.range, wanted)], 10, 45) == [(20, 45)]
     assert bound([OpenPiece(wanted.range, wanted)], 30, 60) == [(30, 50)]
     assert bound([OpenPiece(wanted.range, wanted)], 0, 25) == [(20, 25)]
@@ -99,6 +102,7 @@ def test_a_range_in_which_nothing_wanted_can_come_is_left_out() -> None:
     assert whole.within(0, 10) is None
     assert whole.within(40, None) is None
     assert whole.within(0, None, first=40) is None
+    assert whole._replace(late_end=True).within(0, 10) is None
     # Rows may come there.
     later = whole._replace(late_end=True).within(60, None)
     assert later is not None
