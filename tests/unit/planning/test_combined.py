@@ -7,12 +7,13 @@ import pytest
 from tests.unit.planning.example_states import A, B, C, at
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.combined import combined, is_left_out, when_read, with_rows
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import Idleness, WatermarkStrategy
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
 
-PASSES = PlanPolicy(passes_returning=True)
-BEFORE = SourceState({A: at(1, 900), B: at(1, 90)}, watermark=Millis(500))
+PASSES, WAITS = Idleness(passes_returning=True), Idleness()
+BEHIND = at(1, 90, returning=True)
+BEFORE = SourceState({A: at(1, 900), B: BEHIND}, watermark=Millis(500))
 
 
 def idle(watermark: int | None) -> SplitState:
@@ -38,12 +39,12 @@ def test_it_waits_for_all_but_idle_ones_and_those_that_came_back(
 
 def test_before_the_first_there_is_none_and_it_never_goes_back() -> None:
     assert combined(SourceState(), {A: at(0)}, PASSES) is None
-    assert combined(BEFORE, {A: at(1, 900), B: at(1, 90)}, PlanPolicy()) == 500
+    assert combined(BEFORE, {A: at(1, 900), B: at(1, 90)}, WAITS) == 500
 
 
 def test_whoever_was_idle_in_the_last_batch_is_waited_for_in_this_one() -> None:
     assert is_left_out(B, at(1, 90), BEFORE, PASSES)
-    assert not is_left_out(B, at(1, 90), BEFORE, PlanPolicy())
+    assert not is_left_out(B, at(1, 90), BEFORE, WAITS)
     assert not is_left_out(C, at(1, 90), BEFORE, PASSES)
     was_idle = SourceState({A: at(1, 900), B: idle(90)}, watermark=Millis(500))
     assert not is_left_out(B, at(1, 90), was_idle, PASSES)
@@ -53,11 +54,11 @@ def test_whoever_was_idle_in_the_last_batch_is_waited_for_in_this_one() -> None:
 
 def test_rows_that_are_read_lead_on_and_never_back() -> None:
     planned = SourceState({A: SplitState(9, 5, Millis(100)), B: SplitState(9, 5)}, future_cap=Millis(1_000))
-    policy = PlanPolicy(out_of_orderness=10)
+    strategy = WatermarkStrategy(out_of_orderness=10)
 
     def led(reached: dict[Split, int]) -> dict[Split, int | None]:
         known = {s: Millis(t) for s, t in reached.items()}
-        return {s: t.watermark for s, t in when_read(planned, known, policy).items()}
+        return {s: t.watermark for s, t in when_read(planned, known, strategy).items()}
 
     assert led({}) == {A: 100, B: None}
     assert led({A: 311, B: 211}) == {A: 300, B: 200}
@@ -67,15 +68,15 @@ def test_rows_that_are_read_lead_on_and_never_back() -> None:
 
 def test_a_range_without_positions_leads_nowhere() -> None:
     planned = SourceState({A: at(9, 100)})
-    assert when_read(planned, {A: Millis(500)}, PlanPolicy()) == planned.splits
+    assert when_read(planned, {A: Millis(500)}, WatermarkStrategy()) == planned.splits
 
 
 def test_with_its_rows_a_batch_has_the_watermark_they_lead_to() -> None:
     before = SourceState({A: at(5, 100)}, watermark=Millis(100))
     planned = SourceState({A: SplitState(9, 5, Millis(100))}, watermark=Millis(100))
-    read = when_read(planned, {A: Millis(301)}, PlanPolicy())
-    assert with_rows(planned, before, read, PlanPolicy()).watermark == 300
+    read = when_read(planned, {A: Millis(301)}, WatermarkStrategy())
+    assert with_rows(planned, before, read, WAITS).watermark == 300
     # Nothing but a clock's, or a snapshot's, which is one for all its rows.
-    for other in ({"use_processing_time": True}, {"frontiers": {"t": (None,)}}):
+    for other in ({"use_processing_time": True}, {"snapshots": SnapshotState(frontiers={"t": (None,)})}):
         kept = SourceState(planned.splits, watermark=Millis(100), **other)  # type: ignore[arg-type]
-        assert with_rows(kept, before, read, PlanPolicy()) is kept
+        assert with_rows(kept, before, read, WAITS) is kept

@@ -4,40 +4,39 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.planning.example_states import A, B, at, log_of, observation
+from tests.unit.planning.example_states import A, B, at
 from watermark_source.eventtime.disorder import Stretch
 from watermark_source.eventtime.percentile import MILLION, Learned, Percentile
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.learning import in_force, learned_after
-from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.state import SourceState, SplitState
 
-LEARNS = PlanPolicy(out_of_orderness=500, percentile=Percentile(on_time=MILLION // 2, rows=1_000, most=500))
+PERCENTILE = Percentile(on_time=MILLION // 2, rows=1_000, most=500)
+LEARNS = WatermarkStrategy(out_of_orderness=500, percentile=PERCENTILE)
 KNOWN = Learned(7, ((1, 2),))
-SEEN = observation(
-    log_of([], []), seen={A: RangeSummary(Millis(90), stretches=(Stretch(Millis(50), None, ((0, 3),)),))}
-)
+SEEN = {A: RangeSummary(Millis(90), stretches=(Stretch(Millis(50), None, ((0, 3),)),))}
 
 
 def test_rows_are_counted_of_ranges_that_were_read_and_are_known_to_be_exact() -> None:
     read = SourceState({A: SplitState(9, 5, highest=Millis(40)), B: at(3)}, learned=KNOWN)
-    learned = learned_after(read, SEEN, LEARNS)
+    learned = learned_after(read, SEEN, PERCENTILE)
     assert learned is not None
     assert learned.recent == ((0, 3), (1, 2))
     # Rows before the range were later than all that its counted rows were compared with.
     ahead = replace(read, splits={A: SplitState(9, 5, highest=Millis(60))})
-    assert learned_after(ahead, SEEN, LEARNS) is KNOWN
+    assert learned_after(ahead, SEEN, PERCENTILE) is KNOWN
 
 
 def test_without_rows_what_is_known_stays_and_at_first_the_bound_is_the_users() -> None:
-    assert learned_after(SourceState({A: at(3)}, learned=KNOWN), SEEN, LEARNS) is KNOWN
-    assert learned_after(SourceState({A: at(3)}), SEEN, LEARNS) == Learned(500)
-    assert learned_after(SourceState({A: at(3)}, learned=KNOWN), SEEN, PlanPolicy()) is None
+    assert learned_after(SourceState({A: at(3)}, learned=KNOWN), SEEN, PERCENTILE) is KNOWN
+    assert learned_after(SourceState({A: at(3)}), SEEN, PERCENTILE) == Learned(500)
+    assert learned_after(SourceState({A: at(3)}, learned=KNOWN), SEEN, None) is None
 
 
 def test_the_bound_that_was_learned_is_in_force_up_to_the_users() -> None:
     assert in_force(LEARNS, None) is LEARNS
     assert in_force(LEARNS, Learned(7)).out_of_orderness == 7
     assert in_force(LEARNS, Learned(501)).out_of_orderness == 500
-    assert in_force(PlanPolicy(out_of_orderness=3), Learned(7)).out_of_orderness == 3
+    assert in_force(WatermarkStrategy(out_of_orderness=3), Learned(7)).out_of_orderness == 3

@@ -11,7 +11,7 @@ from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import GroupState, Origin, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import GroupState, Origin, SnapshotState, SourceState, SplitState, SplitStatus
 
 CODEC = OffsetCodec(source="aligned-kafka", name="orders")
 GOOD: dict[str, Any] = {"name": "orders", "run": 0, "source": "aligned-kafka", "splits": {}, "v": 1}
@@ -50,14 +50,10 @@ def test_what_was_written_is_what_is_read() -> None:
         },
         watermark=Millis(1_000),
         use_processing_time=True,
-        limit=Millis(1_100),
         future_cap=Millis(9_000),
-        frontiers={"orders": ((5, "a"), None)},
-        complete=frozenset({"users"}),
-        forgotten={"users": 2},
+        snapshots=SnapshotState({"orders": ((5, "a"), None)}, frozenset({"users"}), {"users": 2}),
+        group=GroupState("5b1d", Millis(1_100), held=3),
         origin=Origin("here", 7, "a:1-3"),
-        member="5b1d",
-        held=3,
         ended=True,
         run=4,
     )
