@@ -19,7 +19,7 @@ from services.topics import create_topics
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split
-from watermark_source.spark.exchange.packs import Pack
+from watermark_source.spark.exchange.read_tasks import ReadTask
 from watermark_source.spark.tasks.report_client import send_reports
 
 TARGETS = {8: 20.0, 10_000: 250.0}
@@ -90,7 +90,7 @@ def make_topics(bootstrap: str, count: int) -> Topics:
 
 
 class _Query:
-    """Calls a stream reader as the runner process does for Spark: offsets are JSON text, packs are pickled."""
+    """Calls a stream reader as the runner process does for Spark: offsets are JSON text, tasks are pickled."""
 
     def __init__(self, topics: Topics, options: Mapping[str, str]) -> None:
         given = {
@@ -107,12 +107,12 @@ class _Query:
         """Ask for the next offset."""
         return json.dumps(self._reader.latestOffset(json.loads(self.offset), self._limit))
 
-    def packs(self, end: str) -> list[Pack]:
+    def tasks(self, end: str) -> list[ReadTask]:
         """Ask for the work up to an offset."""
-        packs = self._reader.partitions(json.loads(self.offset), json.loads(end))
-        for pack in packs:
-            pickle.dumps(pack)
-        return list(packs)  # type: ignore[arg-type]
+        tasks = self._reader.partitions(json.loads(self.offset), json.loads(end))
+        for task in tasks:
+            pickle.dumps(task)
+        return list(tasks)  # type: ignore[arg-type]
 
     def status(self) -> str:
         """Ask for the status, as Spark does after every look."""
@@ -121,14 +121,14 @@ class _Query:
     def settle(self) -> None:
         """Go on until there is nothing new, and until the next look is due."""
         while (end := self.look()) != self.offset:
-            self.run(end, self.packs(end))
+            self.run(end, self.tasks(end))
         time.sleep(_LONGEST_PAUSE)
 
-    def run(self, end: str, packs: Iterable[Pack]) -> None:
+    def run(self, end: str, tasks: Iterable[ReadTask]) -> None:
         """Report what the tasks of the batch would have seen, and take its end for the next start."""
-        for pack in packs:
-            reports = [RangeReport(r, time_of(r.end - 1), r.size, 0) for r in pack.ranges]
-            if reports and (pack.report_to is None or not send_reports(pack.report_to, reports)):
+        for task in tasks:
+            reports = [RangeReport(r, time_of(r.end - 1), r.size, 0) for r in task.ranges]
+            if reports and (task.report_to is None or not send_reports(task.report_to, reports)):
                 raise RuntimeError("the runner took no report")
         self.offset = end
 
@@ -172,11 +172,11 @@ def _planned(query: _Query, topics: Topics, changed: tuple[Split, ...], label: s
         used_before, begun = time.process_time(), time.perf_counter()
         end = query.look()
         planned = time.perf_counter()
-        packs = query.packs(end)
+        tasks = query.tasks(end)
         took.append((planned - begun) * 1_000)
         laid.append((time.perf_counter() - planned) * 1_000)
         used.append((time.process_time() - used_before) * 1_000)
-        query.run(end, packs)
+        query.run(end, tasks)
     query.settle()
     both = [a + b for a, b in zip(took[1:], laid[1:], strict=True)]
     return Figure(

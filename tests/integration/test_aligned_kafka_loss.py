@@ -13,7 +13,7 @@ from services.kafka import Kafka
 from services.topics import create_topic, delete_records, delete_topic
 from tests.integration.kafka_streams import KafkaStreams, wait_for, write
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.exchange.packs import Pack
+from watermark_source.spark.exchange.read_tasks import ReadTask
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
@@ -72,7 +72,7 @@ def test_no_task_looks_for_what_was_deleted_while_the_query_was_stopped(
     reader = stream_reader(given, schema_of(given))
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     assert f"{topic}-0 was read only up to 5, and begins at 36 now" in caplog.text
-    packs = [pack for pack in reader.partitions(dict(start), dict(end)) if isinstance(pack, Pack)]
+    packs = [pack for pack in reader.partitions(dict(start), dict(end)) if isinstance(pack, ReadTask)]
     assert [each for pack in packs for each in pack.ranges] == [
         SplitRange(Split(topic, 0), offset, offset + 1) for offset in range(36, 40)
     ]

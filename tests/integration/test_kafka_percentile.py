@@ -21,7 +21,7 @@ from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.processes import runner_processes
 from tests.spark.queries import START
 from watermark_source import follow_watermark
-from watermark_source.eventtime.disorder import STRETCH, rows_of
+from watermark_source.eventtime.disorder import SEGMENT, rows_of
 from watermark_source.monitor.progress_event import parse_progress
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
@@ -175,7 +175,7 @@ def test_kills_and_other_numbers_of_tasks_change_nothing_that_is_learned(
     codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
     learned = [known for offset in streams.offsets("unhurt") if (known := codec.decode(offset).learned) is not None]
     # More than the first stretch of each partition has.
-    assert max(rows_of(each.earlier) for each in learned) > 2 * STRETCH
+    assert max(rows_of(each.earlier) for each in learned) > 2 * SEGMENT
     assert len({each.bound for each in learned}) >= 3
     rng = np.random.default_rng(request.config.getoption("--kills-seed"))
     for number in range(5):

@@ -20,7 +20,7 @@ from watermark_source import follow_watermark
 from watermark_source.planning.report import Coverage
 from watermark_source.planning.split import Split
 from watermark_source.spark.driver.second_look import SecondLook
-from watermark_source.spark.exchange.packs import Pack
+from watermark_source.spark.exchange.read_tasks import ReadTask
 from watermark_source.spark.stream_reader import AlignedStreamReader
 
 pytestmark = [pytest.mark.service]
@@ -189,7 +189,7 @@ def test_a_new_process_reads_the_last_batch_again_only_where_rows_came_since(
     looked: list[Split] = []
     real = SecondLook.at
 
-    def spied(look: SecondLook, again: Pack, *args: Any, **options: Any) -> Coverage:
+    def spied(look: SecondLook, again: ReadTask, *args: Any, **options: Any) -> Coverage:
         looked.extend(each.split for each in again.ranges)
         return real(look, again, *args, **options)
 

@@ -9,13 +9,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watermark_source.eventtime.disorder import BUCKETS, STRETCH, Counts, bound_of, exact, rows_of, summed
+from watermark_source.eventtime.disorder import BUCKETS, SEGMENT, Counts, bound_of, exact, rows_of, summed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import Coverage, cover
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.exchange.packs import beginnings_of, pack
+from watermark_source.spark.exchange.read_tasks import beginnings_of, laid_out
 from watermark_source.spark.tasks.reading import observe
 
 SPLIT = Split("log", 0)
@@ -24,9 +24,9 @@ ORIGIN = 1_700_000_000_000
 
 @st.composite
 def rows(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
-    """Positions over a few stretches, with gaps, and event times in disorder of one size and then of another."""
+    """Positions over a few segments, with gaps, and event times in disorder of one size and then of another."""
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    span = draw(st.integers(1, 5 * STRETCH))
+    span = draw(st.integers(1, 5 * SEGMENT))
     positions = np.unique(random.integers(0, span, draw(st.integers(1, 3_000))))
     steps = draw(st.sampled_from([1, 50, 5_000]))
     forth = ORIGIN + positions * steps // 50
@@ -40,7 +40,7 @@ def reported(whole: SplitRange, found: tuple[np.ndarray, np.ndarray], before: Mi
     positions, times = found
     state = SourceState({SPLIT: SplitState(whole.end, whole.start, before, highest=before)})
     reports = []
-    for task in pack([whole], at_least=parts, stretch=STRETCH):
+    for task in laid_out([whole], at_least=parts, segment=SEGMENT):
         batches = []
         for part in task:
             inside = (positions >= part.start) & (positions < part.end)
@@ -53,7 +53,7 @@ def reported(whole: SplitRange, found: tuple[np.ndarray, np.ndarray], before: Mi
 
 
 @settings(max_examples=60, deadline=None)
-@given(rows(), st.integers(-3, 3), st.integers(1, 7), st.integers(0, STRETCH))
+@given(rows(), st.integers(-3, 3), st.integers(1, 7), st.integers(0, SEGMENT))
 def test_what_is_counted_does_not_depend_on_how_a_range_is_cut(
     found: tuple[np.ndarray, np.ndarray], before: int, parts: int, start: int
 ) -> None:
@@ -72,21 +72,21 @@ def test_what_counts_is_how_far_rows_are_behind_the_highest_of_all_before(
     whole = SplitRange(SPLIT, 0, int(positions[-1]) + 1)
     highest = None if not before else Millis(ORIGIN + before * 100_000)
     behind = np.maximum(np.maximum.accumulate(times), times[0] if highest is None else highest) - times
-    told = summed(exact(reported(whole, found, highest, parts).stretches, highest))
-    if positions[-1] < STRETCH:
+    told = summed(exact(reported(whole, found, highest, parts).segments, highest))
+    if positions[-1] < SEGMENT:
         assert rows_of(told) == len(positions)
     expected = [counted(behind[part]) for part in halves_that_count(positions, times, highest)]
     assert told == summed(expected)
 
 
 def halves_that_count(positions: np.ndarray, times: np.ndarray, highest: Millis | None) -> list[np.ndarray]:
-    """By the words of ``Stretch``: all of the first, and of others the second half, if the first had come so far."""
-    parts = [positions < STRETCH]
-    for number in range(1, int(positions[-1]) // STRETCH + 1):
-        first = (positions >= number * STRETCH) & (positions < number * STRETCH + STRETCH // 2)
-        earlier = [*times[positions < number * STRETCH].tolist(), *([] if highest is None else [highest])]
+    """As ``DisorderSegment`` says: all of the first, of others the second half if the first has come so far."""
+    parts = [positions < SEGMENT]
+    for number in range(1, int(positions[-1]) // SEGMENT + 1):
+        first = (positions >= number * SEGMENT) & (positions < number * SEGMENT + SEGMENT // 2)
+        earlier = [*times[positions < number * SEGMENT].tolist(), *([] if highest is None else [highest])]
         if not earlier or (first.any() and times[first].max() >= max(earlier)):
-            parts.append((positions >= number * STRETCH + STRETCH // 2) & (positions < (number + 1) * STRETCH))
+            parts.append((positions >= number * SEGMENT + SEGMENT // 2) & (positions < (number + 1) * SEGMENT))
     return parts
 
 
@@ -117,11 +117,11 @@ def test_a_row_that_is_behind_by_its_buckets_bound_is_not_late(behind: int) -> N
     batch = ReadBatch(SPLIT, 2, (), times, positions=pa.array([0, 1]))
     (report,) = observe([batch], [SplitRange(SPLIT, 0, 2)], None, beginnings={})
     # Nothing is known of what lies before: of the first half nothing counts.
-    assert report.stretches[0].counts == ()
+    assert report.segments[0].counts == ()
     state = SourceState({SPLIT: SplitState(2, 0)})
     whole = [SplitRange(SPLIT, 0, 2)]
     (report,) = observe([batch], whole, None, beginnings=beginnings_of(whole, state))
-    bucket, bound = report.stretches[0].counts[-1][0], bound_of(report.stretches[0].counts[-1][0])
+    bucket, bound = report.segments[0].counts[-1][0], bound_of(report.segments[0].counts[-1][0])
     if bound is None:
         assert bucket == BUCKETS - 1
         assert behind >= 2**40

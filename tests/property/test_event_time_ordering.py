@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watermark_source.operators.ordering_buffer import Buffer
-from watermark_source.operators.ordering_index import Piece, Place, Sizes, Span, Waiting
+from watermark_source.operators.ordering_index import Place, Sizes, SortedRun, Span, Waiting
 from watermark_source.operators.ordering_rows import RowLayout
 
 LAYOUT = RowLayout(
@@ -94,7 +94,7 @@ def test_every_row_leaves_once_in_order_or_is_late(
 
 
 places = st.builds(Place, times, st.integers(0, 2**40))
-pieces = st.builds(Piece, st.integers(0, 2**40), st.builds(Span, places, st.integers(0, 2**40)))
+pieces = st.builds(SortedRun, st.integers(0, 2**40), st.builds(Span, places, st.integers(0, 2**40)))
 
 
 @given(st.builds(Waiting, st.lists(pieces).map(tuple), st.integers(0, 2**62), st.integers(0, 2**62)))
@@ -104,7 +104,7 @@ def test_an_index_is_what_it_was_made_bytes_of(waiting: Waiting) -> None:
 
 @given(st.integers(-(10**6), 10**6))
 def test_the_alarm_is_the_first_watermark_that_lets_a_row_go(first: int) -> None:
-    waiting = Waiting((Piece(0, Span(Place(first, 7), 1)),))
+    waiting = Waiting((SortedRun(0, Span(Place(first, 7), 1)),))
     alarm = waiting.alarm
     assert alarm is not None
     assert list(waiting.waves(alarm * 1_000, Sizes()))

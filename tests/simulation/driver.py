@@ -11,7 +11,7 @@ import numpy as np
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.combined import when_read, with_rows
+from watermark_source.planning.combined import when_read, with_batch_watermark
 from watermark_source.planning.look_ahead import LookAhead
 from watermark_source.planning.observation import BatchLimits, LogTimes, Observation, ObservedLogs, PlanHistory
 from watermark_source.planning.offset import OffsetCodec
@@ -22,7 +22,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.driver.backlog import uncommitted
-from watermark_source.spark.exchange.packs import beginnings_of
+from watermark_source.spark.exchange.read_tasks import beginnings_of
 from watermark_source.spark.tasks.disorder import DisorderCount
 
 CODEC = OffsetCodec(source="simulated", name="log")
@@ -84,7 +84,7 @@ def summary(rows: list[Row], state: SourceState, wanted: SplitRange) -> RangeSum
     count = DisorderCount(wanted.start, beginnings_of([wanted], state).get(wanted.split))
     if dated:
         count.add(np.array([row.event_time * 1_000 for row in dated]), np.array([row.position for row in dated]))
-    return RangeSummary(highest(rows, state.future_cap), Millis(max(marked)) if marked else None, count.stretches())
+    return RangeSummary(highest(rows, state.future_cap), Millis(max(marked)) if marked else None, count.segments())
 
 
 class Driver:
@@ -226,7 +226,7 @@ class Driver:
 
     def _with_rows(self, planned: Plan, before: SourceState) -> SourceState:
         splits = when_read(planned.state, self._previewed(planned), self.policy.strategy)
-        return with_rows(planned.state, before, splits, self.policy.idleness)
+        return with_batch_watermark(planned.state, before, splits, self.policy.idleness)
 
     def _previewed(self, planned: Plan) -> dict[Split, Millis]:
         """Of every third split nothing; of the others the highest event time, or that of the last row."""

@@ -9,7 +9,7 @@ from typing import Any
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with
-from watermark_source.alignment.others import NOBODY, Elsewhere, Others, unanswered
+from watermark_source.alignment.other_members import NOBODY, OtherMember, OtherMembers, unanswered
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import PlanPolicy
@@ -22,14 +22,14 @@ class Store:
     def __init__(self) -> None:
         self.told: dict[str, GroupMember] = {}
 
-    def others(self, of: str) -> Others:
+    def others(self, of: str) -> OtherMembers:
         counting = {n: w for n, m in self.told.items() if n != of and (w := counts_with(m)) is not None}
         idle = {m.watermark for n, m in self.told.items() if n != of and m.status is MemberStatus.IDLE} - {None}
         highest = max((w for w in idle if w is not None), default=None)
         if not counting:
-            return Others(members=len(self.told) - (of in self.told), idle=highest)
+            return OtherMembers(members=len(self.told) - (of in self.told), idle=highest)
         slowest = min(counting, key=lambda name: (counting[name], name))
-        return Others(counting[slowest], Elsewhere(slowest), len(self.told) - (of in self.told), idle=highest)
+        return OtherMembers(counting[slowest], OtherMember(slowest), len(self.told) - (of in self.told), idle=highest)
 
 
 class MemberDriver(Driver):

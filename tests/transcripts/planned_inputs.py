@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MAX, Millis
-from watermark_source.planning.combined import when_read, with_rows
+from watermark_source.planning.combined import when_read, with_batch_watermark
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
@@ -99,7 +99,9 @@ class PlannedRecords:
         planned = plan(before, seen, self.policy, None).state
         self.highest = Millis(max(self.rows)) if self.rows else None
         reached = {} if self.highest is None else {self.split: self.highest}
-        self.state = with_rows(planned, before, when_read(planned, reached, self.policy.strategy), self.policy.idleness)
+        self.state = with_batch_watermark(
+            planned, before, when_read(planned, reached, self.policy.strategy), self.policy.idleness
+        )
         self.rows = []
 
 

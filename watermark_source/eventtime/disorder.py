@@ -12,7 +12,7 @@ BUCKETS: Final = 126
 _PARTS: Final = 4
 _FIRST_EXPONENT: Final = 9
 
-STRETCH: Final = 65_536
+SEGMENT: Final = 65_536
 """Positions of a range after which running maxima begin anew, from the range's own beginning on. Tasks' shares of a
 range end there, so nothing depends on how many there are."""
 
@@ -20,28 +20,28 @@ Counts: TypeAlias = tuple[tuple[int, int], ...]
 """Rows by bucket, in order, of those that have some."""
 
 
-class Stretch(NamedTuple):
-    """What was counted in one stretch of a range.
+class DisorderSegment(NamedTuple):
+    """What was counted in one segment of a range.
 
-    A task does not know what lies before its share. So in a stretch that does not begin where the range does, rows of
+    A task does not know what lies before its share. So in a segment that does not begin where the range does, rows of
     the first half only tell how far time is, and those of the second half are counted. They are counted right if the
     first half has come as far as all that lies before: see ``exact``.
     """
 
     before: Millis | None
-    """Highest event time before the counted rows, as far as the stretch knows; ``None`` if it knows of none."""
+    """Highest event time before the counted rows, as far as the segment knows; ``None`` if it knows of none."""
     highest: Millis | None
-    """Highest event time in the stretch."""
+    """Highest event time in the segment."""
     counts: Counts
 
 
-def exact(stretches: Iterable[Stretch], highest: Millis | None) -> Iterator[Counts]:
-    """Yield the counts of a range's stretches that are exact, ``highest`` being the highest event time before it."""
-    for stretch in stretches:
-        if highest is None or (stretch.before is not None and stretch.before >= highest):
-            yield stretch.counts
-        if stretch.highest is not None:
-            highest = Millis(max(stretch.highest, MIN if highest is None else highest))
+def exact(segments: Iterable[DisorderSegment], highest: Millis | None) -> Iterator[Counts]:
+    """Yield the counts of a range's segments that are exact, ``highest`` being the highest event time before it."""
+    for segment in segments:
+        if highest is None or (segment.before is not None and segment.before >= highest):
+            yield segment.counts
+        if segment.highest is not None:
+            highest = Millis(max(segment.highest, MIN if highest is None else highest))
 
 
 def summed(counts: Iterable[Counts]) -> Counts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from watermark_source.eventtime.disorder import Stretch
+from watermark_source.eventtime.disorder import DisorderSegment
 from watermark_source.eventtime.watermark import Millis
 
 
@@ -17,7 +17,7 @@ class RangeSummary:
     """Highest event time not beyond the future cap; ``None`` if there was none."""
     marked: Millis | None = None
     """Highest watermark that a row carries, not beyond the future cap; ``None`` if none carries one."""
-    stretches: tuple[Stretch, ...] = ()
+    segments: tuple[DisorderSegment, ...] = ()
     """How disordered the rows are, in position order; empty where nobody learns from it."""
 
 

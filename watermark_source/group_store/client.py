@@ -7,12 +7,12 @@ import threading
 import time
 
 from watermark_source.alignment.group import GroupMember
-from watermark_source.alignment.others import Others
+from watermark_source.alignment.other_members import OtherMembers
 from watermark_source.errors import UsageError
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.group_store.known_members import KnownMembers
 from watermark_source.group_store.own_row import OwnRow
 from watermark_source.group_store.store import GroupStore, Identity
-from watermark_source.group_store.view import GroupView
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class GroupClient:
 
     def __init__(self, store: GroupStore, who: Identity) -> None:
         self._row = OwnRow(store, who)
-        self._view = GroupView(who.time_to_live)
+        self._known = KnownMembers(who.time_to_live)
         self._report: GroupMember | None = None
         """``None`` until there is one: before, what another process of this member has told holds."""
         self._trouble: Exception | None = None
@@ -48,9 +48,9 @@ class GroupClient:
     @property
     def has_begun(self) -> bool:
         """Whether what is known of the others was sure once."""
-        return self._view.has_begun
+        return self._known.has_begun
 
-    def others(self, last_limit: Millis | None) -> Others:
+    def others(self, last_limit: Millis | None) -> OtherMembers:
         """Return what is known of the others; ``last_limit`` holds while the store does not answer.
 
         The first call waits for the first answer, ten seconds at most.
@@ -63,7 +63,7 @@ class GroupClient:
             self._answered.wait(_FIRST)
         if self._wrong is not None:
             raise self._wrong
-        return self._view.known(last_limit)
+        return self._known.known(last_limit)
 
     @property
     def place(self) -> str:
@@ -73,14 +73,14 @@ class GroupClient:
     @property
     def trouble(self) -> str | None:
         """Return why what is known of the others may be old, ``None`` if it is not."""
-        heard = self._view.heard
+        heard = self._known.heard
         if heard is not None and not heard.is_old:
             return None
         return f"the store {self.place} does not answer" if self._trouble is None else str(self._trouble)
 
     def tell(self, report: GroupMember, *, waits: bool) -> None:
         """Have the others told; ``waits``: some of this source's splits wait for them."""
-        self._view.note_told()
+        self._known.note_told()
         if waits or report != self._report:
             self._news.set()
         self._report, self._hurry = report, waits
@@ -119,12 +119,12 @@ class GroupClient:
     def _come(self) -> None:
         """Join the group, which is of silent members with another drift if they have only not reached the store."""
         if self._row.join():
-            self._rest(self._view.late_settling)
+            self._rest(self._known.late_settling)
             self._row.join()
 
     def _exchange(self) -> None:
         asked_at, failed = time.monotonic(), self._trouble is not None
-        self._view.take(self._row.exchange(self._report), asked_at, failed=failed)
+        self._known.take(self._row.exchange(self._report), asked_at, failed=failed)
         if failed:
             _log.warning("the store of the alignment group %s answers again", self._row.who.group)
         self._trouble = None

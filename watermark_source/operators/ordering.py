@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from watermark_source.errors import UsageError, listed
 from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
-from watermark_source.operators.ordering_packs import BUCKET, LEFT, PACKED, Packing, Unpacking
+from watermark_source.operators.ordering_packs import BUCKET, LEFT, PACKED, RowPacker, Unpacking
 from watermark_source.operators.ordering_processor import OrderingProcessor
 from watermark_source.operators.ordering_rows import RowLayout
 from watermark_source.spark.columns.column_names import EVENT_TIME
@@ -72,7 +72,7 @@ def order_by_event_time(
     layout = RowLayout(to_arrow_schema(df.schema, timezone="UTC"), place)
     described = f"{df.schema.simpleString()}, ordered by {time} for each {', '.join(keys)}, in {buckets} buckets"
     bucket = F.pmod(F.hash(*map(quoted, keys)), F.lit(buckets)).alias(BUCKET)
-    packs = df.select(bucket, *map(quoted, df.columns)).mapInArrow(Packing(layout), PACKED)
+    packs = df.select(bucket, *map(quoted, df.columns)).mapInArrow(RowPacker(layout), PACKED)
     left = packs.groupBy(BUCKET).transformWithStateInPandas(
         OrderingProcessor(layout, described), LEFT, outputMode="append", timeMode="eventTime"
     )

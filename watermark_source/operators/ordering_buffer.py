@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from watermark_source.operators.ordering_index import Piece, Sizes, Waiting
+from watermark_source.operators.ordering_index import Sizes, SortedRun, Waiting
 from watermark_source.operators.ordering_rows import (
     RowLayout,
     arriving,
@@ -69,7 +69,7 @@ class Buffer:
     def release(self, watermark: Micros) -> Iterator[pa.RecordBatch]:
         """Yield the rows up to and at the watermark in event-time order; they wait no longer."""
         stays: list[pa.RecordBatch] = []
-        gone: list[Piece] = []
+        gone: list[SortedRun] = []
         for wave in self.waiting.waves(watermark, self.sizes):
             ordered = in_order([*stays, *self._read(wave.pieces)], self.layout)
             leaving = rows_before(wave.until, ordered, self.layout)
@@ -80,10 +80,10 @@ class Buffer:
         if gone:
             self._exchange(gone, stays[0])
 
-    def _read(self, pieces: Sequence[Piece]) -> list[pa.RecordBatch]:
+    def _read(self, pieces: Sequence[SortedRun]) -> list[pa.RecordBatch]:
         return [from_bytes(self.store.read(piece.number), self.layout.waiting) for piece in pieces]
 
-    def _exchange(self, gone: Sequence[Piece], ordered: pa.RecordBatch) -> None:
+    def _exchange(self, gone: Sequence[SortedRun], ordered: pa.RecordBatch) -> None:
         """Put rows that are in order in the place of pieces."""
         new = list(runs(ordered, self.layout, self.sizes.piece))
         self.waiting, given = self.waiting.exchanged(gone, [span for span, _ in new])

@@ -46,7 +46,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SortedRun:
     """A run of rows in the store, under a number."""
 
     number: int
@@ -57,7 +57,7 @@ class Piece:
 class Wave:
     """Pieces that are read together, after which everything before a place can leave."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SortedRun, ...]
     until: Place
 
 
@@ -65,7 +65,7 @@ class Wave:
 class Waiting:
     """What waits in a bucket."""
 
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[SortedRun, ...] = ()
     next_number: int = 0
     arrived: int = 0
     """How many rows have come so far: the next one's place among rows of one time."""
@@ -80,7 +80,7 @@ class Waiting:
         """The first watermark that lets a row go, in milliseconds."""
         return None if self.earliest is None else watermark_past(self.earliest)
 
-    def small(self, sizes: Sizes) -> tuple[Piece, ...]:
+    def small(self, sizes: Sizes) -> tuple[SortedRun, ...]:
         """Return the pieces that ought to become one run, none while they are few."""
         found = tuple(piece for piece in self.pieces if piece.span.size < sizes.piece // 2)
         return found if len(found) > sizes.most_small else ()
@@ -93,7 +93,7 @@ class Waiting:
         due = sorted(
             (piece for piece in self.pieces if piece.span.first.time <= watermark), key=lambda piece: piece.span.first
         )
-        taken: list[Piece] = []
+        taken: list[SortedRun] = []
         size = 0
         for piece in due:
             if size >= sizes.wave:
@@ -108,10 +108,10 @@ class Waiting:
         """Return the index after so many rows have come."""
         return replace(self, arrived=self.arrived + count)
 
-    def exchanged(self, gone: Sequence[Piece], runs: Sequence[Span]) -> tuple[Waiting, tuple[Piece, ...]]:
+    def exchanged(self, gone: Sequence[SortedRun], runs: Sequence[Span]) -> tuple[Waiting, tuple[SortedRun, ...]]:
         """Return the index with new runs in the place of pieces, and the numbers that the runs were given."""
         numbers = {piece.number for piece in gone}
-        new = tuple(Piece(self.next_number + n, span) for n, span in enumerate(runs))
+        new = tuple(SortedRun(self.next_number + n, span) for n, span in enumerate(runs))
         kept = tuple(piece for piece in self.pieces if piece.number not in numbers)
         return replace(self, pieces=kept + new, next_number=self.next_number + len(new)), new
 
@@ -125,5 +125,5 @@ class Waiting:
         """Return what ``encode`` made bytes of."""
         next_number, arrived = _HEAD.unpack_from(data)
         found = _PIECE.iter_unpack(data[_HEAD.size :])
-        pieces = (Piece(number, Span(Place(time, arrival), size)) for number, time, arrival, size in found)
+        pieces = (SortedRun(number, Span(Place(time, arrival), size)) for number, time, arrival, size in found)
         return cls(tuple(pieces), next_number, arrived)

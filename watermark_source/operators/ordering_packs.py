@@ -33,7 +33,7 @@ LEFT = StructType([StructField("late", BooleanType()), StructField("rows", Binar
 
 
 @dataclass(frozen=True)
-class Packing:
+class RowPacker:
     """Packs batches whose first column is the bucket; for ``mapInArrow``."""
 
     layout: RowLayout

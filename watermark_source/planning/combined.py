@@ -35,8 +35,8 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
 def is_left_out(split: Split, state: SplitState, before: SourceState, idleness: Idleness) -> bool:
     """Return whether a split is not waited for though it is not idle: see ``combined``.
 
-    That a split is behind does not tell: the watermark may have been told with rows (``with_rows``) that lead less far
-    now, by a bound that became larger.
+    That a split is behind does not tell: the watermark may be that of rows (``with_batch_watermark``) that lead less
+    far now, by a bound that became larger.
     """
     if not idleness.passes_returning or before.watermark is None or state.watermark is None:
         return False
@@ -44,7 +44,9 @@ def is_left_out(split: Split, state: SplitState, before: SourceState, idleness: 
     return was is not None and was.returning and state.watermark < before.watermark
 
 
-def noted(before: SourceState, planned: Mapping[Split, SplitState], idleness: Idleness) -> dict[Split, SplitState]:
+def marked_returning(
+    before: SourceState, planned: Mapping[Split, SplitState], idleness: Idleness
+) -> dict[Split, SplitState]:
     """Return the planned splits that come back from idleness, or have caught up, with ``returning`` as it is now."""
     changed: dict[Split, SplitState] = {}
     for split, at in planned.items():
@@ -72,7 +74,7 @@ def at_dated_ends(
 
     It told the time just before the end: whoever is read to that end has no row left that is earlier. The combined
     watermark may go out with the batch, since Spark applies it to the next one; the splits' own stay those of the rows
-    before, as with ``with_rows``. The driver's clock (``watermark_lag``) is for splits at rest alone.
+    before, as with ``with_batch_watermark``. The driver's clock (``watermark_lag``) is for splits at rest alone.
     """
     if strategy.watermark_lag is not None:
         return planned
@@ -112,7 +114,7 @@ def when_read(
     return splits
 
 
-def with_rows(
+def with_batch_watermark(
     planned: SourceState, before: SourceState, splits: Mapping[Split, SplitState], idleness: Idleness
 ) -> SourceState:
     """Return a planned batch with the watermark that its own rows lead to, so that it goes out with them.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from watermark_source.alignment.group import view
-from watermark_source.alignment.others import NOBODY, Elsewhere
+from watermark_source.alignment.other_members import NOBODY, OtherMember
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
@@ -23,8 +23,8 @@ from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.steps import BLIND_STEP, LEAST_STEP, half, rows_up_to
 from watermark_source.planning.time_index import IndexEntry, TimeIndex
 
-STORE = Elsewhere("the store of the group, which does not answer")
-TO_COME = Elsewhere("sources of the group that are still to come")
+STORE = OtherMember("the store of the group, which does not answer")
+TO_COME = OtherMember("sources of the group that are still to come")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Limit:
     """The highest watermark a split of the group may reach, and who sets it."""
 
     watermark: Millis
-    holder: Split | Elsewhere
+    holder: Split | OtherMember
     of_holder: Millis | None = field(default=None, compare=False)
     """How far the holder itself may come: the limit that the others set. ``None`` if it is the same."""
 
@@ -231,7 +231,7 @@ def group_limit(
     finished ones and those that never had a row do not hold the group. The members elsewhere count with what they last
     announced.
     """
-    reached: dict[Split | Elsewhere, Millis | None] = {
+    reached: dict[Split | OtherMember, Millis | None] = {
         s: _reached(s, t, observation, backlog, blind) for s, t in splits.items()
     }
     starting = {s for s, t in splits.items() if reached[s] is None and _is_starting(s, t, observation, backlog)}

@@ -22,7 +22,7 @@ def learned_after(
     counts: list[Counts] = []
     for split, at in state.splits.items():
         if at.observed != at.position:
-            counts += exact(seen[split].stretches, at.highest)
+            counts += exact(seen[split].segments, at.highest)
     if not counts and state.learned is not None:
         return state.learned
     return percentile.after(state.learned, counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from watermark_source.alignment.others import NOBODY, Others
+from watermark_source.alignment.other_members import NOBODY, OtherMembers
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
@@ -107,7 +107,7 @@ class Observation:
     snapshots: ObservedSnapshots = field(default_factory=ObservedSnapshots)
     seen: Mapping[Split, RangeSummary] = field(default_factory=dict)
     """What was seen in each split's last planned range."""
-    others: Others = NOBODY
+    others: OtherMembers = NOBODY
     """What is known of the alignment group's members elsewhere; nothing without a group, and of a group alone."""
     limits: BatchLimits = field(default_factory=BatchLimits)
     history: PlanHistory = field(default_factory=PlanHistory)

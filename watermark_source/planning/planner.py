@@ -14,7 +14,7 @@ from watermark_source.errors import OffsetError
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.combined import at_dated_ends, combined, is_left_out, noted
+from watermark_source.planning.combined import at_dated_ends, combined, is_left_out, marked_returning
 from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
 from watermark_source.planning.final_watermark import closed, has_said_the_last, is_at_its_end
 from watermark_source.planning.learning import in_force, learned_after
@@ -36,7 +36,7 @@ from watermark_source.planning.split_status import (
     unanswered,
     uncommitted,
 )
-from watermark_source.planning.split_watermark import folded, future_cap
+from watermark_source.planning.split_watermark import advanced, future_cap
 from watermark_source.planning.state import GroupState, SourceState, SplitState, SplitStatus
 from watermark_source.planning.steps import with_step
 from watermark_source.planning.time_index import TimeIndex
@@ -212,7 +212,7 @@ def _plan(
     if has_rows and strategy.watermark_lag is not None:
         # A batch goes out in any case: splits at rest need not wait until the whole source is.
         planned |= by_clock(planned, observation, strategy, MIN)
-    planned |= noted(state, planned, policy.idleness)
+    planned |= marked_returning(state, planned, policy.idleness)
     cap = future_cap(observation.now, strategy)
     unread = {} if ahead is None else look_ahead(ahead, planned, state.watermark, logs, cap)
     shown = planned if ahead is None else left_by(planned, unread, state.watermark, logs, strategy)
@@ -290,7 +290,7 @@ def _with_last_ranges(
     """
     return {
         s: with_step(
-            folded(t, seen[s] if t.observed != t.position else None, strategy),
+            advanced(t, seen[s] if t.observed != t.position else None, strategy),
             t,
             None if looks_up and t.step is None else drift,
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from watermark_source.eventtime.disorder import STRETCH, Stretch
+from watermark_source.eventtime.disorder import SEGMENT, DisorderSegment
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.late_rows import NONE_LATE, LateRows
@@ -29,7 +29,7 @@ class RangeReport:
     """Rows in which no event time was found."""
     marked: Millis | None = None
     """Highest watermark that a row carries, not beyond the future cap."""
-    stretches: tuple[Stretch, ...] = ()
+    segments: tuple[DisorderSegment, ...] = ()
     """How disordered the rows are, where somebody learns from it; from the range's beginning on."""
 
 
@@ -44,18 +44,18 @@ class Coverage(NamedTuple):
     late: LateRows = NONE_LATE
     undated_rows: int = 0
     marked: Millis | None = None
-    stretches: tuple[Stretch, ...] = ()
+    segments: tuple[DisorderSegment, ...] = ()
 
     @property
     def summary(self) -> RangeSummary:
         """Return what a strategy goes by."""
-        return RangeSummary(self.max_event_time, self.marked, self.stretches)
+        return RangeSummary(self.max_event_time, self.marked, self.segments)
 
 
 def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
     """Put together the reports that lie inside ``wanted``; what overlaps an earlier part is not counted twice.
 
-    Nor does a report that counts disorder in other stretches than those of ``wanted``.
+    Nor does a report that counts disorder in other segments than those of ``wanted``.
     """
     own = (r for r in reports if r.range.split == wanted.split)
     inside = sorted(
@@ -64,7 +64,7 @@ def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
     at, missing = wanted.start, list[SplitRange]()
     counted: list[RangeReport] = []
     for report in inside:
-        if report.range.start < at or (report.stretches and (report.range.start - wanted.start) % STRETCH):
+        if report.range.start < at or (report.segments and (report.range.start - wanted.start) % SEGMENT):
             continue
         if report.range.start > at:
             missing.append(SplitRange(wanted.split, at, report.range.start))
@@ -84,5 +84,5 @@ def _together(reports: Sequence[RangeReport], missing: tuple[SplitRange, ...]) -
         sum((r.late for r in reports), NONE_LATE),
         sum(r.undated_rows for r in reports),
         max((r.marked for r in reports if r.marked is not None), default=None),
-        tuple(stretch for r in reports for stretch in r.stretches),
+        tuple(segment for r in reports for segment in r.segments),
     )

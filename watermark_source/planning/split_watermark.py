@@ -11,7 +11,7 @@ from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.state import SplitState
 
 
-def folded(state: SplitState, seen: RangeSummary | None, strategy: WatermarkStrategy) -> SplitState:
+def advanced(state: SplitState, seen: RangeSummary | None, strategy: WatermarkStrategy) -> SplitState:
     """Return a split with what its last range's tasks saw in its watermark, which never regresses.
 
     Args:

@@ -15,7 +15,7 @@ from watermark_source.errors import InternalError
 from watermark_source.planning.open_bounds import OpenPiece, OpenRange, bind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.batch import BatchDefinition, BatchRangeReader
-from watermark_source.spark.exchange.packs import pack
+from watermark_source.spark.exchange.read_tasks import laid_out
 from watermark_source.spark.options.engine_options import EngineOptions
 from watermark_source.spark.startup.collector import spare_imports
 from watermark_source.spark.tasks.reading import data_batch
@@ -47,9 +47,9 @@ class AlignedBatchReader(DataSourceReader):
         return [BatchPack(pieces) for pieces in laid] or [BatchPack(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one pack, in a task."""
+        """Read one task, in a task."""
         if not isinstance(partition, BatchPack):
-            raise InternalError(f"not a pack of ours: {type(partition).__name__}")
+            raise InternalError(f"not a task of ours: {type(partition).__name__}")
         return read_pieces(self._definition.range_reader, partition.pieces, self._schema)
 
 
@@ -67,20 +67,20 @@ class NarrowingBatchReader(AlignedBatchReader):
 
 
 def lay(wholes: Sequence[OpenRange], *, at_least: int | None, at_most: int | None) -> list[tuple[OpenPiece, ...]]:
-    """Lay ranges into packs by the rules of ``packs.pack``; those without rows yet included."""
+    """Lay ranges into tasks by the rules of ``read_tasks.laid_out``; those without rows yet included."""
     in_order = sorted(wholes, key=attrgetter("range"))
-    laid = pack([whole.range for whole in in_order], at_least=at_least, at_most=at_most)
+    laid = laid_out([whole.range for whole in in_order], at_least=at_least, at_most=at_most)
     # Pieces come in the order of what they are cut from.
     sources = iter(in_order)
-    packs, whole = [], None
+    tasks, whole = [], None
     for parts in laid:
         pieces = []
         for part in parts:
             whole = next(sources) if whole is None else whole
             pieces.append(OpenPiece(part, whole))
             whole = None if part.end == whole.range.end else whole
-        packs.append(tuple(pieces))
-    return packs
+        tasks.append(tuple(pieces))
+    return tasks
 
 
 def read_pieces(reader: BatchRangeReader, pieces: Sequence[OpenPiece], schema: StructType) -> Iterator[pa.RecordBatch]:

@@ -19,9 +19,9 @@ from watermark_source.spark.columns.source_time import SourceTime
 from watermark_source.spark.connector.stream import SourceDefinition
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.runner import SourceRunner
-from watermark_source.spark.exchange.packs import Pack
+from watermark_source.spark.exchange.read_tasks import ReadTask
 from watermark_source.spark.options.engine_options import EngineOptions
-from watermark_source.spark.tasks.reading import read_pack
+from watermark_source.spark.tasks.reading import run_task
 
 _UNLIMITED = 2**63 - 1
 """Rows of the default read limit. ``Trigger.Once`` overrides it with ``ReadAllAvailable``: so the two differ."""
@@ -152,14 +152,14 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._open_runner.freeze()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the packs of the batch between two offsets."""
-        return self._open_runner.packs(start, end)
+        """Return the tasks of the batch between two offsets."""
+        return self._open_runner.tasks(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one pack, in a task."""
-        if not isinstance(partition, Pack):
-            raise InternalError(f"not a pack of ours: {type(partition).__name__}")
-        return read_pack(self._definition.range_reader, partition, self._schema)
+        """Read one task, in a task."""
+        if not isinstance(partition, ReadTask):
+            raise InternalError(f"not a task of ours: {type(partition).__name__}")
+        return run_task(self._definition.range_reader, partition, self._schema)
 
     def stop(self) -> None:
         """Stop what runs beside the calls."""

@@ -1,4 +1,4 @@
-"""A stream driven as Spark drives it, without Spark: offsets as JSON, reader and packs through the pickle."""
+"""A stream driven as Spark drives it, without Spark: offsets as JSON, reader and tasks through the pickle."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Batch:
 
 def batch_of(reader: AlignedStreamReader, start: Offset, end: Offset, schema: StructType) -> Batch:
     """Plan the tasks of a batch and run them, with all that goes to them through the pickle."""
-    packs = behind_pickle(list(reader.partitions(start, end)))
-    tasks = behind_pickle(reader)
-    found = [batch for pack in packs for batch in tasks.read(pack)]
+    tasks = behind_pickle(list(reader.partitions(start, end)))
+    on_executor = behind_pickle(reader)
+    found = [batch for task in tasks for batch in on_executor.read(task)]
     table = pa.Table.from_batches(found, schema=to_arrow_schema(schema, timezone="UTC"))
     markers = table.filter(table[MARKER].is_valid())
     return Batch(start, end, table.filter(table[MARKER].is_null()), markers[MARKER].to_pylist())

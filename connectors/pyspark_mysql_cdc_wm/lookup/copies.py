@@ -16,13 +16,13 @@ from watermark_source.errors import (
     UnreachableError,
     shortened,
 )
-from watermark_source.spark.connector.copies import Passage
+from watermark_source.spark.connector.replicas import Passage
 
 _CATCH_UP_SECONDS = 30
 
 
 class MySqlCopy:
-    """``Copies`` of ``spark.connector``, by GTIDs."""
+    """``Replicas`` of ``spark.connector``, by GTIDs."""
 
     def __init__(
         self,

@@ -34,8 +34,8 @@ from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from watermark_source.errors import DataLossError, UnsupportedFormatError
 from watermark_source.planning.split import SplitRange
-from watermark_source.spark.connector.copies import Relocation
 from watermark_source.spark.connector.read_batch import ReadBatch
+from watermark_source.spark.connector.replicas import Relocation
 
 _log = logging.getLogger(__name__)
 

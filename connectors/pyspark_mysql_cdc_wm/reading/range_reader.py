@@ -21,8 +21,8 @@ from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
 from watermark_source.errors import InternalError
 from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Piece, SplitRange
-from watermark_source.spark.connector.copies import Relocation
 from watermark_source.spark.connector.read_batch import ReadBatch
+from watermark_source.spark.connector.replicas import Relocation
 
 
 @dataclass(frozen=True, slots=True)

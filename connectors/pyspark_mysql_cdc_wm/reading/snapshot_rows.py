@@ -37,8 +37,8 @@ from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
 from pyspark_mysql_cdc_wm.snapshot.table_swap import SWAP_PAUSE_SECONDS, SWAP_SECONDS
-from watermark_source.spark.connector.copies import Relocation
 from watermark_source.spark.connector.read_batch import ReadBatch
+from watermark_source.spark.connector.replicas import Relocation
 
 _log = logging.getLogger(__name__)
 

@@ -16,15 +16,15 @@ from services.postgres_local import LocalPostgres
 from services.where import Where
 from tests.unit.group_store.clients import Make, at, stay_away, told, until
 from watermark_source.alignment.group import GroupMember
-from watermark_source.alignment.others import Others
+from watermark_source.alignment.other_members import OtherMembers
 from watermark_source.errors import UnreachableError, UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.group_store import client as module
-from watermark_source.group_store import file_database, view
+from watermark_source.group_store import file_database, known_members
 from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
+from watermark_source.group_store.known_members import KnownMembers
 from watermark_source.group_store.store import Answer, GroupStore, Identity
-from watermark_source.group_store.view import GroupView
 
 
 def test_what_one_tells_the_other_knows_soon(make: Make) -> None:
@@ -91,15 +91,15 @@ def test_without_an_answer_the_last_limit_holds_until_there_is_one(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.2)
-    monkeypatch.setattr(GroupView, "late_settling", 0.4)
+    monkeypatch.setattr(KnownMembers, "late_settling", 0.4)
     lost = make("a", folder="not there")
-    assert lost.others(Millis(77)) == Others(ceiling=Millis(77))
-    assert lost.others(None) == Others(ceiling=MIN)
+    assert lost.others(Millis(77)) == OtherMembers(ceiling=Millis(77))
+    assert lost.others(None) == OtherMembers(ceiling=MIN)
     lost.tell(at(10), waits=False)
     assert lost.trouble is not None
     assert "does not answer" in lost.trouble
     (tmp_path / "not there").mkdir()
-    until(lambda: lost.others(Millis(77)) == Others())
+    until(lambda: lost.others(Millis(77)) == OtherMembers())
     assert [("does not answer" in text, "answers again" in text) for text in said()] == [(True, False), (False, True)]
 
 
@@ -130,7 +130,7 @@ def test_those_that_start_while_the_store_comes_and_goes_wait_for_each_other_ane
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.1)
-    monkeypatch.setattr(GroupView, "late_settling", 2.0)
+    monkeypatch.setattr(KnownMembers, "late_settling", 2.0)
     away = stay_away(monkeypatch, "a-id", "b-id")
     a, b = make("a"), make("b")
     told(a, at(10))
@@ -147,7 +147,7 @@ def test_those_that_start_while_the_store_comes_and_goes_wait_for_each_other_ane
 def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "_SILENT", 0.3)
+    monkeypatch.setattr(known_members, "_SILENT", 0.3)
     a, b = make("a", time_to_live=1_000), make("b", time_to_live=1_000)
     told(a, at(10))
     told(b, at(50))
@@ -166,7 +166,7 @@ def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
 def test_a_store_that_answers_once_between_two_times_away_has_nobody_go_beyond_the_last_limit(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(view, "_SILENT", 0.3)
+    monkeypatch.setattr(known_members, "_SILENT", 0.3)
     a, b = make("a", time_to_live=1_000), make("b", time_to_live=1_000)
     told(a, at(10))
     told(b, at(50))
@@ -183,14 +183,14 @@ def test_a_store_that_answers_once_between_two_times_away_has_nobody_go_beyond_t
 
 def test_whatever_a_driver_raises_the_thread_goes_on(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST", 0.2)
-    monkeypatch.setattr(GroupView, "late_settling", 0.4)
+    monkeypatch.setattr(KnownMembers, "late_settling", 0.4)
     exchange = GroupStore.exchange
     monkeypatch.setattr(GroupStore, "exchange", lambda *_, **__: {}["nothing"])
     member = make("a")
-    assert member.others(None) == Others(ceiling=MIN)
+    assert member.others(None) == OtherMembers(ceiling=MIN)
     member.tell(at(1), waits=False)
     monkeypatch.setattr(GroupStore, "exchange", exchange)
-    until(lambda: member.others(None) == Others())
+    until(lambda: member.others(None) == OtherMembers())
     # And when it leaves.
     monkeypatch.setattr(GroupStore, "leave", lambda *_: {}["nothing"])
     member.close()
@@ -302,7 +302,7 @@ def test_nobody_is_gone_because_the_store_was_emptied(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when another server takes over, without what was told to the first."""
-    monkeypatch.setattr(view, "_SILENT", 30)
+    monkeypatch.setattr(known_members, "_SILENT", 30)
     away = stay_away(monkeypatch)
     a, b = make("a"), make("b")
     told(a, at(10))
@@ -350,8 +350,8 @@ def test_nobody_is_missed_that_has_left_because_the_store_takes_now_less_now_mor
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its clock was read at some moment between question and answer: that is no clock that was set."""
-    monkeypatch.setattr(view, "_SILENT", 30)
-    monkeypatch.setattr(view, "_JUMP", 0.3)
+    monkeypatch.setattr(known_members, "_SILENT", 30)
+    monkeypatch.setattr(known_members, "_JUMP", 0.3)
     exchange, slow = GroupStore.exchange, itertools.cycle([0.0, 0.6])
 
     def sometimes_slow(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:

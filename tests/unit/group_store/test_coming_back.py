@@ -9,14 +9,14 @@ import pytest
 
 from tests.unit.group_store.clients import Make, at, stay_away, told, until
 from watermark_source.errors import UsageError
-from watermark_source.group_store.view import GroupView
+from watermark_source.group_store.known_members import KnownMembers
 
 
 def test_of_two_drifts_the_one_that_comes_back_is_refused_and_not_the_one_that_went_on(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other has come while it was away for so long that nobody knew of it, and comes after it by name."""
-    monkeypatch.setattr(GroupView, "late_settling", 0.2)
+    monkeypatch.setattr(KnownMembers, "late_settling", 0.2)
     away = stay_away(monkeypatch)
     back = make("a", drift=5, time_to_live=300)
     told(back, at(10))
@@ -38,8 +38,8 @@ def test_of_two_drifts_the_one_that_comes_back_is_refused_and_not_the_one_that_w
 
     until(refused)
     # It answers for whoever asks it next, and has seen nobody.
-    before = runs._view.heard
-    until(lambda: runs.others(None).ceiling is None and runs._view.heard is not before)
+    before = runs._known.heard
+    until(lambda: runs.others(None).ceiling is None and runs._known.heard is not before)
     assert runs.others(None).members == 0
 
 
@@ -47,7 +47,7 @@ def test_of_two_drifts_the_one_that_was_there_goes_on_though_a_newcomer_reached_
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was away from all of them for so long that nobody seems to be there, and comes before the other by name."""
-    monkeypatch.setattr(GroupView, "late_settling", 2.0)
+    monkeypatch.setattr(KnownMembers, "late_settling", 2.0)
     away = stay_away(monkeypatch)
     was_there = make("b", drift=5, time_to_live=1_500)
     told(was_there, at(10))

@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, C, at, backlog, log_of, observation
-from watermark_source.alignment.others import NOBODY, unanswered
+from watermark_source.alignment.other_members import NOBODY, unanswered
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.ends import aligned_ends

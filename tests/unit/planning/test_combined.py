@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.planning.example_states import A, B, C, at
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.combined import combined, is_left_out, when_read, with_rows
+from watermark_source.planning.combined import combined, is_left_out, when_read, with_batch_watermark
 from watermark_source.planning.policy import Idleness, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
@@ -75,8 +75,8 @@ def test_with_its_rows_a_batch_has_the_watermark_they_lead_to() -> None:
     before = SourceState({A: at(5, 100)}, watermark=Millis(100))
     planned = SourceState({A: SplitState(9, 5, Millis(100))}, watermark=Millis(100))
     read = when_read(planned, {A: Millis(301)}, WatermarkStrategy())
-    assert with_rows(planned, before, read, WAITS).watermark == 300
+    assert with_batch_watermark(planned, before, read, WAITS).watermark == 300
     # Nothing but a clock's, or a snapshot's, which is one for all its rows.
     for other in ({"use_processing_time": True}, {"snapshots": SnapshotState(frontiers={"t": (None,)})}):
         kept = SourceState(planned.splits, watermark=Millis(100), **other)  # type: ignore[arg-type]
-        assert with_rows(kept, before, read, WAITS) is kept
+        assert with_batch_watermark(kept, before, read, WAITS) is kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.unit.planning.example_states import A, B, at
-from watermark_source.eventtime.disorder import Stretch
+from watermark_source.eventtime.disorder import DisorderSegment
 from watermark_source.eventtime.percentile import MILLION, Learned, Percentile
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
@@ -16,7 +16,7 @@ from watermark_source.planning.state import SourceState, SplitState
 PERCENTILE = Percentile(on_time=MILLION // 2, rows=1_000, most=500)
 LEARNS = WatermarkStrategy(out_of_orderness=500, percentile=PERCENTILE)
 KNOWN = Learned(7, ((1, 2),))
-SEEN = {A: RangeSummary(Millis(90), stretches=(Stretch(Millis(50), None, ((0, 3),)),))}
+SEEN = {A: RangeSummary(Millis(90), segments=(DisorderSegment(Millis(50), None, ((0, 3),)),))}
 
 
 def test_rows_are_counted_of_ranges_that_were_read_and_are_known_to_be_exact() -> None:

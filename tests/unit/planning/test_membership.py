@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
 from watermark_source.alignment.group import GroupMember, MemberStatus
-from watermark_source.alignment.others import Elsewhere, Others
+from watermark_source.alignment.other_members import OtherMember, OtherMembers
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.planner import plan
@@ -16,7 +16,7 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
-HELD = Others(MIN, Elsewhere("users"), 1)
+HELD = OtherMembers(MIN, OtherMember("users"), 1)
 
 
 def member(
@@ -39,7 +39,7 @@ def test_it_counts_with_what_its_slowest_split_has_when_the_batch_is_read() -> N
 
 
 def test_a_split_that_is_read_up_to_the_limit_holds_nobody_below_it() -> None:
-    users = Others(Millis(98), Elsewhere("users"), 1)
+    users = OtherMembers(Millis(98), OtherMember("users"), 1)
     assert member({B: at(1, 99)}, log_of([], [100, 900]), others=users) == active(108)
 
 
@@ -62,7 +62,7 @@ def test_a_row_of_the_future_moves_no_watermark_and_earlier_ones_may_come_after_
     for beyond in (1_000 + 5, 5_000):
         assert member({A: at(1, 99)}, log_of([100, 105, NOW + beyond]), capped) == active(99)
         # Over a gap, after which it is read.
-        behind = Others(Millis(5_000), Elsewhere("users"), 1)
+        behind = OtherMembers(Millis(5_000), OtherMember("users"), 1)
         assert member({A: at(1, 99)}, log_of([100, NOW + beyond, 200]), capped, others=behind) == active(99)
         held = member({A: at(0)}, log_of([NOW + beyond, 200]), capped, others=HELD)
         assert held == GroupMember(MemberStatus.STARTING)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, at, backlog, log_of, observation
-from watermark_source.alignment.others import Elsewhere, Others, unanswered
+from watermark_source.alignment.other_members import OtherMember, OtherMembers, unanswered
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.ends import STORE, TO_COME, Aligned, Limit, aligned_ends
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
@@ -15,15 +15,19 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
-CLICKS = Elsewhere("clicks")
+CLICKS = OtherMember("clicks")
 
 
-def others(minimum: int) -> Others:
-    return Others(Millis(minimum), CLICKS, 1)
+def others(minimum: int) -> OtherMembers:
+    return OtherMembers(Millis(minimum), CLICKS, 1)
 
 
 def aligned(
-    splits: dict[Split, SplitState], log: SimulatedLog, seen: Others, policy: PlanPolicy = DRIFT_10, **changes: Any
+    splits: dict[Split, SplitState],
+    log: SimulatedLog,
+    seen: OtherMembers,
+    policy: PlanPolicy = DRIFT_10,
+    **changes: Any,
 ) -> Aligned:
     index, holds_group = changes.pop("index", True), changes.pop("holds_group", False)
     return aligned_ends(
@@ -49,16 +53,16 @@ def test_who_is_behind_sets_it_for_the_others() -> None:
 
 def test_others_that_do_not_count_set_none() -> None:
     log = log_of([100, 200])
-    assert aligned({A: at(0)}, log, Others(members=3)).limit == Limit(Millis(209), A)
+    assert aligned({A: at(0)}, log, OtherMembers(members=3)).limit == Limit(Millis(209), A)
 
 
 def test_nothing_is_read_while_somebody_holds_the_group() -> None:
     log = log_of([100, 200], [50, 60])
     for policy in (DRIFT_10, PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True))):
-        found = aligned({A: at(0), B: at(1, 49)}, log, Others(MIN, CLICKS, 1), policy)
+        found = aligned({A: at(0), B: at(1, 49)}, log, OtherMembers(MIN, CLICKS, 1), policy)
         assert (found.limit, found.ends) == (Limit(MIN, CLICKS), {A: 0, B: 1})
     # With the time index the others learn all the same where this source begins.
-    assert aligned({A: at(0), B: at(1, 49)}, log, Others(MIN, CLICKS, 1)).reached == {A: 99}
+    assert aligned({A: at(0), B: at(1, 49)}, log, OtherMembers(MIN, CLICKS, 1)).reached == {A: 99}
 
 
 def test_who_is_waited_for_is_named() -> None:
@@ -73,7 +77,7 @@ def test_who_is_waited_for_is_named() -> None:
 
 def test_of_two_that_hold_the_group_each_reads_its_own_snapshot() -> None:
     log = log_of([100, 200])
-    seen, given = Others(MIN, CLICKS, 1), {"chunks": {"t": (None,)}, "holds_group": True}
+    seen, given = OtherMembers(MIN, CLICKS, 1), {"chunks": {"t": (None,)}, "holds_group": True}
     assert aligned({A: at(0)}, log, seen, **given).ends == {A: 2}
     assert aligned({A: at(0)}, log, unanswered(seen, None), **given).ends == {A: 0}
     # One for which nobody waits lets its log run ahead of nobody.
@@ -84,7 +88,7 @@ def test_of_two_that_hold_the_group_each_reads_its_own_snapshot() -> None:
 
 def test_trigger_once_waits_for_nobody() -> None:
     log = log_of([100, 200])
-    assert aligned({A: at(0)}, log, Others(MIN, CLICKS, 1), one_batch=True) == Aligned(None, {A: 2})
+    assert aligned({A: at(0)}, log, OtherMembers(MIN, CLICKS, 1), one_batch=True) == Aligned(None, {A: 2})
 
 
 def test_the_limit_of_before_holds_to_the_row_while_the_store_does_not_answer() -> None:

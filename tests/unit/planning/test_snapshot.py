@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.planning.example_states import A, B, at, log_of, observation, observed
-from watermark_source.alignment.others import Elsewhere, Others
+from watermark_source.alignment.other_members import OtherMember, OtherMembers
 from watermark_source.errors import InternalError, OffsetError
 from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import MIN, Millis
@@ -213,7 +213,7 @@ def test_a_table_found_later_begins_when_the_log_of_changes_is_read_to_its_end()
     log.splits = {LOG: log.splits[A], OTHER: log.splits[B]}
     state = replace(running(), splits={LOG: at(1, 4_999)})
     found = {"added": {OTHER: 0}, "found": frozenset({"shop.users"}), "chunks": {"shop.users": (None,)}}
-    behind = Others(Millis(4_999), Elsewhere("clicks"), 1)
+    behind = OtherMembers(Millis(4_999), OtherMember("clicks"), 1)
     for limits, is_cut in (({"max_rows": 10}, True), ({"others": behind}, True), ({}, False)):
         seen = observation(log, ends={LOG: 40, OTHER: 1}, newest={LOG: Millis(8_900)}, **limits, **found)
         after = plan(
@@ -236,7 +236,7 @@ def test_beside_a_snapshot_for_which_nobody_waits_the_log_stays_within_its_group
     chunk = {"ends": {LOG: 40, OTHER: 1}, "chunks": {"shop.users": (None,)}}
 
     def read(minimum: int, *, holds: bool = is_later) -> list[SplitRange]:
-        others = Others(Millis(minimum), Elsewhere("clicks"), 1)
+        others = OtherMembers(Millis(minimum), OtherMember("clicks"), 1)
         seen = observation(log, newest={LOG: Millis(8_900)}, others=others, **chunk)
         policy = PlanPolicy(alignment=Alignment(max_drift=1_000, holds_in_snapshot=holds))
         return ranges_of(plan(state, seen, policy, log).state)

@@ -15,7 +15,7 @@ from tests.spark.queries import START, Rows
 from watermark_source.spark.driver.runner import SourceRunner
 from watermark_source.spark.options.engine_options import EngineOptions
 from watermark_source.spark.stream_reader import stream_schema
-from watermark_source.spark.tasks.reading import read_pack
+from watermark_source.spark.tasks.reading import run_task
 
 ALL = ReadMaxRows(2**63 - 1)
 SYSTEM = StructType([StructField("split", LongType()), StructField("value", LongType())])
@@ -38,8 +38,8 @@ class Process:
         """Run the tasks of a batch; return the values of its rows, and its markers' splits or types."""
         values: list[int] = []
         markers: list[str | None] = []
-        for pack in self.runner.packs(start, end):
-            for batch in read_pack(self.source.range_reader, pack, stream_schema(SYSTEM, self.options)):
+        for task in self.runner.tasks(start, end):
+            for batch in run_task(self.source.range_reader, task, stream_schema(SYSTEM, self.options)):
                 for row in batch.to_pylist():
                     if row["marker"] is None:
                         values.append(row["value"])

@@ -121,7 +121,7 @@ def test_rows_have_the_streams_schema_and_no_marker(schema: StructType) -> None:
 
 
 def test_a_partition_that_is_not_ours_is_a_bug() -> None:
-    with pytest.raises(InternalError, match="not a pack of ours: InputPartition"):
+    with pytest.raises(InternalError, match="not a task of ours: InputPartition"):
         reader(Numbers({})).read(InputPartition(None))
 
 

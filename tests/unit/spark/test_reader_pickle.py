@@ -1,4 +1,4 @@
-"""What Spark pickles, the stream reader and its packs, is as good behind the pickle as before."""
+"""What Spark pickles, the stream reader and its tasks, is as good behind the pickle as before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from tests.spark.file_log import FileLogSource
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import SYSTEM, TWO
-from watermark_source.spark.exchange.packs import Pack
+from watermark_source.spark.exchange.read_tasks import ReadTask
 from watermark_source.spark.stream_reader import AlignedStreamReader, stream_schema
 
 
@@ -22,9 +22,9 @@ def test_reader_and_packs_survive_the_pickle_and_building_them_connects_to_nothi
     write(log, TWO)
     process = live()
     start = process.runner.initial_offset()
-    packs = process.runner.packs(start, process.plan(start))
-    assert all(isinstance(pack, Pack) for pack in packs)
-    assert cloudpickle.loads(cloudpickle.dumps(packs)) == packs
+    tasks = process.runner.tasks(start, process.plan(start))
+    assert all(isinstance(pack, ReadTask) for pack in tasks)
+    assert cloudpickle.loads(cloudpickle.dumps(tasks)) == tasks
 
     def refuse(*_: object) -> None:
         raise AssertionError("connected")
@@ -33,7 +33,7 @@ def test_reader_and_packs_survive_the_pickle_and_building_them_connects_to_nothi
     schema = stream_schema(SYSTEM, process.options)
     reader = AlignedStreamReader(process.source, process.options, schema, max_rows=5, fail_on_data_loss=True)
     again = cloudpickle.loads(cloudpickle.dumps(reader))
-    assert [b.num_rows for pack in packs for b in again.read(pack)] == [2, 1]
+    assert [b.num_rows for pack in tasks for b in again.read(pack)] == [2, 1]
     assert again.getDefaultReadLimit() == ReadMaxRows(5)
     with pytest.raises(AssertionError, match="connected"):
         again.initialOffset()

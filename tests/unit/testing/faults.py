@@ -22,7 +22,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.connector.starts import EarliestOrLatest
 from watermark_source.spark.connector.stream import Ends
-from watermark_source.spark.driver import packing, runner
+from watermark_source.spark.driver import input_partitions, runner
 from watermark_source.spark.driver.query_start import QueryStart
 from watermark_source.spark.stream_reader import stream_schema
 
@@ -179,7 +179,11 @@ def connecting_columns(self: FullDataSource, values: Any) -> StructType:
 
 
 columns, schema, parsed = FullDataSource.columns, FullDataSource.schema, FullDataSource._parsed
-stream_reader, reader_status, markers = FullDataSource.streamReader, runner.SourceRunner.status, packing.markers_between
+stream_reader, reader_status, markers = (
+    FullDataSource.streamReader,
+    runner.SourceRunner.status,
+    input_partitions.markers_between,
+)
 initial, first_after = QueryStart.offset, FullLog.first_after
 
 
@@ -310,7 +314,7 @@ FAULTS = (
     Fault("rows_that_go_before_they_are_read_end_the_task", "nothing was raised", [
         (FullReader, "_tell_loss", swallowed)]),
     Fault("a_task_skips_what_is_gone_if_the_user_wants", "no warning", [(FullReader, "_tell_loss", swallowed)]),
-    Fault("the_watermark_never_goes_back", "watermarks", [(packing, "markers_between", negative)]),
+    Fault("the_watermark_never_goes_back", "watermarks", [(input_partitions, "markers_between", negative)]),
     Fault("the_watermark_is_that_of_the_slowest_split", "after the first minute", [
         (FullLog, "discover", lambda self: frozenset(sorted(discover(self))[:1]))]),
     Fault("a_silent_split_becomes_idle_and_holds_nobody", "idleTimeout is 300 ms", [

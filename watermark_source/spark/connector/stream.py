@@ -17,11 +17,11 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector.copies import Copies
 from watermark_source.spark.connector.event_times import EventTimeIndex, EventTimePreview
 from watermark_source.spark.connector.pieces import RangeCutter
 from watermark_source.spark.connector.progress import ProgressSink
 from watermark_source.spark.connector.range_reader import RangeReader
+from watermark_source.spark.connector.replicas import Replicas
 from watermark_source.spark.connector.snapshots import Snapshots
 from watermark_source.spark.connector.transactions import OpenTransactions
 
@@ -128,7 +128,7 @@ class Connector:
     cutter: RangeCutter | None = None
     """For ranges that cannot be cut at any position; ``None`` if each is one task's."""
     snapshots: Snapshots | None = None
-    copies: Copies | None = None
+    copies: Replicas | None = None
     """``None`` of a system that has no copies, or none that can be told apart."""
     preview: EventTimePreview | None = None
     watched: CurrentEnds | None = None

@@ -22,13 +22,13 @@ from watermark_source.planning.snapshot import snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.stream import Connector
+from watermark_source.spark.driver.available_now import AvailableNowEnds
 from watermark_source.spark.driver.backlog import exceeds, splits_behind, uncommitted
-from watermark_source.spark.driver.fixed_ends import FixedEnds
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.pause_memory import PauseMemory
-from watermark_source.spark.driver.relocation import Whereabouts
+from watermark_source.spark.driver.relocation import ReplicaPositions
 from watermark_source.spark.driver.snapshot_chunks import with_chunks
 from watermark_source.spark.driver.task_reports import TaskReports
 
@@ -43,10 +43,10 @@ class Asking:
         clock: Clock,
         *,
         logs: Logs,
-        ends: FixedEnds,
+        ends: AvailableNowEnds,
         reports: TaskReports,
         membership: Membership,
-        whereabouts: Whereabouts,
+        whereabouts: ReplicaPositions,
         pauses: PauseMemory | None,
     ) -> None:
         self._connector = connector
@@ -56,7 +56,7 @@ class Asking:
         self._ends = ends
         self._reports = reports
         self._membership = membership
-        self._whereabouts = whereabouts
+        self._replica = whereabouts
         self._pauses = pauses
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
@@ -78,11 +78,11 @@ class Asking:
             snapshots=snapshots,
             others=self._membership.others(state.group),
             seen=self._reports.seen(
-                state, logs.ends.keys() | logs.unknown, self._whereabouts.reading, is_first=last.is_first
+                state, logs.ends.keys() | logs.unknown, self._replica.reading, is_first=last.is_first
             ),
             limits=BatchLimits(
                 max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-                one_batch=isinstance(limit, ReadAllAvailable) or self._whereabouts.has_moved,
+                one_batch=isinstance(limit, ReadAllAvailable) or self._replica.has_moved,
             ),
             history=PlanHistory(
                 since_rows=None if last.rows_at is None else Millis(logs.asked_at - last.rows_at),
@@ -151,7 +151,7 @@ class Asking:
         snapshots = self._connector.snapshots
         if snapshots is None or state.snapshots.complete is None:
             return logs, ObservedSnapshots()
-        to_end, may_wait = isinstance(limit, ReadAllAvailable), not self._whereabouts.has_moved
+        to_end, may_wait = isinstance(limit, ReadAllAvailable), not self._replica.has_moved
         logs, upcoming = with_chunks(logs, state, snapshots, tables, to_end=to_end, first=is_first, may_wait=may_wait)
         self._reports.snapshots.forget(upcoming.dropped)
         self._reports.snapshots.meet(

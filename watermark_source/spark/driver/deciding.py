@@ -9,7 +9,7 @@ from dataclasses import replace
 from watermark_source.errors import listed
 from watermark_source.eventtime.watermark import MAX, MIN
 from watermark_source.moments import watermark_text
-from watermark_source.planning.combined import when_read, with_rows
+from watermark_source.planning.combined import when_read, with_batch_watermark
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import PlanPolicy
@@ -39,7 +39,7 @@ class Deciding:
         index, rows = self._connector.time_index, self._connector.row_index
         return plan(state, observation, self._policy, index, rows=rows, ahead=self._ahead, announce=announce)
 
-    def with_rows(self, planned: Plan, before: SourceState) -> tuple[Plan, Mapping[Split, SplitState]]:
+    def with_batch_watermark(self, planned: Plan, before: SourceState) -> tuple[Plan, Mapping[Split, SplitState]]:
         """Let a batch carry the watermark of its own rows, and return what the splits will be when it is read.
 
         As far as that can be known before.
@@ -47,7 +47,7 @@ class Deciding:
         splits = planned.counting
         if planned.has_rows and (reached := self._asking.reached(planned.state)):
             splits = when_read(planned.state, reached, self._policy.strategy)
-            planned = replace(planned, state=with_rows(planned.state, before, splits, self._policy.idleness))
+            planned = replace(planned, state=with_batch_watermark(planned.state, before, splits, self._policy.idleness))
         return planned, splits
 
     def warn(self, planned: Plan, before: SourceState, observation: Observation) -> None:

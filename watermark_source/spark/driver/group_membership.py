@@ -1,7 +1,7 @@
 """A source's place in an alignment group: alone as long as nobody else can be there, else kept in a store.
 
-Without ``alignmentStore`` the sources of one driver see each other by files (``group_store.presence``) and meet in a
-private database once there are two. With the URL of a database they meet there from the first plan on.
+Without ``alignmentStore`` the sources of one driver see each other by files (``group_store.local_members``) and meet in
+a private database once there are two. With the URL of a database they meet there from the first plan on.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import secrets
 import time
 from dataclasses import replace
 
-from watermark_source.alignment.others import NOBODY, Others, unanswered
+from watermark_source.alignment.other_members import NOBODY, OtherMembers, unanswered
 from watermark_source.eventtime.watermark import MAX, MIN
 from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.driver_folder import FILE, driver_folder
 from watermark_source.group_store.file_database import FileDatabase
-from watermark_source.group_store.presence import Presence
+from watermark_source.group_store.local_members import LocalMembers
 from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import GroupState, SplitStatus
@@ -31,7 +31,7 @@ class Membership:
         self._source_name = source_name
         self._group = group
         self._max_drift = max_drift
-        self._presence: Presence | None = None
+        self._local: LocalMembers | None = None
         self._client: GroupClient | None = None
         self._last: Plan | None = None
         """Planned alone: it has to be told when somebody comes."""
@@ -55,13 +55,13 @@ class Membership:
         group = self._group
         if group is None or group.store != DRIVER:
             return
-        if self._presence is not None and not self._presence.is_seen:
-            self._presence.close()
-            self._presence = None
-        if self._presence is None:
-            self._presence = Presence(driver_folder(), group.name)
+        if self._local is not None and not self._local.is_seen:
+            self._local.close()
+            self._local = None
+        if self._local is None:
+            self._local = LocalMembers(driver_folder(), group.name)
 
-    def others(self, before: GroupState) -> Others:
+    def others(self, before: GroupState) -> OtherMembers:
         """Return what is known of the others when a batch is planned that begins in a state with ``before``.
 
         Raises:
@@ -92,7 +92,7 @@ class Membership:
             late = time.monotonic() >= self._began + group.time_to_live / 1_000
             wanted = 0 if late and met_before else (group.members or 1) - 1
             # Of those that are here already some may still be on their way to the store.
-            here = 0 if late or self._last is not None or self._presence is None else self._presence.others()
+            here = 0 if late or self._last is not None or self._local is None else self._local.others()
             self._complete = found.members >= max(wanted, here)
         return found if self._complete else unanswered(found, last_limit, awaited=True)
 
@@ -125,14 +125,14 @@ class Membership:
 
     def close(self) -> None:
         """Leave the group; takes no lock."""
-        if self._presence is not None:
-            self._presence.close()
+        if self._local is not None:
+            self._local.close()
         if self._client is not None:
             self._client.close()
 
     def _is_alone(self, group: GroupOptions) -> bool:
         waits_for_some = (group.members or 1) > 1
-        return self._presence is not None and not waits_for_some and not self._presence.others()
+        return self._local is not None and not waits_for_some and not self._local.others()
 
     def _meet(self, before: GroupState, group: GroupOptions) -> None:
         here = group.store is None or group.store == DRIVER

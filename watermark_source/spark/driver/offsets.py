@@ -10,9 +10,9 @@ from typing import Any
 from watermark_source.errors import OffsetError
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.spark.connector.copies import Copies
+from watermark_source.spark.connector.replicas import Replicas
 from watermark_source.spark.connector.stream import SourceDefinition
-from watermark_source.spark.driver.relocation import Here, Whereabouts
+from watermark_source.spark.driver.relocation import OnThisReplica, ReplicaPositions
 
 _log = logging.getLogger(__name__)
 
@@ -22,11 +22,11 @@ _OFFSETS_OF_A_BATCH = 2
 class Offsets:
     """Encodes states of the copy that is read, and decodes offsets, also those of the system's usual Spark source."""
 
-    def __init__(self, definition: SourceDefinition, source_name: str, copies: Copies | None) -> None:
+    def __init__(self, definition: SourceDefinition, source_name: str, copies: Replicas | None) -> None:
         self._definition = definition
         self._codec = OffsetCodec(source=definition.name, name=source_name)
         self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
-        self.whereabouts = Whereabouts(copies)
+        self.whereabouts = ReplicaPositions(copies)
 
     def encode(self, state: SourceState) -> dict[str, Any]:
         """Return the offset of a state."""
@@ -36,11 +36,11 @@ class Offsets:
         return offset
 
     def decode(self, offset: Mapping[str, Any]) -> SourceState:
-        """Return the state to plan from; raises as ``Whereabouts.here``."""
+        """Return the state to plan from; raises as ``ReplicaPositions.here``."""
         return self.whereabouts.here(self._decode(offset))
 
-    def batch(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Here:
-        """Return the batch between two offsets; raises as ``Whereabouts.batch``."""
+    def batch(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> OnThisReplica:
+        """Return the batch between two offsets; raises as ``ReplicaPositions.batch``."""
         before, after = self._decode(start), self._decode(end)
         foreign = self._definition.foreign_positions
         if foreign(start) is None and foreign(end) is not None:

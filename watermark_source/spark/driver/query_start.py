@@ -9,14 +9,14 @@ from watermark_source.errors import StartMismatchError
 from watermark_source.planning.snapshot import snapshot_split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState
 from watermark_source.spark.connector.stream import Connector
-from watermark_source.spark.driver.fixed_ends import FixedEnds
+from watermark_source.spark.driver.available_now import AvailableNowEnds
 from watermark_source.spark.driver.offsets import Offsets
 
 
 class QueryStart:
     """Spark asks more than once; the answer stays the same in a process."""
 
-    def __init__(self, connector: Connector, ends: FixedEnds, offsets: Offsets) -> None:
+    def __init__(self, connector: Connector, ends: AvailableNowEnds, offsets: Offsets) -> None:
         self._connector = connector
         self._ends = ends
         self._offsets = offsets

@@ -14,12 +14,12 @@ from watermark_source.errors import InternalError, OffsetError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Origin, SourceState, SplitState
-from watermark_source.spark.connector.copies import Copies, Relocation
+from watermark_source.spark.connector.replicas import Relocation, Replicas
 
 _log = logging.getLogger(__name__)
 
 
-class Here(NamedTuple):
+class OnThisReplica(NamedTuple):
     """A batch in the positions of the copy that is read."""
 
     before: SourceState
@@ -28,10 +28,10 @@ class Here(NamedTuple):
     """How its ranges are read; ``None`` without copies."""
 
 
-class Whereabouts:
+class ReplicaPositions:
     """Turns states as offsets have them into those of the copy that is read, and back. Without copies they are one."""
 
-    def __init__(self, copies: Copies | None) -> None:
+    def __init__(self, copies: Replicas | None) -> None:
         self._copies = copies
         self._shift = 0
         self._confirmed = False
@@ -78,11 +78,11 @@ class Whereabouts:
         done = self._copies.done_before(_log_of(state)[1].position)
         return replace(_moved(state, self._shift), origin=Origin(self._copies.system, self._shift, done))
 
-    def batch(self, before: SourceState, after: SourceState) -> Here:
+    def batch(self, before: SourceState, after: SourceState) -> OnThisReplica:
         """Return a batch between two states as offsets have them; raises as ``here``."""
         copies = self._copies
         if copies is None:
-            return Here(before, after, None)
+            return OnThisReplica(before, after, None)
         start, end = _origin(before, copies), _origin(after, copies)
         # Spark takes what is at its watermark for late.
         floor = None if before.watermark is None else Millis(before.watermark + 1)
@@ -100,12 +100,14 @@ class Whereabouts:
             # The end: a beginning may have been asked for anew.
             self._confirm(own, end, copies)
             first = _moved(before, -start.shift)
-            return Here(first, own, Relocation(end.copy, end.shift, floor if end.shift else None))
-        return Here(
+            return OnThisReplica(first, own, Relocation(end.copy, end.shift, floor if end.shift else None))
+        return OnThisReplica(
             _at(before, copies.begin(start.done)), own, Relocation(end.copy, end.shift, floor, left_out=start.done)
         )
 
-    def _batch_of_others(self, before: SourceState, after: SourceState, copies: Copies, floor: Millis | None) -> Here:
+    def _batch_of_others(
+        self, before: SourceState, after: SourceState, copies: Replicas, floor: Millis | None
+    ) -> OnThisReplica:
         """Return a batch that was planned on another copy: exactly what that one had in it."""
         start, end = _origin(before, copies), _origin(after, copies)
         self._shift = copies.shift_after(_log_of(after)[1].position)
@@ -114,17 +116,17 @@ class Whereabouts:
         assert end.done is not None, "a copy begins at nothing that has no words"
         as_of = last, end.done
         if start.done == end.done:
-            return Here(
+            return OnThisReplica(
                 _at(before, first), _at(after, first), Relocation(copies.system, self._shift, floor, as_of=as_of)
             )
         passage = copies.between(start.done, end.done)
-        return Here(
+        return OnThisReplica(
             _at(before, first),
             _at(after, max(passage.position, first), observed=first),
             Relocation(copies.system, self._shift, floor, passage.left_out, as_of),
         )
 
-    def _confirm(self, own: SourceState, origin: Origin, copies: Copies) -> None:
+    def _confirm(self, own: SourceState, origin: Origin, copies: Replicas) -> None:
         position = _log_of(own)[1].position
         if not self._confirmed:
             copies.confirm(position, origin.done)
@@ -132,7 +134,7 @@ class Whereabouts:
         copies.remember(position, origin.done)
 
 
-def _origin(state: SourceState, copies: Copies) -> Origin:
+def _origin(state: SourceState, copies: Replicas) -> Origin:
     # Some offsets do not say: of systems that could not be told apart then.
     return state.origin or Origin(copies.system)
 

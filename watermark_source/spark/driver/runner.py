@@ -24,14 +24,14 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.stream import SourceDefinition
 from watermark_source.spark.driver.asking import Asking
+from watermark_source.spark.driver.available_now import AvailableNowEnds
 from watermark_source.spark.driver.deciding import Deciding
-from watermark_source.spark.driver.fixed_ends import FixedEnds
 from watermark_source.spark.driver.group_membership import Membership
+from watermark_source.spark.driver.input_partitions import InputPartitions
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.look_ahead import ReadingAhead
 from watermark_source.spark.driver.offsets import Offsets
-from watermark_source.spark.driver.packing import Packing
 from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.query_start import QueryStart
 from watermark_source.spark.driver.status import Seen
@@ -39,13 +39,13 @@ from watermark_source.spark.driver.stream_end import StreamEnd
 from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.driver.telling import ShownProgress, StatusReport
 from watermark_source.spark.driver.termination import before_termination
-from watermark_source.spark.exchange.packs import Pack
+from watermark_source.spark.exchange.read_tasks import ReadTask
 from watermark_source.spark.options.engine_options import EngineOptions
 from watermark_source.spark.startup.collector import collect_later, collect_rarely, spare_imports
 
 
 class SourceRunner:
-    """Offsets, packs and status of one source in one query. Calls come one at a time."""
+    """Offsets, tasks and status of one source in one query. Calls come one at a time."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class SourceRunner:
         spare_imports()
         collect_rarely()
         self._offsets = Offsets(definition, options.source_name, self._connector.copies)
-        self._ends = FixedEnds(self._connector, logs, StreamEnd(options))
+        self._ends = AvailableNowEnds(self._connector, logs, StreamEnd(options))
         self._start = QueryStart(self._connector, self._ends, self._offsets)
         self._reports = TaskReports(
             definition, options.strategy, options.reports, logs, anywhere=self._connector.positions_are_rows
@@ -97,7 +97,9 @@ class SourceRunner:
         if (far := options.look_ahead) is not None:
             ahead = ReadingAhead(definition.observing_reader, rows=far.rows, span=far.time)
         self._deciding = Deciding(self._connector, policy, self._asking, ahead)
-        self._packing = Packing(self._connector, options, self._reports, self._asking, fails_on_loss=fail_on_data_loss)
+        self._partitions = InputPartitions(
+            self._connector, options, self._reports, self._asking, fails_on_loss=fail_on_data_loss
+        )
         self._last = LastPlan()
         self._status = StatusReport(options, definition.name, clock)
         self._progress = ShownProgress(self._connector.progress)
@@ -134,7 +136,7 @@ class SourceRunner:
         if planned.newest_matters and not observation.logs.times.newest:
             observation = self._asking.dated(observation, state)
             planned = self._deciding.plan(state, observation, announce=self._last.is_first)
-        planned, splits = self._deciding.with_rows(planned, state)
+        planned, splits = self._deciding.with_batch_watermark(planned, state)
         self._deciding.warn(planned, state, observation)
         self._reports.forget(observation.seen)
         self._asking.note(planned)
@@ -151,12 +153,12 @@ class SourceRunner:
         return offset if planned.is_batch else start
 
     @collect_later()
-    def packs(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Pack]:
-        """Return the work of the batch between two offsets; at least a pack for its markers."""
+    def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadTask]:
+        """Return the work of the batch between two offsets; at least a task for its markers."""
         before, after, relocation = self._offsets.batch(start, end)
         self._ends.note(after)
         known = not self._start.is_unknown(start)
-        return self._packing.packs(before, after, relocation, begin_is_known=known)
+        return self._partitions.tasks(before, after, relocation, begin_is_known=known)
 
     @collect_later()
     def status(self) -> dict[str, Any] | None:

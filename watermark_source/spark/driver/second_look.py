@@ -11,10 +11,10 @@ from watermark_source.planning.report import Coverage
 from watermark_source.planning.snapshot import last_batch
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState
-from watermark_source.spark.connector.copies import Relocation
+from watermark_source.spark.connector.replicas import Relocation
 from watermark_source.spark.connector.stream import SourceDefinition
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
-from watermark_source.spark.exchange.packs import Pack, beginnings_of
+from watermark_source.spark.exchange.read_tasks import ReadTask, beginnings_of
 from watermark_source.spark.tasks.reading import batches_of, observe
 
 _log = logging.getLogger(__name__)
@@ -28,14 +28,14 @@ def again_of(
     late_at: Millis | None,
     enters_anywhere: bool,
     learns: bool = False,
-) -> Pack:
+) -> ReadTask:
     """Return a range of the last planned batch, which ends in ``state``, as work to do again.
 
     ``enters_anywhere``: its log can be read from any position on, and not only from where a range begins. ``learns``:
     how disordered its rows are matters.
     """
     by_positions = relocation is None or relocation.left_out is None
-    return Pack(
+    return ReadTask(
         ranges=(wanted,),
         markers=(),
         future_cap=state.future_cap,
@@ -58,8 +58,8 @@ class SecondLook:
         self._server = server
         self._told = False
 
-    def at(self, again: Pack, missing: Coverage, *, reports_due: bool) -> Coverage:
-        """Return what is in a pack's one range, of which something is missing, as far as it can still be read.
+    def at(self, again: ReadTask, missing: Coverage, *, reports_due: bool) -> Coverage:
+        """Return what is in a task's one range, of which something is missing, as far as it can still be read.
 
         ``reports_due``: this process asked for them. Reports to an earlier one went with it.
         """

@@ -11,7 +11,7 @@ from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.report import Coverage
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
-from watermark_source.spark.connector.copies import Relocation
+from watermark_source.spark.connector.replicas import Relocation
 from watermark_source.spark.connector.stream import SourceDefinition
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer

@@ -1,4 +1,4 @@
-"""What driver and tasks send each other: packs of work out, progress reports back.
+"""What driver and tasks send each other: tasks of work out, progress reports back.
 
 Imports ``columns``, ``connector``.
 """

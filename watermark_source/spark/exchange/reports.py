@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from watermark_source.errors import shortened
-from watermark_source.eventtime.disorder import BUCKETS, Stretch
+from watermark_source.eventtime.disorder import BUCKETS, DisorderSegment
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.late_rows import BOUNDS_MS, NONE_LATE, LateRows
 from watermark_source.planning.report import RangeReport
@@ -99,7 +99,7 @@ def _encoded(r: RangeReport) -> bytes:
             [r.late.longest, r.late.total, *r.late.histogram] if r.late.histogram else [],
             r.undated_rows,
             r.marked,
-            [[before, highest, *(n for pair in counts for n in pair)] for before, highest, counts in r.stretches],
+            [[before, highest, *(n for pair in counts for n in pair)] for before, highest, counts in r.segments],
         ]
     ).encode()
 
@@ -123,7 +123,7 @@ def _report(  # noqa: PLR0917 - the fields as they are on the wire
     late: object,
     undated: object,
     marked: object,
-    stretches: object,
+    segments: object,
 ) -> RangeReport:
     if not isinstance(log, str):
         raise TypeError(f"a log with the name {shortened(log)}")
@@ -135,7 +135,7 @@ def _report(  # noqa: PLR0917 - the fields as they are on the wire
         late=_late(late),
         undated_rows=_integer(undated),
         marked=_moment(marked),
-        stretches=_stretches(stretches),
+        segments=_segments(segments),
     )
     if found.range.end < found.range.start:
         raise ValueError(f"not a report: {found.range} ends before it begins")
@@ -153,18 +153,18 @@ def _late(told: object) -> LateRows:
     return LateRows(tuple(histogram), longest, total)
 
 
-def _stretches(told: object) -> tuple[Stretch, ...]:
+def _segments(told: object) -> tuple[DisorderSegment, ...]:
     if not isinstance(told, list) or not all(isinstance(each, list) for each in told):
         raise TypeError(f"disorder as {shortened(told)}")
-    return tuple(_stretch(*each) for each in told)
+    return tuple(_segment(*each) for each in told)
 
 
-def _stretch(before: object, highest: object, *counts: object) -> Stretch:
+def _segment(before: object, highest: object, *counts: object) -> DisorderSegment:
     buckets = [_integer(bucket) for bucket in counts[::2]]
     rows = [_integer(each, minimum=1) for each in counts[1::2]]
     if len(buckets) != len(rows) or sorted(set(buckets)) != buckets or any(b >= BUCKETS for b in buckets):
         raise ValueError(f"not a report: disorder in the buckets {shortened(buckets)}")
-    return Stretch(_moment(before), _moment(highest), tuple(zip(buckets, rows, strict=True)))
+    return DisorderSegment(_moment(before), _moment(highest), tuple(zip(buckets, rows, strict=True)))
 
 
 def _moment(value: object) -> Millis | None:

@@ -7,7 +7,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from watermark_source.errors import OptionError
-from watermark_source.eventtime.disorder import STRETCH
+from watermark_source.eventtime.disorder import SEGMENT
 from watermark_source.eventtime.percentile import MILLION, Percentile
 from watermark_source.option_table import given_text
 
@@ -68,10 +68,10 @@ def percentile_of(values: Mapping[str, Any], given: Mapping[str, str], *, dated:
             f"{wish.on_time / (MILLION // 100):g}", example=str(2 * wish.enough),
         )  # fmt: skip
     largest = values["maxRecordsPerPartition"]
-    if largest is not None and largest < STRETCH:
+    if largest is not None and largest < SEGMENT:
         raise OptionError(
             "maxRecordsPerPartition", given_text(given, "maxRecordsPerPartition"),
-            f"must be at least {STRETCH} with watermarkStrategy percentile, which counts disorder in stretches of so "
-            "many rows", example=str(STRETCH),
+            f"must be at least {SEGMENT} with watermarkStrategy percentile, which counts disorder in stretches of so "
+            "many rows", example=str(SEGMENT),
         )  # fmt: skip
     return wish

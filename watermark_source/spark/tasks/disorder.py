@@ -7,12 +7,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from watermark_source.eventtime.disorder import BUCKETS, STRETCH, Stretch
+from watermark_source.eventtime.disorder import BUCKETS, SEGMENT, DisorderSegment
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.spark.exchange.packs import Beginning
+from watermark_source.spark.exchange.read_tasks import Beginning
 
 _Longs = npt.NDArray[np.int64]
-_HALF: Final = STRETCH // 2
+_HALF: Final = SEGMENT // 2
 # A double shows exponent and mantissa: of 2^9 and more, shifted so far, buckets with four to a doubling.
 _SHIFT: Final = 50
 _BELOW_FIRST: Final = ((1023 + 9) << 2) - 1
@@ -27,7 +27,7 @@ class DisorderCount:
         ``beginning``: what lies before it, if that is known: so of the range itself, not of a part of it.
         """
         self._start = start
-        self._stretches: list[Stretch] = []
+        self._segments: list[DisorderSegment] = []
         self._half = -1
         self._highest: int | None = None
         self._before: int | None = None
@@ -48,9 +48,9 @@ class DisorderCount:
         for at, part in zip([0, *edges.tolist()], np.split(micros, edges), strict=True):
             self._add(part, int(halves[at]))
 
-    def stretches(self) -> tuple[Stretch, ...]:
-        """Return all stretches that rows were in."""
-        return (*self._stretches, self._stretch()) if self._half >= 0 else ()
+    def segments(self) -> tuple[DisorderSegment, ...]:
+        """Return all segments that rows were in."""
+        return (*self._segments, self._segment()) if self._half >= 0 else ()
 
     def _add(self, micros: _Longs, half: int) -> None:
         if half // 2 != self._half // 2:
@@ -66,7 +66,7 @@ class DisorderCount:
 
     def _begin_anew(self) -> None:
         if self._half >= 0:
-            self._stretches.append(self._stretch())
+            self._segments.append(self._segment())
         self._highest = self._before = None
         self._counts = np.zeros(BUCKETS, np.int64)
         self._counts_all = False
@@ -81,10 +81,10 @@ class DisorderCount:
         self._counts += np.bincount(buckets, minlength=BUCKETS)
         self._highest = int(highest[-1])
 
-    def _stretch(self) -> Stretch:
+    def _segment(self) -> DisorderSegment:
         (found,) = self._counts.nonzero()
         counts = tuple(zip(found.tolist(), self._counts[found].tolist(), strict=True))
-        return Stretch(_millis(self._before), _millis(self._highest), counts)
+        return DisorderSegment(_millis(self._before), _millis(self._highest), counts)
 
 
 def _millis(micros: int | None) -> Millis | None:

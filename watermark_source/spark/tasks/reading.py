@@ -1,4 +1,4 @@
-"""What a task does with its pack: read, add the engine's columns, watch event time, report."""
+"""What a task does with its task: read, add the engine's columns, watch event time, report."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.spark.columns.arrow import bitmap, repeated
 from watermark_source.spark.columns.column_names import LATE, MARKER
 from watermark_source.spark.columns.markers import arrow_schema, in_micros, marker_batch, no_markers
-from watermark_source.spark.connector.copies import RelocatedRangeReader
 from watermark_source.spark.connector.pieces import PieceReader
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.read_batch import ReadBatch
+from watermark_source.spark.connector.replicas import RelocatedRangeReader
 from watermark_source.spark.connector.snapshots import SnapshotRangeReader
-from watermark_source.spark.exchange.packs import Beginning, Pack
+from watermark_source.spark.exchange.read_tasks import Beginning, ReadTask
 from watermark_source.spark.startup.collector import spare_imports
 from watermark_source.spark.tasks.disorder import DisorderCount
 from watermark_source.spark.tasks.report_client import send_reports
@@ -108,7 +108,7 @@ class Observer:
                 late=late.pop(r.split, NONE_LATE),
                 undated_rows=undated.pop(r.split, 0),
                 marked=_millis(self._marked.get(r.split)),
-                stretches=() if (counted := disorder.pop(r.split, None)) is None else counted.stretches(),
+                segments=() if (counted := disorder.pop(r.split, None)) is None else counted.segments(),
             )
             for r in self._ranges
         ]
@@ -148,36 +148,36 @@ def observe(
     return observer.reports()
 
 
-def read_pack(reader: RangeReader, pack: Pack, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Yield the pack's markers and rows; when the last row has been taken, report what was seen."""
-    if pack.markers and MARKER in schema.names:
-        yield marker_batch(pack.markers, schema)
-    if not pack.ranges:
+def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield the task's markers and rows; when the last row has been taken, report what was seen."""
+    if task.markers and MARKER in schema.names:
+        yield marker_batch(task.markers, schema)
+    if not task.ranges:
         return
-    observer = Observer(pack.ranges, pack.future_cap, pack.late_at, pack.beginnings)
+    observer = Observer(task.ranges, task.future_cap, task.late_at, task.beginnings)
     spare_imports()
-    for batch in batches_of(reader, pack):
+    for batch in batches_of(reader, task):
         observer.observe(batch)
         if not batch.rows:
             continue
         event_time = (
-            batch.event_time if pack.clock is None else repeated(pack.clock * 1_000, batch.event_time.type, batch.rows)
+            batch.event_time if task.clock is None else repeated(task.clock * 1_000, batch.event_time.type, batch.rows)
         )
-        yield data_batch(batch, event_time, schema, pack.late_at)
-    if pack.report_to is not None:
-        send_reports(pack.report_to, observer.reports())
+        yield data_batch(batch, event_time, schema, task.late_at)
+    if task.report_to is not None:
+        send_reports(task.report_to, observer.reports())
 
 
-def batches_of(reader: RangeReader, pack: Pack) -> Iterator[ReadBatch]:
-    """Yield the rows of a pack's ranges, read as its batch says."""
-    if pack.relocation is not None:
-        reader = cast("RelocatedRangeReader", reader).relocated(pack.relocation)
-    if pack.whole is not None:
-        (piece,) = pack.ranges
-        return cast("PieceReader", reader).read_piece(Piece(piece, pack.whole), pack.snapshot)
-    if pack.snapshot is not None:
-        return cast("SnapshotRangeReader", reader).read_during_snapshot(pack.ranges, pack.snapshot)
-    return reader.read(pack.ranges)
+def batches_of(reader: RangeReader, task: ReadTask) -> Iterator[ReadBatch]:
+    """Yield the rows of a task's ranges, read as its batch says."""
+    if task.relocation is not None:
+        reader = cast("RelocatedRangeReader", reader).relocated(task.relocation)
+    if task.whole is not None:
+        (piece,) = task.ranges
+        return cast("PieceReader", reader).read_piece(Piece(piece, task.whole), task.snapshot)
+    if task.snapshot is not None:
+        return cast("SnapshotRangeReader", reader).read_during_snapshot(task.ranges, task.snapshot)
+    return reader.read(task.ranges)
 
 
 def data_batch(

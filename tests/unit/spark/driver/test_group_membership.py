@@ -19,8 +19,8 @@ from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store import client
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.driver_folder import driver_folder
+from watermark_source.group_store.known_members import KnownMembers
 from watermark_source.group_store.store import GroupStore, Identity
-from watermark_source.group_store.view import GroupView
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
@@ -87,7 +87,7 @@ def test_the_time_in_which_others_are_to_come_again_does_not_pass_while_the_stor
     make: Make, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_FIRST", 0.1)
-    monkeypatch.setattr(GroupView, "late_settling", 0.1)
+    monkeypatch.setattr(KnownMembers, "late_settling", 0.1)
     source = make(1_500, alignmentStore=url, alignmentMembers="2")
     state = GroupState(member="known", limit=Millis(70))
     source.others(state)

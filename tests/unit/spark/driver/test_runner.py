@@ -18,7 +18,7 @@ from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.stream import Ends
 from watermark_source.spark.stream_reader import stream_schema
-from watermark_source.spark.tasks.reading import read_pack
+from watermark_source.spark.tasks.reading import run_task
 
 
 def test_watermark_is_the_lowest_of_the_splits_one_batch_after_their_rows(log: Path, live: Any) -> None:
@@ -76,10 +76,10 @@ def test_a_part_of_a_range_nobody_reported_is_looked_at_alone(log: Path, live: A
     process = live(minPartitions="5")
     first = process.runner.initial_offset()
     data = process.plan(first)
-    packs = process.runner.packs(first, data)
-    assert len(packs) == 5
-    for pack in packs[:2] + packs[3:4]:
-        list(read_pack(process.source.range_reader, pack, stream_schema(SYSTEM, process.options)))
+    tasks = process.runner.tasks(first, data)
+    assert len(tasks) == 5
+    for pack in tasks[:2] + tasks[3:4]:
+        list(run_task(process.source.range_reader, pack, stream_schema(SYSTEM, process.options)))
     covered = process.runner._reports._book.cover(SplitRange(Split("log", 0), 0, 10))
     assert [(r.start, r.end) for r in covered.missing] == [(4, 6), (8, 10)]
     assert wm(process.plan(data)) == 8_999

@@ -7,7 +7,7 @@ import pytest
 from tests.spark.file_log import TABLE
 from tests.unit.planning.example_states import A, B, at, log_of, observation
 from watermark_source.alignment.group import FIRST
-from watermark_source.alignment.others import Elsewhere, Others, unanswered
+from watermark_source.alignment.other_members import OtherMember, OtherMembers, unanswered
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.monitor.status import SourceStatus
 from watermark_source.planning.planner import plan
@@ -21,7 +21,7 @@ GIVEN = {"alignmentGroup": "g", "alignmentMaxDrift": "10 ms"}
 OPTIONS = EngineOptions.of(TABLE.parse(GIVEN), format_name="file-log", given=GIVEN)
 
 
-def status_beside(others: Others) -> SourceStatus:
+def status_beside(others: OtherMembers) -> SourceStatus:
     """Return what a source says that has read a row at 100, and has another one at 200."""
     log = log_of([100, 200])
     seen = observation(log, others=others)
@@ -38,20 +38,20 @@ def status_beside(others: Others) -> SourceStatus:
 
 @pytest.mark.parametrize("minimum", [MIN, FIRST])
 def test_while_another_has_not_begun_there_is_no_limit_that_is_a_time(minimum: Millis) -> None:
-    status = status_beside(Others(minimum, Elsewhere("users"), 1))
+    status = status_beside(OtherMembers(minimum, OtherMember("users"), 1))
     assert status.group is not None
     assert (status.group.limit, status.group.hold, status.group.store) == (None, True, "driver")
     assert status.splits[0].why == "reads nothing before its alignment group may begin: waits for users"
 
 
 def test_drift_is_against_the_slowest_of_the_group_which_may_be_another_source() -> None:
-    (alone,) = status_beside(Others()).splits
+    (alone,) = status_beside(OtherMembers()).splits
     assert alone.drift == 0
-    (behind,) = status_beside(Others(Millis(150), Elsewhere("users"), 1)).splits
+    (behind,) = status_beside(OtherMembers(Millis(150), OtherMember("users"), 1)).splits
     assert behind.drift == 0
-    (ahead,) = status_beside(Others(Millis(20), Elsewhere("users"), 1)).splits
+    (ahead,) = status_beside(OtherMembers(Millis(20), OtherMember("users"), 1)).splits
     assert (ahead.drift, ahead.holds_back) == (79, False)
-    (first,) = status_beside(Others(FIRST, Elsewhere("users"), 1)).splits
+    (first,) = status_beside(OtherMembers(FIRST, OtherMember("users"), 1)).splits
     assert first.drift is None
 
 
@@ -60,7 +60,7 @@ def test_drift_is_against_the_slowest_of_the_group_which_may_be_another_source()
 )
 def test_a_split_holds_back_only_if_no_other_source_is_slower(elsewhere: Millis | None, holder: list[bool]) -> None:
     log = log_of([100], [400])
-    others = Others() if elsewhere is None else Others(elsewhere, Elsewhere("users"), 1)
+    others = OtherMembers() if elsewhere is None else OtherMembers(elsewhere, OtherMember("users"), 1)
     seen = observation(log, others=others)
     state = SourceState(splits={A: at(1, 99), B: at(1, 399)}, watermark=Millis(99))
     planned = plan(state, seen, PlanPolicy(alignment=Alignment(max_drift=10)), log)
@@ -69,10 +69,10 @@ def test_a_split_holds_back_only_if_no_other_source_is_slower(elsewhere: Millis 
 
 
 def test_a_limit_that_is_a_time_is_shown_and_one_that_is_none_is_not() -> None:
-    group = status_beside(Others(Millis(150), Elsewhere("users"), 1)).group
+    group = status_beside(OtherMembers(Millis(150), OtherMember("users"), 1)).group
     assert group is not None
     assert (group.limit, group.hold) == (160, False)
-    unlimited = status_beside(unanswered(Others(), Millis(MAX))).group
+    unlimited = status_beside(unanswered(OtherMembers(), Millis(MAX))).group
     assert unlimited is not None
     # Its own log's end, with the drift.
     assert (unlimited.limit, unlimited.hold) == (209, False)

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from watermark_source.eventtime.disorder import BUCKETS, Stretch
+from watermark_source.eventtime.disorder import BUCKETS, DisorderSegment
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
@@ -91,12 +91,12 @@ def test_reports_of_ten_thousand_splits_fit_into_one_message(book: ReportBook, s
 def test_reports_that_are_longer_than_a_message_arrive_in_several(book: ReportBook, server: ReportServer) -> None:
     """Of ten thousand splits whose disorder is counted."""
     counts = tuple((bucket, 1_000_000 + bucket) for bucket in range(0, BUCKETS, 2))
-    stretch = Stretch(Millis(2**41), Millis(2**41), counts)
+    segment = DisorderSegment(Millis(2**41), Millis(2**41), counts)
     ranges = [SplitRange(Split("t" * 249, n), 2**50, 2**50 + 10_000) for n in range(10_000)]
-    seen = [RangeReport(r, Millis(2**41), 10_000, 0, stretches=(stretch,)) for r in ranges]
+    seen = [RangeReport(r, Millis(2**41), 10_000, 0, segments=(segment,)) for r in ranges]
     assert len(reports.encode(seen)) > 2 * reports.MAX_BODY
     assert send_reports(server.address, seen)
-    assert all(not found.missing and found.stretches == (stretch,) for found in book.cover_each(ranges))
+    assert all(not found.missing and found.segments == (segment,) for found in book.cover_each(ranges))
 
 
 def test_many_tasks_report_at_once(book: ReportBook, server: ReportServer) -> None:

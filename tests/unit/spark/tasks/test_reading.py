@@ -19,8 +19,8 @@ from watermark_source.spark.columns.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.columns.markers import MARKER_TYPE, Marker, arrow_schema
 from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
-from watermark_source.spark.exchange.packs import Pack
-from watermark_source.spark.tasks.reading import Observer, observe, read_pack
+from watermark_source.spark.exchange.read_tasks import ReadTask
+from watermark_source.spark.tasks.reading import Observer, observe, run_task
 
 A, B = Split("log", 0), Split("log", 1)
 MICROS = pa.timestamp("us", tz="UTC")
@@ -98,34 +98,34 @@ class Given:
         yield from (b for b in self.batches if b.split in {r.split for r in ranges})
 
 
-def work(**changes: object) -> Pack:
+def work(**changes: object) -> ReadTask:
     plain: dict[str, object] = {
         "ranges": (SplitRange(A, 0, 2),), "markers": (), "future_cap": None, "clock": None, "late_at": None,
         "report_to": None,
     }  # fmt: skip
-    return Pack(**{**plain, **changes})  # type: ignore[arg-type]
+    return ReadTask(**{**plain, **changes})  # type: ignore[arg-type]
 
 
 def test_markers_come_first_and_rows_have_none() -> None:
-    first, rows = read_pack(Given((batch(A, 1, 2),)), work(markers=(WATERMARK,)), SCHEMA)
+    first, rows = run_task(Given((batch(A, 1, 2),)), work(markers=(WATERMARK,)), SCHEMA)
     assert first.schema == rows.schema == arrow_schema(SCHEMA)
     assert (first.num_rows, first.column(2).null_count) == (1, 0)
     assert (rows.num_rows, rows.column(2).null_count) == (2, 2)
 
 
 def test_a_pack_of_markers_alone_reads_nothing() -> None:
-    (only,) = read_pack(Given((batch(A, 1),)), work(ranges=(), markers=(WATERMARK,)), SCHEMA)
+    (only,) = run_task(Given((batch(A, 1),)), work(ranges=(), markers=(WATERMARK,)), SCHEMA)
     assert only.column(2).to_pylist()[0]["type"] == "watermark"
 
 
 def test_without_a_marker_column_no_marker_rows_come() -> None:
-    (rows,) = read_pack(Given((batch(A, 1),)), work(markers=(WATERMARK,)), SYSTEM)
+    (rows,) = run_task(Given((batch(A, 1),)), work(markers=(WATERMARK,)), SYSTEM)
     assert rows.schema == arrow_schema(SYSTEM)
     assert rows.num_rows == 1
 
 
 def test_with_processing_time_every_row_has_the_clock_of_the_plan() -> None:
-    (rows,) = read_pack(Given((batch(A, 1, 2),)), work(clock=Millis(7)), SCHEMA)
+    (rows,) = run_task(Given((batch(A, 1, 2),)), work(clock=Millis(7)), SCHEMA)
     assert rows.column(1).cast(pa.int64()).to_pylist() == [7_000, 7_000]
 
 
@@ -134,7 +134,7 @@ def test_the_report_goes_out_when_the_last_row_has_been_taken_and_not_before() -
     server = ReportServer(book)
     try:
         wanted = SplitRange(A, 0, 2)
-        batches = read_pack(Given((batch(A, 1_000), batch(A, 9_000))), work(report_to=server.address), SCHEMA)
+        batches = run_task(Given((batch(A, 1_000), batch(A, 9_000))), work(report_to=server.address), SCHEMA)
         next(batches)
         next(batches)
         assert book.cover(wanted).missing == (wanted,)
@@ -155,7 +155,7 @@ def test_a_reader_that_fails_reports_nothing() -> None:
     server = ReportServer(book)
     try:
         with pytest.raises(OSError, match="gone"):
-            list(read_pack(Broken(), work(report_to=server.address), SCHEMA))
+            list(run_task(Broken(), work(report_to=server.address), SCHEMA))
         assert book.cover(SplitRange(A, 0, 2)).rows == 0
     finally:
         server.close()
@@ -164,11 +164,11 @@ def test_a_reader_that_fails_reports_nothing() -> None:
 def test_rows_at_or_before_the_watermark_of_the_batch_are_late() -> None:
     late_too = StructType([*SYSTEM.fields, StructField("late", BooleanType()), StructField(MARKER, MARKER_TYPE)])
     times = batch(A, 4_000, 5_000, 5_001, 9_000)
-    first, rows = read_pack(Given((times,)), work(markers=(WATERMARK,), late_at=Millis(5)), late_too)
+    first, rows = run_task(Given((times,)), work(markers=(WATERMARK,), late_at=Millis(5)), late_too)
     assert first.column(2).to_pylist() == [None]
     # As Spark has it: 5.001 ms are behind a watermark of 5 ms.
     assert rows.column(2).to_pylist() == [True, True, False, False]
-    (rows,) = read_pack(Given((times,)), work(), late_too)
+    (rows,) = run_task(Given((times,)), work(), late_too)
     assert rows.column(2).to_pylist() == [False] * 4
 
 

@@ -1,4 +1,4 @@
-"""Presence: which other sources of one driver name the same group, told by files that their processes hold locked.
+"""LocalMembers: which other sources of one driver name the same group, told by files that their processes hold locked.
 
 It costs a look into a folder, and needs no database: a source that is alone in its driver has nothing to do with one.
 """
@@ -13,7 +13,7 @@ import secrets
 from pathlib import Path
 
 
-class Presence:
+class LocalMembers:
     """This process's own file in the folder of a group, there until it ends, however it ends."""
 
     def __init__(self, folder: Path, group: str) -> None:

@@ -1,4 +1,4 @@
-"""Others: what a source knows of the members of its alignment group elsewhere when it plans a batch."""
+"""OtherMembers: what a source knows of the members of its alignment group elsewhere when it plans a batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from watermark_source.eventtime.watermark import MIN, Millis
 
 
-class Elsewhere(NamedTuple):
+class OtherMember(NamedTuple):
     """A member of the group that is not a split of this source: another source, in this query or in any other."""
 
     name: str
@@ -20,12 +20,12 @@ class Elsewhere(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Others:
+class OtherMembers:
     """The members elsewhere, as they were when the place where they meet was last asked."""
 
     minimum: Millis | None = None
     """Lowest watermark of those that count; ``MIN`` if one of them lets nobody read yet, ``None`` if none counts."""
-    slowest: Elsewhere | None = None
+    slowest: OtherMember | None = None
     members: int = 0
     ceiling: Millis | None = None
     """What is known is not enough: the limit that held before, beyond which nobody goes. ``None``: it is enough."""
@@ -40,9 +40,9 @@ class Others:
         return MIN in (self.minimum, self.ceiling)
 
 
-NOBODY = Others()
+NOBODY = OtherMembers()
 
 
-def unanswered(known: Others, last_limit: Millis | None, *, awaited: bool = False) -> Others:
+def unanswered(known: OtherMembers, last_limit: Millis | None, *, awaited: bool = False) -> OtherMembers:
     """Return what is known when it is not enough, and the last limit was this; ``None``: there was none yet."""
     return replace(known, ceiling=MIN if last_limit is None else last_limit, awaited=awaited)

@@ -13,7 +13,7 @@ from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.stream_end import StreamEnd
 
 
-class FixedEnds:
+class AvailableNowEnds:
     """Of one run; of a run without an end there are none."""
 
     def __init__(self, connector: Connector, logs: Logs, stream: StreamEnd) -> None:

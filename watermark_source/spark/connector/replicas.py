@@ -16,7 +16,7 @@ class Passage(NamedTuple):
     left_out: str
 
 
-class Copies(Protocol):
+class Replicas(Protocol):
     """One of a system's copies: logs of the same changes, each with positions of its own, in orders that may differ.
 
     ``done`` names a set of changes in words that every copy understands; ``None``: the copy had no such words.

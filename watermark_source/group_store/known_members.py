@@ -1,14 +1,14 @@
-"""GroupView: what one member knows of the others, and whether all that are there had the time to report."""
+"""KnownMembers: what one member knows of the others, and whether all that are there had the time to report."""
 
 from __future__ import annotations
 
 import time
 from typing import ClassVar, NamedTuple
 
-from watermark_source.alignment.others import Elsewhere, Others, unanswered
+from watermark_source.alignment.other_members import OtherMember, OtherMembers, unanswered
 from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.group_store.grace_period import GracePeriod, after_answer, may_be_all
+from watermark_source.group_store.outage_grace import GracePeriod, after_answer, may_be_all
 from watermark_source.group_store.store import Answer
 
 _SILENT = 3.0
@@ -24,7 +24,7 @@ _JUMP = 1.0
 class Heard(NamedTuple):
     """The store's last answer: one object, for it is replaced while others look at it."""
 
-    others: Others
+    others: OtherMembers
     coming: int
     store_time: Millis
     asked_at: float
@@ -42,7 +42,7 @@ class Heard(NamedTuple):
         return not at_least - _JUMP <= passed <= at_most + _JUMP
 
 
-class GroupView:
+class KnownMembers:
     """Filled by the thread that talks to the store, asked by the one that plans."""
 
     late_settling: ClassVar[float] = 7.0
@@ -65,10 +65,10 @@ class GroupView:
         if self._told_at is None:
             self._told_at = time.monotonic()
 
-    def known(self, last_limit: Millis | None) -> Others:
+    def known(self, last_limit: Millis | None) -> OtherMembers:
         """Return what is known of the others; ``last_limit`` holds while it is not sure."""
         heard = self.heard
-        known = Others() if heard is None else heard.others
+        known = OtherMembers() if heard is None else heard.others
         if heard is None or heard.is_old:
             return unanswered(known, last_limit)
         return known if self._is_sure(heard) else unanswered(known, last_limit, awaited=True)
@@ -79,8 +79,8 @@ class GroupView:
         if answer.slowest is not None:
             was = None if before is None else before.others.slowest
             since = was.since if was is not None and was.name == answer.slowest else self._clock.now()
-            slowest = Elsewhere(answer.slowest, since)
-        others = Others(answer.minimum, slowest, answer.members, idle=answer.idle)
+            slowest = OtherMember(answer.slowest, since)
+        others = OtherMembers(answer.minimum, slowest, answer.members, idle=answer.idle)
         heard = Heard(others, answer.coming, answer.now, asked_at, time.monotonic())
         if before is None:
             # Those that came while it was away have told nobody.

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from watermark_source.group_store.presence import Presence
+from watermark_source.group_store.local_members import LocalMembers
 
 _PROGRAM = """
 import sys
 from pathlib import Path
-from watermark_source.group_store.presence import Presence
-present = Presence(Path(sys.argv[1]), sys.argv[2])
+from watermark_source.group_store.local_members import LocalMembers
+present = LocalMembers(Path(sys.argv[1]), sys.argv[2])
 print(present.others(), flush=True)
 sys.stdin.read()
 present.close()
@@ -37,7 +37,7 @@ def another(folder: Path, group: str = "g") -> Iterator[tuple[subprocess.Popen[s
 
 
 def test_processes_of_a_group_see_each_other_until_they_leave(tmp_path: Path) -> None:
-    own = Presence(tmp_path, "g")
+    own = LocalMembers(tmp_path, "g")
     assert own.others() == 0
     with another(tmp_path) as (process, seen), another(tmp_path, "elsewhere") as (_, seen_elsewhere):
         assert (seen, seen_elsewhere, own.others()) == (1, 0, 1)
@@ -49,7 +49,7 @@ def test_processes_of_a_group_see_each_other_until_they_leave(tmp_path: Path) ->
 
 
 def test_who_was_killed_is_gone_at_once_and_so_is_what_he_left(tmp_path: Path) -> None:
-    own = Presence(tmp_path, "g")
+    own = LocalMembers(tmp_path, "g")
     with another(tmp_path) as (process, _):
         os.kill(process.pid, signal.SIGSTOP)
         # One that is held is there all the same.
@@ -64,7 +64,7 @@ def test_who_was_killed_is_gone_at_once_and_so_is_what_he_left(tmp_path: Path) -
 
 
 def test_an_earlier_life_of_this_process_is_nobody_else_and_names_say_nothing(tmp_path: Path) -> None:
-    own, again = Presence(tmp_path, "../../g"), Presence(tmp_path, "../../g")
+    own, again = LocalMembers(tmp_path, "../../g"), LocalMembers(tmp_path, "../../g")
     assert (own.others(), again.others()) == (0, 0)
     own.close()
     own.close()

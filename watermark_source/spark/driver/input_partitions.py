@@ -1,25 +1,25 @@
-"""Packing: the work of a batch, from the states at its two ends, as packs for Spark's tasks."""
+"""InputPartitions: the work of a batch, from the states at its two ends, as tasks for Spark's tasks."""
 
 from __future__ import annotations
 
-from watermark_source.eventtime.disorder import STRETCH
+from watermark_source.eventtime.disorder import SEGMENT
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.snapshot import snapshot_batch
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.columns.markers import markers_between
-from watermark_source.spark.connector.copies import Relocation
+from watermark_source.spark.connector.replicas import Relocation
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.asking import Asking
 from watermark_source.spark.driver.reaching_back import reaching_back
 from watermark_source.spark.driver.task_reports import TaskReports
-from watermark_source.spark.exchange.packs import Pack, TaskWork, beginnings_of, tasks_of
+from watermark_source.spark.exchange.read_tasks import ReadTask, TaskWork, beginnings_of, tasks_of
 from watermark_source.spark.options.engine_options import EngineOptions
 
 
-class Packing:
-    """Makes packs; what is in them follows from the two states alone, but for where to report."""
+class InputPartitions:
+    """Makes tasks; what is in them follows from the two states alone, but for where to report."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class Packing:
         self._asking = asking
         self._fails_on_loss = fails_on_loss
 
-    def packs(
+    def tasks(
         self, before: SourceState, after: SourceState, relocation: Relocation | None, *, begin_is_known: bool
-    ) -> list[Pack]:
-        """Return the work of the batch between two states; at least a pack for its markers.
+    ) -> list[ReadTask]:
+        """Return the work of the batch between two states; at least a task for its markers.
 
         ``begin_is_known``: ``before`` says where the batch begins, and not only the ranges that were planned last.
         """
@@ -52,7 +52,7 @@ class Packing:
             relocation,
             at_least=self._options.tasks.min_partitions,
             at_most=self._options.tasks.max_records_per_partition,
-            stretch=STRETCH if self._options.strategy.percentile is not None else 1,
+            segment=SEGMENT if self._options.strategy.percentile is not None else 1,
         )
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:
@@ -64,7 +64,7 @@ class Packing:
                 clock = Millis(after.watermark + 1)
         self._reports.late_at = late_at
         return [
-            Pack(
+            ReadTask(
                 ranges=each.ranges,
                 markers=markers if number == 0 else (),
                 future_cap=after.future_cap,

@@ -1,7 +1,7 @@
-"""Packs: how the ranges of a batch are laid into Spark's input partitions.
+"""Read tasks: how the ranges of a batch are laid into Spark's input partitions.
 
-A split is the unit of decisions, a pack the unit of work. A Spark task costs about 25 ms however little it reads, so
-small ranges share one; a big range is a pack of its own, or several.
+A split is the unit of decisions, a task the unit of work. A Spark task costs about 25 ms however little it reads, so
+small ranges share one; a big range is a task of its own, or several.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from watermark_source.planning.snapshot import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.columns.markers import Marker
-from watermark_source.spark.connector.copies import Relocation
+from watermark_source.spark.connector.replicas import Relocation
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.exchange.reports import ReportAddress
 
@@ -39,7 +39,7 @@ class Beginning(NamedTuple):
 
 
 @dataclass
-class Pack(InputPartition):
+class ReadTask(InputPartition):
     """One task's work. Everything in it follows from the batch's two offsets, but for where to report."""
 
     ranges: tuple[SplitRange, ...]
@@ -70,13 +70,13 @@ def _numbers_of(ranges: Iterable[SplitRange]) -> list[int]:
     return [number for r in ranges for number in (r.split.number, r.start, r.end)]
 
 
-def _unpickled(logs: Iterable[tuple[str, Sequence[int]]], *others: Any) -> Pack:
+def _unpickled(logs: Iterable[tuple[str, Sequence[int]]], *others: Any) -> ReadTask:
     ranges = (
         SplitRange(Split(log, number), start, end)
         for log, numbers in logs
         for number, start, end in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
     )
-    return Pack(tuple(ranges), *others)
+    return ReadTask(tuple(ranges), *others)
 
 
 def beginnings_of(ranges: Iterable[SplitRange], state: SourceState) -> dict[Split, Beginning]:
@@ -97,7 +97,7 @@ class TaskWork(NamedTuple):
 
     ranges: tuple[SplitRange, ...]
     whole: SplitRange | None = None
-    """As in ``Pack``."""
+    """As in ``ReadTask``."""
 
 
 def tasks_of(
@@ -108,11 +108,11 @@ def tasks_of(
     *,
     at_least: int | None,
     at_most: int | None,
-    stretch: int = 1,
+    segment: int = 1,
 ) -> list[TaskWork]:
     """Lay all that a batch reads into tasks, as its source's positions allow."""
     if connector.positions_are_rows:
-        return [TaskWork(each) for each in pack(ranges, at_least=at_least, at_most=at_most, stretch=stretch)]
+        return [TaskWork(each) for each in laid_out(ranges, at_least=at_least, at_most=at_most, segment=segment)]
     chunks = () if snapshot is None else tuple(snapshot.chunks)
     together = connector.snapshots is not None and connector.snapshots.one_moment
     of_chunks = [chunks] if together and chunks else [(each,) for each in chunks]
@@ -125,45 +125,45 @@ def tasks_of(
     return [*of_logs, *map(TaskWork, of_chunks)]
 
 
-def pack(
-    ranges: Sequence[SplitRange], *, at_least: int | None = None, at_most: int | None = None, stretch: int = 1
+def laid_out(
+    ranges: Sequence[SplitRange], *, at_least: int | None = None, at_most: int | None = None, segment: int = 1
 ) -> list[tuple[SplitRange, ...]]:
-    """Lay ranges into packs, keeping their order.
+    """Lay ranges into tasks, keeping their order.
 
     Args:
         ranges: what the batch reads.
-        at_least: make so many packs if there are enough positions.
+        at_least: make so many tasks if there are enough positions.
         at_most: put no more positions than this into one.
-        stretch: cut ranges only behind a multiple of so many positions.
+        segment: cut ranges only behind a multiple of so many positions.
     """
     total = sum(r.size for r in ranges)
     big, small = max(SMALL, min(BIG, -(-total // SHARE))), SMALL
     if at_least is not None:
-        # Rounded down: packs no bigger than this are never fewer than asked for.
+        # Rounded down: tasks no bigger than this are never fewer than asked for.
         fair = max(1, total // at_least)
         big, small = min(big, fair), min(small, fair)
     if at_most is not None:
         big, small = min(big, at_most), min(small, at_most)
-    packs: list[tuple[SplitRange, ...]] = []
-    open_pack: list[SplitRange] = []
+    tasks: list[tuple[SplitRange, ...]] = []
+    open_task: list[SplitRange] = []
     filled = 0
-    for piece in (piece for r in ranges for piece in _cut(r, big, stretch)):
+    for piece in (piece for r in ranges for piece in _cut(r, big, segment)):
         size = piece.end - piece.start
-        if open_pack and filled + size > small:
-            packs.append(tuple(open_pack))
-            open_pack, filled = [], 0
-        open_pack.append(piece)
+        if open_task and filled + size > small:
+            tasks.append(tuple(open_task))
+            open_task, filled = [], 0
+        open_task.append(piece)
         filled += size
-    if open_pack:
-        packs.append(tuple(open_pack))
-    return packs
+    if open_task:
+        tasks.append(tuple(open_task))
+    return tasks
 
 
-def _cut(whole: SplitRange, big: int, stretch: int) -> list[SplitRange]:
+def _cut(whole: SplitRange, big: int, segment: int) -> list[SplitRange]:
     # An empty range is one piece: a log without rows may have some when it is read.
-    pieces = max(1, -(-whole.size // max(big // stretch * stretch, stretch)))
+    pieces = max(1, -(-whole.size // max(big // segment * segment, segment)))
     if pieces == 1:
         return [whole]
-    units = -(-whole.size // stretch)
-    edges = [min(whole.start + units * i // pieces * stretch, whole.end) for i in range(pieces + 1)]
+    units = -(-whole.size // segment)
+    edges = [min(whole.start + units * i // pieces * segment, whole.end) for i in range(pieces + 1)]
     return [SplitRange(whole.split, a, b) for a, b in pairwise(edges)]
