@@ -66,7 +66,7 @@ test-long: java $(INSTALLED) ## the same and what is longer by nature: more kill
 	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
 	    --silences=20 --silent-seconds=60 --ingestion-replays=200 --ingestion-kills=30 --resumes=100 --wakes=50 \
 	    --broker-frozen=60 --partitions-added=50 --json-documents=1000000 \
-	    --timeout=7200 --log-cli-level=INFO $(PYTEST_ARGS)
+	    --hypothesis-profile=long --timeout=7200 --log-cli-level=INFO $(PYTEST_ARGS)
 
 test-containers: java $(INSTALLED) ## the servers, docker-compose.yml and some queries, all in containers; needs an engine
 	WATERMARK_SOURCE_SERVICES=container $(RUN) -m pytest $(CONTAINER_TESTS) --durations=10 $(PYTEST_ARGS)

@@ -36,6 +36,8 @@ _MARKERS_BY_FIXTURE = {"kafka": "service", "mysql": "service", "postgres": "serv
 # How fast a machine makes examples says nothing about the code.
 settings.register_profile("usual", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("usual")
+# Chosen by ``make test-long``: some fifty thousand histories of the planner in all.
+settings.register_profile("long", settings.get_profile("usual"), max_examples=1_000)
 # Chosen by ``make soak``: two hundred times the usual number of examples.
 settings.register_profile("soak", settings.get_profile("usual"), max_examples=20_000)
 _left_out = pytest.StashKey[dict[str, int]]()
