@@ -128,11 +128,7 @@ def _without_found(observation: Observation) -> Observation:
     found = set(map(snapshot_split, snapshots.found))
     return replace(
         observation,
-        logs=replace(
-            logs,
-            ends={s: end for s, end in logs.ends.items() if s not in found},
-            added={s: start for s, start in logs.added.items() if s not in found},
-        ),
+        logs=replace(logs, ends={s: end for s, end in logs.ends.items() if s not in found}),
         snapshots=replace(
             snapshots,
             found=frozenset(),

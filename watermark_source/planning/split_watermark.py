@@ -20,7 +20,9 @@ def advanced(state: SplitState, seen: RangeSummary | None, strategy: WatermarkSt
         strategy: with the bound that is in force now. A bound that became less moves splits without rows too.
     """
     learns = strategy.percentile is not None
-    if seen is None and (state.highest is None or (learns and not _has_come_closer(state, strategy))):
+    if seen is None and (
+        state.highest is None or (learns and not _leads_on(watermark_of(state.highest, strategy), state.watermark))
+    ):
         return state
     highest = _later(state.highest, None if seen is None else seen.highest) if learns else None
     summary = NOTHING_SEEN if seen is None else seen
@@ -49,9 +51,8 @@ def _generator(strategy: WatermarkStrategy) -> Generator:
     return Punctuated() if strategy.punctuated else BoundedOutOfOrderness(strategy.out_of_orderness)
 
 
-def _has_come_closer(state: SplitState, strategy: WatermarkStrategy) -> bool:
-    reached = None if state.highest is None else watermark_of(state.highest, strategy)
-    return reached is not None and (state.watermark is None or reached > state.watermark)
+def _leads_on(reached: Millis, watermark: Millis | None) -> bool:
+    return watermark is None or reached > watermark
 
 
 def _later(one: Millis | None, other: Millis | None) -> Millis | None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
-from watermark_source.alignment.group import GroupMember, MemberStatus
+from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with
 from watermark_source.alignment.other_members import OtherMember, OtherMembers
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.minimum_rows import MinimumRows
@@ -91,6 +91,14 @@ def test_without_rows_it_waits_for_its_first_or_has_the_group_wait() -> None:
     # A partition that is new is not the source's first.
     idle = at(1, 99, status=SplitStatus.IDLE, since=Millis(5))
     assert member({A: idle, B: at(0)}, log_of([100], []), patient) == GroupMember(MemberStatus.WAITING)
+
+
+def test_who_starts_comes_before_all_that_have_a_watermark_and_does_not_hold_the_group() -> None:
+    counting = {status: counts_with(GroupMember(status, Millis(99))) for status in MemberStatus}
+    assert counting.pop(MemberStatus.HOLDING) == MIN
+    assert counting.pop(MemberStatus.STARTING) == MIN + 1
+    assert counting.pop(MemberStatus.ACTIVE) == 99
+    assert set(counting.values()) == {None}
 
 
 def test_idle_and_finished_sources_say_so() -> None:

@@ -94,6 +94,7 @@ def test_where_a_time_began_says_nothing_about_a_log_made_anew() -> None:
     wanted = OpenRange(SplitRange(LOG, 10, 40), late_start=True, late_end=True).within(5, None, first=30)
     assert wanted is not None
     assert bound([OpenPiece(wanted.range, wanted)], 10, 41) == [(30, 41)]
+    assert bound([OpenPiece(wanted.range, wanted)], 10, 40) == [(30, 40)]
     assert bound([OpenPiece(wanted.range, wanted)], 0, 20) == [(5, 20)]
 
 

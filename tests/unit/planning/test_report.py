@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+from watermark_source.eventtime.disorder import SEGMENT, DisorderSegment
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.report import Coverage, RangeReport, cover
 from watermark_source.planning.split import Split, SplitRange
@@ -40,3 +43,22 @@ def test_reports_about_other_splits_empty_ranges_or_beyond_the_range_do_not_coun
 
 def test_an_empty_range_is_covered_by_nothing() -> None:
     assert cover(SplitRange(A, 5, 5), []) == Coverage(None, 0, 0, ())
+
+
+def test_a_report_that_counts_disorder_in_other_segments_does_not_count() -> None:
+    """A task's share ends where a segment does, counted from the beginning of the range it is told."""
+    segment = DisorderSegment(None, Millis(9), ((0, 1),))
+
+    def counted(start: int, end: int) -> RangeReport:
+        return replace(report(start, end), segments=(segment,))
+
+    wanted = SplitRange(A, 5, 5 + 2 * SEGMENT)
+    parts = [counted(5, 5 + SEGMENT), counted(5 + SEGMENT, wanted.end)]
+    assert cover(wanted, parts).segments == (segment, segment)
+    others = [parts[0], counted(6 + SEGMENT, wanted.end)]
+    found = cover(wanted, others)
+    assert (found.segments, found.missing) == ((segment,), (SplitRange(A, 5 + SEGMENT, wanted.end),))
+    # One that counts none may begin where it likes.
+    assert cover(wanted, [parts[0], report(6 + SEGMENT, wanted.end)]).missing == (
+        SplitRange(A, 5 + SEGMENT, 6 + SEGMENT),
+    )

@@ -338,6 +338,24 @@ def test_what_a_batch_told_of_the_log_follows_from_its_end_alone() -> None:
         assert (begun, batch.complete, batch.positions) == (begun_again, again.complete, again.positions)
 
 
+def test_a_table_that_was_dropped_long_ago_and_came_back_is_read_on() -> None:
+    def known(chunk: int, *read: Bound, dropped: int) -> SourceState:
+        snapshots = SnapshotState(
+            frontiers={"shop.orders": read}, complete=frozenset(), forgotten={"shop.orders": dropped}
+        )
+        return replace(NEW, splits={TABLE: SplitState(chunk, chunk - 1)}, snapshots=snapshots)
+
+    before = known(1, (10,), dropped=1)
+    after = known(2, (10,), (20,), dropped=1)
+    batch = snapshot_batch(before, after)
+    assert batch is not None
+    assert batch.chunks == {SplitRange(TABLE, 1, 2): Chunk((10,), (20,))}
+    # Dropped once more since, and found again.
+    batch = snapshot_batch(before, known(1, (20,), dropped=2))
+    assert batch is not None
+    assert batch.chunks == {SplitRange(TABLE, 0, 1): Chunk(None, (20,))}
+
+
 @pytest.mark.parametrize("forgotten", [["shop.orders"], {5: 1}, {"shop.orders": 0}, {"shop.orders": "1"}])
 def test_broken_counts_of_forgotten_tables_are_refused(forgotten: Any) -> None:
     with pytest.raises(OffsetError, match='"forgotten"'):

@@ -9,8 +9,10 @@ from watermark_source.planning.split_status import (
     TRANSITIONS,
     SplitEvent,
     caught_up_since,
+    is_quiet,
     next_since,
     rest_event,
+    unanswered,
     uncommitted,
 )
 from watermark_source.planning.state import SplitState, SplitStatus
@@ -45,6 +47,13 @@ def test_rows_end_idleness(event: SplitEvent) -> None:
 @pytest.mark.parametrize("status", SplitStatus)
 def test_rows_in_an_open_transaction_make_a_split_active_and_its_quiet_time_starts_anew(status: SplitStatus) -> None:
     assert uncommitted(split(status, since=7)) == split(ACTIVE)
+
+
+def test_while_nobody_answers_no_quiet_time_passes_and_nothing_else_changes() -> None:
+    assert unanswered(split(since=7)) == split()
+    for other in (split(), split(IDLE, since=7), split(PAUSED, since=7)):
+        assert unanswered(other) == other
+    assert [is_quiet(each) for each in (split(since=0), split(), split(IDLE, since=7))] == [True, False, False]
 
 
 def test_a_split_is_quiet_after_more_than_the_timeout() -> None:

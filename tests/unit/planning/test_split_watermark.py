@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from tests.unit.planning.example_states import NOW
+from tests.unit.planning.example_states import NOW, at
+from watermark_source.eventtime.percentile import MILLION, Percentile
+from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.policy import WatermarkStrategy
-from watermark_source.planning.split_watermark import event_time_of, future_cap, watermark_of
+from watermark_source.planning.split_watermark import advanced, event_time_of, future_cap, watermark_of
+from watermark_source.planning.state import SplitState
 
 
 def test_watermark_and_event_time_are_inverse_and_saturate() -> None:
@@ -19,3 +22,32 @@ def test_watermark_and_event_time_are_inverse_and_saturate() -> None:
 def test_the_future_cap_is_the_skew_after_now() -> None:
     assert future_cap(NOW, WatermarkStrategy()) is None
     assert future_cap(NOW, WatermarkStrategy(max_future_skew=5)) == NOW + 5
+
+
+def test_rows_that_were_read_lead_on_and_never_back() -> None:
+    read, strategy = SplitState(9, 5, Millis(80)), WatermarkStrategy(out_of_orderness=10)
+    assert advanced(read, RangeSummary(Millis(100)), strategy) == at(9, 89)
+    assert advanced(read, RangeSummary(Millis(50)), strategy) == at(9, 80)
+    assert advanced(read, RangeSummary(), strategy) == at(9, 80)
+    assert advanced(read, RangeSummary(Millis(100), marked=Millis(85)), WatermarkStrategy(punctuated=True)) == at(9, 85)
+    assert advanced(read, RangeSummary(Millis(100)), WatermarkStrategy(use_processing_time=True)) == at(9, 80)
+
+
+def test_a_learned_bound_that_became_less_moves_a_split_without_rows() -> None:
+    def with_bound(bound: int) -> WatermarkStrategy:
+        return WatermarkStrategy(out_of_orderness=bound, percentile=Percentile(MILLION // 2, 1_000, 500))
+
+    rests = at(9, 80, highest=Millis(100))
+    assert advanced(rests, None, with_bound(10)) == at(9, 89, highest=Millis(100))
+    assert advanced(rests, None, with_bound(19)) is rests
+    assert advanced(at(9, highest=Millis(100)), None, with_bound(19)) == at(9, 80, highest=Millis(100))
+    assert advanced(at(9, 80), None, with_bound(0)) == at(9, 80)
+    # Rows that were read lead from the highest of all.
+    read = SplitState(9, 5, Millis(80), highest=Millis(100))
+    assert advanced(read, RangeSummary(Millis(95)), with_bound(10)) == at(9, 89, highest=Millis(100))
+    assert advanced(read, RangeSummary(Millis(105)), with_bound(10)) == at(9, 94, highest=Millis(105))
+
+
+def test_where_nobody_learns_the_highest_event_time_is_forgotten() -> None:
+    assert advanced(at(9, 80, highest=Millis(81)), None, WatermarkStrategy()) == at(9, 80)
+    assert advanced(at(9, 80, highest=Millis(100)), None, WatermarkStrategy()) == at(9, 80)

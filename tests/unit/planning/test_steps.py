@@ -7,6 +7,7 @@ import pytest
 
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog
+from tests.unit.planning.example_states import at
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
@@ -30,6 +31,21 @@ def test_one_range_changes_a_step_only_so_far() -> None:
 def test_a_few_rows_tell_nothing_but_when_they_lead_far() -> None:
     assert learned(100_000, rows=10, advanced=1, drift=60_000) == 100_000
     assert learned(100_000, rows=10, advanced=60_000, drift=60_000) == 100_000 // GROWTH
+    assert learned(100_000, rows=10, advanced=30_000 // GROWTH, drift=60_000) == 100_000 // GROWTH
+    assert learned(10 * GROWTH, rows=10, advanced=1, drift=60_000) == 10 * GROWTH * GROWTH
+
+
+def test_a_split_learns_from_a_range_between_two_watermarks() -> None:
+    def step(before: SplitState, watermark: int | None, drift: int | None = 60_000) -> int | None:
+        return with_step(at(before.position, watermark, step=before.step), before, drift).step
+
+    assert step(SplitState(10_000, 0, Millis(100)), 20_100) == 15_000
+    assert step(SplitState(10_000, 0, Millis(100), step=700), None) == 700
+    assert step(SplitState(10_000, 0, step=700), 20_100) == 700
+    assert step(SplitState(10_000, 0), 20_100) is None
+    # Without a range nothing is learned, and without a drift nothing kept.
+    assert step(at(10_000, 100, step=700), 20_100) == 700
+    assert step(SplitState(10_000, 0, Millis(100), step=700), 20_100, drift=None) is None
 
 
 def test_a_step_goes_as_far_as_its_limit() -> None:
