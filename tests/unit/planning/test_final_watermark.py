@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.planning.example_states import A, B, at, log_of, observation
 from watermark_source.eventtime.watermark import MAX, Millis
+from watermark_source.planning.final_watermark import is_at_its_end
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState, SplitState
@@ -32,6 +33,14 @@ def test_the_end_of_time_goes_out_once_nothing_can_be_missing(seen: dict[str, An
     found = observation(log, **{"ends_are_final": True, **seen})
     planned = plan(SourceState({A: at(2, 199)}), found, POLICY, None)
     assert (planned.state.watermark == MAX) is ends
+    # Unless it is wished, a run with an end is not the stream's last.
+    assert plan(SourceState({A: at(2, 199)}), found, PlanPolicy(), None).state.watermark != MAX
+
+
+def test_rows_that_the_group_holds_back_are_still_to_be_read() -> None:
+    logs = observation(log_of([100, 200]), ends_are_final=True).logs
+    assert is_at_its_end({A: at(2, 199)}, logs)
+    assert not is_at_its_end({A: at(1, 99)}, logs)
 
 
 def test_it_goes_out_twice_and_nothing_after_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, at, backlog, log_of, observation
-from watermark_source.alignment.other_members import OtherMember, OtherMembers, unanswered
+from watermark_source.alignment.other_members import NOBODY, OtherMember, OtherMembers, unanswered
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.ends import STORE, TO_COME, Aligned, Limit, aligned_ends
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
@@ -49,6 +49,12 @@ def test_the_slowest_elsewhere_sets_the_limit() -> None:
 def test_who_is_behind_sets_it_for_the_others() -> None:
     log = log_of([100, 110, 111, 200])
     assert aligned({A: at(0)}, log, others(5_000)).limit == Limit(Millis(209), A)
+
+
+def test_a_member_elsewhere_goes_by_its_name_and_nobody_holds_nothing() -> None:
+    assert str(OtherMember("clicks", Millis(5))) == "clicks"
+    assert OtherMembers(None, None, 0, None, awaited=False) == NOBODY
+    assert not NOBODY.hold
 
 
 def test_others_that_do_not_count_set_none() -> None:
