@@ -88,12 +88,12 @@ def _found(answer: pa.Array) -> Found:
     missing = _is_null(answer)
     unit = answer.type.unit if pa.types.is_timestamp(answer.type) else "ms"
     if unit == "ns":
+        # 64 bits of them are 292 years before and after 1970.
         micros = values // 1_000
     else:
         factor = _MICROS[unit]
         missing |= (values < FIRST_MICROS // factor) | (values >= END_MICROS // factor)
         micros = np.where(missing, 0, values) * factor
-    missing |= (micros < FIRST_MICROS) | (micros >= END_MICROS)
     return Found(micros, missing.astype(np.uint8), int(np.count_nonzero(missing)))
 
 

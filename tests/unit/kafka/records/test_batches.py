@@ -52,7 +52,7 @@ def decode(
         for column in made.columns:
             column.validate(full=True)
             assert len(column) == made.rows
-        assert made.event_time.null_count == 0
+        assert (made.event_time.null_count, made.undated) == (0, 0)
         out.append(list(zip(*(column.to_pylist() for column in made.columns), strict=True)))
     return out
 
@@ -131,6 +131,13 @@ def test_records_outside_the_range_are_left_out() -> None:
     assert offsets(data, 13, 22) == list(range(13, 22))
     assert offsets(data, 30, 40) == []
     assert offsets(data, 0, 1) == [0]
+
+
+def test_what_is_behind_the_range_is_not_looked_at() -> None:
+    data = numbered(0, 3) + corrupted(numbered(3, 3), 65, b"\x77")
+    assert offsets(data, 0, 3) == [0, 1, 2]
+    with pytest.raises(CorruptDataError, match="a checksum"):
+        offsets(data, 0, 4)
 
 
 def test_gaps_left_by_compaction_are_passed_over() -> None:
@@ -227,6 +234,11 @@ def raw(payload: bytes, count: int = 1, last_delta: int = 0) -> bytes:
     return numbered(0, 3) + batch(3, [], payload=payload, count=count, last_delta=last_delta)
 
 
+def control(payload: bytes, attributes: int = CONTROL) -> bytes:
+    """A control batch with a right checksum around anything."""
+    return numbered(0, 3) + batch(3, [], payload=payload, count=1, attributes=attributes, producer=1)
+
+
 BODY = record_body(Rec(0, b"value", b"key", headers=[(b"h", b"1")]), 0)
 
 BROKEN = {
@@ -253,12 +265,19 @@ BROKEN = {
     "within their batch": raw(sized(b"\0\0" + varint(1) + BODY[3:])),
     "within their batch ": raw(sized(b"\0\0" + varint(-1) + BODY[3:])),
     "timestamp": raw(sized(b"\0" + varint(1 << 61) + BODY[2:])),
+    "timestamp ": raw(sized(b"\0" + varint(1 << 62) + BODY[2:])),
     "headers": raw(sized(b"\0\0\0" + sized(None) + sized(None) + varint(2) + sized(b"k") + sized(None))),
     "headers ": raw(sized(b"\0\0\0" + sized(None) + sized(None) + varint(-1))),
     "headers  ": raw(sized(b"\0\0\0" + sized(None) + sized(None) + varint(1) + varint(-1) + varint(-1))),
     "headers   ": raw(sized(b"\0\0\0" + sized(None) + sized(None) + varint(1) + sized(b"k") + varint(99) + b"x")),
     "headers    ": raw(sized(b"\0\0\0" + sized(None) + sized(None) + varint(0) + b"x")),
     "transaction marker": numbered(0, 3) + batch(3, [Rec(0, b"", b"ab")], attributes=CONTROL, producer=1),
+    "transaction marker ": control(b"\xff" * 30),
+    "transaction marker  ": control(varint(1)),
+    "transaction marker   ": control(varint(9) + b"\0" + b"\xff" * 20),
+    "transaction marker    ": control(varint(9) + b"\0\0\0" + b"\xff" * 20),
+    "transaction marker     ": control(varint(9) + b"\0\0\0" + varint(4) + b"\0\0\0"),
+    "transaction marker      ": control(sized(record_body(Rec(0, b"", b"\0" * 4), 0)), attributes=CONTROL | 1),
 }  # fmt: skip
 
 
@@ -266,7 +285,7 @@ BROKEN = {
 def test_broken_bytes_are_named_with_topic_partition_and_offset(what: str) -> None:
     place = 4 if what == "bytes after" else 3
     # A timestamp nobody can keep is the producer's doing; nothing is damaged.
-    kind = UnsupportedFormatError if what == "timestamp" else CorruptDataError
+    kind = UnsupportedFormatError if what.strip() == "timestamp" else CorruptDataError
     with pytest.raises(kind, match=rf"topic orders partition 3 offset {place}: .*{what.strip()}"):
         decode(BROKEN[what])
 

@@ -21,7 +21,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     WithoutTime,
 )
 from pyspark_aligned_kafka.records.json_path import parse_path
-from tests.unit.kafka.batches import Rec, batch
+from tests.unit.kafka.batches import Rec, batch, sized, varint
 from watermark_source.errors import CorruptDataError, EventTimeError, OptionError
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
@@ -69,6 +69,37 @@ def test_headers_that_do_not_fit_their_record_are_corrupt() -> None:
     )
     with pytest.raises(CorruptDataError, match="topic orders partition 3 offset 0: headers"):
         list(decoder.decode(SplitRange(SPLIT, 0, 9), np.frombuffer(raw, np.uint8), 0, 1, None))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        varint(-1),
+        b"\xff" * 11,
+        varint(1) + varint(-1) + varint(-1),
+        varint(1) + sized(b"t") + varint(99) + b"x",
+        varint(2) + sized(b"t") + sized(None),
+        varint(0) + b"x",
+    ],
+)
+def test_headers_of_a_broken_layout_are_corrupt(headers: bytes) -> None:
+    payload = sized(b"\0\0\0" + sized(None) + sized(None) + headers)
+    data = np.frombuffer(bytearray(batch(0, [], payload=payload, count=1)), np.uint8)
+    decoder = RecordDecoder(
+        (), batch_rows=9, batch_bytes=99, decompressed_limit=99, event_time=EventTimeChoice(InHeader("t"))
+    )
+    with pytest.raises(CorruptDataError, match="topic orders partition 3 offset 0: headers"):
+        list(decoder.decode(SplitRange(SPLIT, 0, 9), data, 0, 1, None))
+
+
+def test_a_header_may_have_no_name() -> None:
+    assert millis(read([Rec(0, headers=[(b"", b"5"), (b"t", b"7")])], InHeader(""))) == [5_000]
+
+
+def test_no_more_than_eighty_bytes_of_what_is_no_moment_are_shown() -> None:
+    for size, seen in ((80, "x" * 80 + "'[.] "), (81, "x" * 80 + "'…")):
+        with pytest.raises(EventTimeError, match=f"seen '{seen}"):
+            read([Rec(0, headers=[(b"t", b"x" * size)])], InHeader("t"))
 
 
 BROKEN = [

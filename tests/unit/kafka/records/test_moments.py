@@ -106,3 +106,25 @@ def test_any_bytes_are_a_moment_or_none(raw: bytes, written: Format) -> None:
     at, sizes, escaped = np.zeros(2, np.int64), np.array([len(raw)] * 2), np.zeros(2, np.bool_)
     micros, wrong, _ = MomentReader(written).read(data, at, sizes, escaped)
     assert all(bad or FIRST_MICROS <= found < END_MICROS for found, bad in zip(micros, wrong, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (rb"\u0031\u0030", 10),
+        (rb"1970\u002d01-01", 0),
+        # Their last bytes alone would be a digit.
+        (rb"\u0131", None),
+        (rb"1\u0130", None),
+        (rb"\u002d\u0031", -1),
+        (b"0" * 63 + rb"\u0031", 1),
+        (b"0" * 64 + rb"\u0031", None),
+    ],
+)
+def test_texts_with_escapes_are_read_without_them(text: bytes, seconds: int | None) -> None:
+    data = np.frombuffer(bytearray(text), np.uint8)
+    micros, wrong, missing = MomentReader(Format.AUTO).read(
+        data, np.zeros(1, np.int64), np.array([len(text)]), np.ones(1, np.bool_)
+    )
+    expected = (0, 1, 1) if seconds is None else (1_000_000 * seconds, 0, 0)
+    assert (int(micros[0]), int(wrong[0]), int(missing)) == expected

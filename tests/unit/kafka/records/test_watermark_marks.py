@@ -1,0 +1,53 @@
+"""Watermarks that records carry: what is one, what is none, and what is neither."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from pyspark_aligned_kafka.records.decoding import RecordDecoder
+from pyspark_aligned_kafka.records.event_time_choice import InHeader, InJson, MarkChoice, Place
+from pyspark_aligned_kafka.records.json_path import parse_path
+from tests.unit.kafka.batches import Rec, batch
+from watermark_source.errors import EventTimeError
+from watermark_source.planning.split import Split, SplitRange
+
+IN_VALUE, IN_HEADER = InJson("value", parse_path("$.w")), InHeader("w")
+
+
+def marks(place: Place | None, *recs: Rec) -> list[int]:
+    data = np.frombuffer(bytearray(batch(0, recs)), np.uint8)
+    decoder = RecordDecoder(
+        (), batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, marks=MarkChoice(place)
+    )
+    (found,) = decoder.decode(SplitRange(Split("orders", 3), 0, 1_000), data, 0, 1, None)
+    assert found.event_time.cast(pa.int64()).to_pylist() == [1_000 * rec.millis for rec in recs]
+    assert found.marks.type == pa.int64()
+    return [micros // 1_000 for micros in found.marks.to_pylist()]
+
+
+def test_without_a_place_each_timestamp_is_one() -> None:
+    assert marks(None, Rec(0, millis=5), Rec(1, millis=7)) == [5, 7]
+
+
+def test_a_record_that_has_nothing_there_carries_none() -> None:
+    values = [b'{"w":5}', b"{}", b'{"w":null}', None, b'{"w":7}']
+    assert marks(IN_VALUE, *(Rec(at, value) for at, value in enumerate(values))) == [5_000, 7_000]
+    assert marks(IN_VALUE, Rec(0, b'{"w":5}')) == [5_000]
+    assert marks(IN_HEADER, Rec(0), Rec(1, headers=[(b"w", b"5")]), Rec(2, headers=[(b"w", None)])) == [5_000]
+
+
+@pytest.mark.parametrize(
+    ("place", "record", "seen"),
+    [
+        (IN_VALUE, Rec(1, b'{"w":"soon"}'), "value:[$].w .*seen 'soon'"),
+        (IN_VALUE, Rec(1, b'{"w":[1]}'), "neither a string nor a number"),
+        (IN_VALUE, Rec(1, b'{"w":true}'), "neither a string nor a number"),
+        (IN_VALUE, Rec(1, b'{"w":}'), "no JSON"),
+        (IN_HEADER, Rec(1, headers=[(b"w", b"")]), "header:w .*seen ''"),
+    ],
+)
+def test_what_is_there_and_is_no_moment_is_named(place: Place, record: Rec, seen: str) -> None:
+    with pytest.raises(EventTimeError, match=f"topic orders partition 3 offset 1: no watermark at .*{seen}"):
+        marks(place, Rec(0, b"{}"), record)
