@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
-from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
+from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, _WantedTables, as_logged
 from pyspark_mysql_cdc_wm.records.decoding import TableDecoder
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from tests.unit.mysql.recordings import charsets, decoded, rows, surveyed, table_maps
@@ -52,6 +52,33 @@ def test_every_row_has_the_commit_time_of_its_transaction(name: str) -> None:
     assert [number - numbers[0] for number in numbers] == [0, 0, 1, 1, 2]
     # SET timestamp moves a statement's clock, and not that of the commit.
     assert all(micros > 1_750_000_000_000_000 for each in found for micros in each.committed.tolist())
+
+
+@pytest.mark.parametrize("batch_rows", [1, 3, 100])
+def test_images_are_numbered_within_their_transaction_however_they_are_cut(batch_rows: int) -> None:
+    found = decoded("full", batch_rows=batch_rows)
+    assert [number for each in found for number in each.numbers.tolist()] == [0, 1, 0, 1, 0]
+
+
+def test_the_latest_commit_of_any_table_is_known() -> None:
+    memory, events = surveyed("full")
+    decoder = ChangeDecoder(charsets(), lambda table: [str(column.name) for column in table.columns])
+    assert decoder.reached == 0
+    latest = max(each.committed.max() for each in decoder.decode(memory, events, "full"))
+    assert decoder.reached >= latest
+    reached = decoder.reached
+    assert list(decoder.decode(memory, events[:0], "full")) == []
+    assert decoder.reached == reached
+
+
+def test_events_of_a_table_that_was_altered_and_altered_back_stay_in_order() -> None:
+    tables = table_maps("full")
+    names = sorted(tables)
+    known = _WantedTables(lambda table: [], lambda table, names: None, as_logged)  # type: ignore[arg-type, return-value]
+    # Two shapes of one table, and another table.
+    known.found = [(tables[name], None) for name in (names[0], names[0], names[1])]  # type: ignore[misc]
+    stretches = known.stretches(np.array([0, 0, 1, -1, 1, 0, 2, 2], np.int32))
+    assert [each.tolist() for each in stretches] == [[0, 1], [2, 4], [5], [6, 7]]
 
 
 def test_without_commit_times_the_seconds_of_the_statement_are_taken() -> None:

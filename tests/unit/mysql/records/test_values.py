@@ -52,6 +52,34 @@ def test_decimals(precision: int, scale: int, stored: str, expected: str) -> Non
     assert decimals(values(content, None), precision, scale).to_pylist() == [Decimal(expected), None]
 
 
+def _stored(number: str, precision: int, scale: int) -> bytes:
+    """Return a DECIMAL as MySQL stores it: nine digits in four bytes, fewer in fewer, the sign in the first bit."""
+    whole, _, fraction = number.removeprefix("-").partition(".")
+    whole, fraction = whole.zfill(precision - scale), fraction.ljust(scale, "0")
+    first = len(whole) % 9
+    groups = [whole[:first], *(whole[at : at + 9] for at in range(first, len(whole), 9))]
+    groups += [fraction[at : at + 9] for at in range(0, scale, 9)]
+    size = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+    content = bytearray(b"".join(int(group).to_bytes(size[len(group)], "big") for group in groups if group))
+    content[0] ^= 0x80
+    return bytes(byte ^ 0xFF for byte in content) if number.startswith("-") else bytes(content)
+
+
+def test_decimals_that_are_too_long_for_arrow_are_texts() -> None:
+    numbers = [
+        *["-" + "9" * 35 + "." + "9" * 30] * 20,
+        "12345678901234567890123456789012345.123456789012345678901234567890",
+        "-0.000000000000000000000000000001",
+        "7.000000000000000000000000000000",
+        "0.000000000000000000000000000000",
+    ]
+    stored = [_stored(number, 65, 30) for number in numbers]
+    assert {len(each) for each in stored} == {decimal_width(65, 30)}
+    found = decimals(values(*stored, None), 65, 30)
+    found.validate(full=True)
+    assert found.to_pylist() == [*numbers, None]
+
+
 def test_a_decimal_with_too_many_digits_in_a_group_is_damaged() -> None:
     with pytest.raises(CorruptDataError, match="DECIMAL"):
         decimals(values(bytes.fromhex("FFFFFFFFFFFFFF")), 14, 4)
