@@ -1,6 +1,6 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
 #   make demo | demo-json | demo-mysql | demo-join | check | test | test-long | test-containers | lint | bench | docs |
-#   broker | soak | fuzz | clean | distclean     (make help explains them)
+#   broker | soak | fuzz | mutants | clean | distclean     (make help explains them)
 
 PYTHON ?= python3
 VENV := .venv
@@ -30,14 +30,17 @@ JOIN_KILLS ?= 20
 JOIN_USERS ?= 200000
 ORDERING_KILLS ?= 20
 FUZZ_MINUTES ?= 10
+# Files or folders, and how many faults of each file.
+MUTANTS_OF ?= watermark_source/planning watermark_source/alignment watermark_source/eventtime
+MUTANTS_EACH ?= 30
 
 # Spark starts its Python workers with this interpreter.
 export PYSPARK_PYTHON := $(CURDIR)/$(RUN)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(RUN)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-json demo-mysql demo-join check test test-long test-containers lint bench docs broker soak fuzz clean \
-    distclean python java
+.PHONY: help demo demo-json demo-mysql demo-join check test test-long test-containers lint bench docs broker soak fuzz mutants \
+    clean distclean python java
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -101,6 +104,9 @@ fuzz: $(FUZZER) ## each fuzz target for FUZZ_MINUTES (10), then what it found th
 	    $(RUN) -m tests.soak.fuzz $$target --minutes $(FUZZ_MINUTES) || exit 1; \
 	done
 	$(RUN) -m pytest tests/soak/test_fuzz.py --corpus=build/fuzz $(PYTEST_ARGS)
+
+mutants: $(INSTALLED) ## MUTANTS_EACH (30) small faults in each file of MUTANTS_OF (the planner), and which no test notices
+	$(RUN) -m tests.soak.mutants $(MUTANTS_OF) --each $(MUTANTS_EACH)
 
 clean: ## remove what tools left behind; .venv and downloaded servers stay
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.* build dist *.egg-info
