@@ -73,8 +73,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--silent-seconds", type=float, default=8, help="for how long an ingestion query's cost is taken (8)"
     )
-    parser.addoption("--ingestion-replays", type=int, default=12, help="its batches that are done again (12)")
-    parser.addoption("--ingestion-kills", type=int, default=2, help="how many kill -9 it survives (2)")
+    parser.addoption("--reader-replays", type=int, default=12, help="batches a reader does again (12)")
+    parser.addoption("--reader-kills", type=int, default=2, help="how many kill -9 it survives (2)")
     parser.addoption("--late-rows", type=int, default=160_000, help="rows of which some are late (160000)")
     parser.addoption("--late-rows-kills", type=int, default=0, help="how many kill -9 while they are read (0)")
     parser.addoption("--partitions-added", type=int, default=12, help="to a topic that is read (12)")

@@ -1,6 +1,7 @@
-"""A query by hand: a source with ingestion watermarks, called as Spark calls it, with logs as Spark keeps them.
+"""A query by hand: a source called as Spark calls it, with logs as Spark keeps them.
 
-Run as ``python ingestion_loop.py BOOTSTRAP TOPIC FOLDER``; it never ends by itself, and goes on where it was killed.
+Run as ``python reader_loop.py BOOTSTRAP TOPIC FOLDER OPTIONS``, options as JSON; it never ends by itself, and goes on
+where it was killed.
 """
 
 from __future__ import annotations
@@ -15,21 +16,15 @@ from typing import Any
 
 from pyspark_aligned_kafka.readers import schema_of, stream_reader
 
-INTERVAL_MS = 500
-INGESTION = {
-    "watermarkStrategy": "ingestion",
-    "maxWatermarkLag": "1 second",
-    "startingOffsets": "earliest",
-}
 _SPARK_ASKS_AFTER = 0.01
 
 
 class Loop:
     """Offsets before a batch is read, what it held after it: a line each."""
 
-    def __init__(self, bootstrap: str, topic: str, folder: Path, *, interval_ms: int = INTERVAL_MS) -> None:
-        interval = {"watermarkInterval": f"{interval_ms} milliseconds"}
-        given = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **INGESTION, **interval}
+    def __init__(self, bootstrap: str, topic: str, folder: Path, options: Mapping[str, str]) -> None:
+        starting = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+        given = {**starting, **options}
         self.reader = stream_reader(given, schema_of(given))
         self.topic = topic
         self._offsets, self._reads = folder / "offsets", folder / "reads"
@@ -61,8 +56,8 @@ class Loop:
         """
         sent: list[bytes] = []
         rows: list[tuple[int, int, int]] = []
-        for pack in self.reader.partitions(dict(self.offsets[number - 1]), dict(self.offsets[number])):
-            for batch in self.reader.read(pack):
+        for task in self.reader.partitions(dict(self.offsets[number - 1]), dict(self.offsets[number])):
+            for batch in self.reader.read(task):
                 sent.append(batch.serialize().to_pybytes())
                 data = batch.filter(batch["marker"].is_null())
                 times = (each.timestamp() for each in data["event_time"].to_pylist())
@@ -89,7 +84,7 @@ def _append(file: Path, entry: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    loop = Loop(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    loop = Loop(sys.argv[1], sys.argv[2], Path(sys.argv[3]), json.loads(sys.argv[4]))
     loop.go_on()
     while True:
         loop.step()
