@@ -137,7 +137,8 @@ def kafka() -> Iterator[Kafka]:
 @pytest.fixture(scope="session")
 def mysql() -> Iterator[MySql]:
     """A MySQL server for the whole run. A test that stops or kills one starts its own with ``mysql_service``."""
-    with mysql_service() as server:
+    # A process of tests may hold a connection for each reader that any of them has made.
+    with mysql_service(config={"max_connections": "1000"}) as server:
         yield server
 
 
