@@ -22,7 +22,7 @@ from pyspark_aligned_kafka.options.subscription import (
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.spark.exchange.read_tasks import laid_out
+from watermark_source.spark.exchange.read_tasks import into_tasks
 
 CALCULATOR = "KafkaOffsetRangeCalculatorSuite"
 JSON = "JsonUtilsSuite"
@@ -37,7 +37,7 @@ def ranges(sizes: Sequence[int]) -> list[SplitRange]:
 
 def tasks(sizes: Sequence[int], **limits: int) -> list[dict[int, int]]:
     """Return the offsets each task reads, by partition, having checked that each is read once and in order."""
-    laid = laid_out(ranges(sizes), **limits)
+    laid = into_tasks(ranges(sizes), **limits)
     read = [offset for p in laid for r in p for offset in ((r.split.number, n) for n in range(r.start, r.end))]
     assert read == [(number, 100 + n) for number, size in enumerate(sizes) for n in range(size)]
     return [{r.split.number: r.size for r in p} for p in laid]

@@ -15,7 +15,7 @@ from watermark_source.planning.report import Coverage, cover
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.exchange.read_tasks import beginnings_of, laid_out
+from watermark_source.spark.exchange.read_tasks import beginnings_of, into_tasks
 from watermark_source.spark.tasks.reading import observe
 
 SPLIT = Split("log", 0)
@@ -40,7 +40,7 @@ def reported(whole: SplitRange, found: tuple[np.ndarray, np.ndarray], before: Mi
     positions, times = found
     state = SourceState({SPLIT: SplitState(whole.end, whole.start, before, highest=before)})
     reports = []
-    for task in laid_out([whole], at_least=parts, segment=SEGMENT):
+    for task in into_tasks([whole], at_least=parts, multiple_of=SEGMENT):
         batches = []
         for part in task:
             inside = (positions >= part.start) & (positions < part.end)

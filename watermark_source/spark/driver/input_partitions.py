@@ -1,4 +1,4 @@
-"""InputPartitions: the work of a batch, from the states at its two ends, as tasks for Spark's tasks."""
+"""InputPartitions: what Spark's tasks read in a batch, from the states at its two ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from watermark_source.spark.options.engine_options import EngineOptions
 
 
 class InputPartitions:
-    """Makes tasks; what is in them follows from the two states alone, but for where to report."""
+    """Makes read tasks; what is in them follows from the two states alone, but for where to report."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class InputPartitions:
             relocation,
             at_least=self._options.tasks.min_partitions,
             at_most=self._options.tasks.max_records_per_partition,
-            segment=SEGMENT if self._options.strategy.percentile is not None else 1,
+            multiple_of=SEGMENT if self._options.strategy.percentile is not None else 1,
         )
         markers = markers_between(before, after) if self._options.include_markers else ()
         if not laid and markers:

@@ -12,7 +12,7 @@ from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.replicas import Replicas
 from watermark_source.spark.connector.stream import SourceDefinition
-from watermark_source.spark.driver.relocation import OnThisReplica, ReplicaPositions
+from watermark_source.spark.driver.relocation import ReplicaPositions, TranslatedBatch
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Offsets:
         """Return the state to plan from; raises as ``ReplicaPositions.here``."""
         return self.whereabouts.here(self._decode(offset))
 
-    def batch(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> OnThisReplica:
+    def batch(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> TranslatedBatch:
         """Return the batch between two offsets; raises as ``ReplicaPositions.batch``."""
         before, after = self._decode(start), self._decode(end)
         foreign = self._definition.foreign_positions

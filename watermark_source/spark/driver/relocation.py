@@ -19,7 +19,7 @@ from watermark_source.spark.connector.replicas import Relocation, Replicas
 _log = logging.getLogger(__name__)
 
 
-class OnThisReplica(NamedTuple):
+class TranslatedBatch(NamedTuple):
     """A batch in the positions of the copy that is read."""
 
     before: SourceState
@@ -78,11 +78,11 @@ class ReplicaPositions:
         done = self._copies.done_before(_log_of(state)[1].position)
         return replace(_moved(state, self._shift), origin=Origin(self._copies.system, self._shift, done))
 
-    def batch(self, before: SourceState, after: SourceState) -> OnThisReplica:
+    def batch(self, before: SourceState, after: SourceState) -> TranslatedBatch:
         """Return a batch between two states as offsets have them; raises as ``here``."""
         copies = self._copies
         if copies is None:
-            return OnThisReplica(before, after, None)
+            return TranslatedBatch(before, after, None)
         start, end = _origin(before, copies), _origin(after, copies)
         # Spark takes what is at its watermark for late.
         floor = None if before.watermark is None else Millis(before.watermark + 1)
@@ -100,14 +100,14 @@ class ReplicaPositions:
             # The end: a beginning may have been asked for anew.
             self._confirm(own, end, copies)
             first = _moved(before, -start.shift)
-            return OnThisReplica(first, own, Relocation(end.copy, end.shift, floor if end.shift else None))
-        return OnThisReplica(
+            return TranslatedBatch(first, own, Relocation(end.copy, end.shift, floor if end.shift else None))
+        return TranslatedBatch(
             _at(before, copies.begin(start.done)), own, Relocation(end.copy, end.shift, floor, left_out=start.done)
         )
 
     def _batch_of_others(
         self, before: SourceState, after: SourceState, copies: Replicas, floor: Millis | None
-    ) -> OnThisReplica:
+    ) -> TranslatedBatch:
         """Return a batch that was planned on another copy: exactly what that one had in it."""
         start, end = _origin(before, copies), _origin(after, copies)
         self._shift = copies.shift_after(_log_of(after)[1].position)
@@ -116,11 +116,11 @@ class ReplicaPositions:
         assert end.done is not None, "a copy begins at nothing that has no words"
         as_of = last, end.done
         if start.done == end.done:
-            return OnThisReplica(
+            return TranslatedBatch(
                 _at(before, first), _at(after, first), Relocation(copies.system, self._shift, floor, as_of=as_of)
             )
         passage = copies.between(start.done, end.done)
-        return OnThisReplica(
+        return TranslatedBatch(
             _at(before, first),
             _at(after, max(passage.position, first), observed=first),
             Relocation(copies.system, self._shift, floor, passage.left_out, as_of),

@@ -108,11 +108,13 @@ def tasks_of(
     *,
     at_least: int | None,
     at_most: int | None,
-    segment: int = 1,
+    multiple_of: int = 1,
 ) -> list[TaskWork]:
     """Lay all that a batch reads into tasks, as its source's positions allow."""
     if connector.positions_are_rows:
-        return [TaskWork(each) for each in laid_out(ranges, at_least=at_least, at_most=at_most, segment=segment)]
+        return [
+            TaskWork(each) for each in into_tasks(ranges, at_least=at_least, at_most=at_most, multiple_of=multiple_of)
+        ]
     chunks = () if snapshot is None else tuple(snapshot.chunks)
     together = connector.snapshots is not None and connector.snapshots.one_moment
     of_chunks = [chunks] if together and chunks else [(each,) for each in chunks]
@@ -125,8 +127,8 @@ def tasks_of(
     return [*of_logs, *map(TaskWork, of_chunks)]
 
 
-def laid_out(
-    ranges: Sequence[SplitRange], *, at_least: int | None = None, at_most: int | None = None, segment: int = 1
+def into_tasks(
+    ranges: Sequence[SplitRange], *, at_least: int | None = None, at_most: int | None = None, multiple_of: int = 1
 ) -> list[tuple[SplitRange, ...]]:
     """Lay ranges into tasks, keeping their order.
 
@@ -134,7 +136,7 @@ def laid_out(
         ranges: what the batch reads.
         at_least: make so many tasks if there are enough positions.
         at_most: put no more positions than this into one.
-        segment: cut ranges only behind a multiple of so many positions.
+        multiple_of: cut ranges only behind a multiple of so many positions.
     """
     total = sum(r.size for r in ranges)
     big, small = max(SMALL, min(BIG, -(-total // SHARE))), SMALL
@@ -147,7 +149,7 @@ def laid_out(
     tasks: list[tuple[SplitRange, ...]] = []
     open_task: list[SplitRange] = []
     filled = 0
-    for piece in (piece for r in ranges for piece in _cut(r, big, segment)):
+    for piece in (piece for r in ranges for piece in _cut(r, big, multiple_of)):
         size = piece.end - piece.start
         if open_task and filled + size > small:
             tasks.append(tuple(open_task))
@@ -159,11 +161,11 @@ def laid_out(
     return tasks
 
 
-def _cut(whole: SplitRange, big: int, segment: int) -> list[SplitRange]:
+def _cut(whole: SplitRange, big: int, unit: int) -> list[SplitRange]:
     # An empty range is one piece: a log without rows may have some when it is read.
-    pieces = max(1, -(-whole.size // max(big // segment * segment, segment)))
+    pieces = max(1, -(-whole.size // max(big // unit * unit, unit)))
     if pieces == 1:
         return [whole]
-    units = -(-whole.size // segment)
-    edges = [min(whole.start + units * i // pieces * segment, whole.end) for i in range(pieces + 1)]
+    units = -(-whole.size // unit)
+    edges = [min(whole.start + units * i // pieces * unit, whole.end) for i in range(pieces + 1)]
     return [SplitRange(whole.split, a, b) for a, b in pairwise(edges)]

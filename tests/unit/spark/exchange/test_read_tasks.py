@@ -13,7 +13,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.columns.markers import Marker
 from watermark_source.spark.exchange import read_tasks
-from watermark_source.spark.exchange.read_tasks import ReadTask, laid_out
+from watermark_source.spark.exchange.read_tasks import ReadTask, into_tasks
 from watermark_source.spark.exchange.reports import ReportAddress
 
 
@@ -38,7 +38,7 @@ def _little_limits() -> object:
 
 @given(_ranges(), at_least)
 def test_packs_cover_every_range_exactly_once_and_in_order(ranges: list[SplitRange], wanted: int | None) -> None:
-    pieces = [piece for ps in laid_out(ranges, at_least=wanted) for piece in ps]
+    pieces = [piece for ps in into_tasks(ranges, at_least=wanted) for piece in ps]
     assert all(piece.size > 0 for piece in pieces)
     joined: list[SplitRange] = []
     for piece in pieces:
@@ -52,7 +52,7 @@ def test_packs_cover_every_range_exactly_once_and_in_order(ranges: list[SplitRan
 
 @given(_ranges(), at_least)
 def test_no_pack_holds_two_pieces_of_one_split(ranges: list[SplitRange], wanted: int | None) -> None:
-    for ps in laid_out(ranges, at_least=wanted):
+    for ps in into_tasks(ranges, at_least=wanted):
         assert len({piece.split for piece in ps}) == len(ps)
 
 
@@ -61,12 +61,12 @@ def test_at_least_so_many_packs_are_made_when_there_are_that_many_positions(
     ranges: list[SplitRange], wanted: int
 ) -> None:
     total = sum(r.size for r in ranges)
-    assert len(laid_out(ranges, at_least=wanted)) >= min(wanted, total)
+    assert len(into_tasks(ranges, at_least=wanted)) >= min(wanted, total)
 
 
 @given(_ranges())
 def test_small_ranges_share_packs_and_big_ones_are_cut(ranges: list[SplitRange]) -> None:
-    laid = laid_out(ranges)
+    laid = into_tasks(ranges)
     sizes = [sum(piece.size for piece in ps) for ps in laid]
     assert all(len(ps) == 1 for ps, size in zip(laid, sizes, strict=True) if size > 7)
     assert all(piece.size <= 20 for ps in laid for piece in ps)
@@ -83,12 +83,12 @@ def test_a_task_gets_the_pack_as_it_was_laid(ranges: list[SplitRange], logs: lis
 
 
 def test_nothing_to_read_needs_no_task() -> None:
-    assert laid_out([]) == laid_out([], at_least=8) == []
+    assert into_tasks([]) == into_tasks([], at_least=8) == []
 
 
 @given(_ranges(), at_least, st.integers(1, 40))
 def test_no_pack_holds_more_positions_than_at_most(ranges: list[SplitRange], wanted: int | None, most: int) -> None:
-    laid = laid_out(ranges, at_least=wanted, at_most=most)
+    laid = into_tasks(ranges, at_least=wanted, at_most=most)
     assert all(sum(piece.size for piece in ps) <= most for ps in laid)
     assert sum(piece.size for ps in laid for piece in ps) == sum(r.size for r in ranges)
 
@@ -96,5 +96,5 @@ def test_no_pack_holds_more_positions_than_at_most(ranges: list[SplitRange], wan
 @given(st.lists(st.integers(0, 30)), at_least)
 def test_an_empty_range_is_in_one_pack(sizes: list[int], wanted: int | None) -> None:
     ranges = [SplitRange(Split("log", number), 5, 5 + size) for number, size in enumerate(sizes)]
-    pieces = [piece for ps in laid_out(ranges, at_least=wanted) for piece in ps]
+    pieces = [piece for ps in into_tasks(ranges, at_least=wanted) for piece in ps]
     assert [piece for piece in pieces if not piece.size] == [r for r in ranges if not r.size]
