@@ -4,6 +4,9 @@ Spark puts ``python/lib/pyspark.zip`` before everything on the path of each Pyth
 source alone, and what is imported from an archive is never cached: every process compiles pyspark anew, half a second
 of a core before a source's first line runs. Bytecode beside the source (PEP 552, unchecked hash) spares that; another
 version of Python passes over it and compiles the source, as before.
+
+The archive's directory is read twice in each process: Spark lets Python look at its path anew before a worker begins.
+More than half of it lists Spark's own tests, which nobody imports, so those are listed no longer.
 """
 
 from __future__ import annotations
@@ -23,12 +26,14 @@ from pathlib import Path
 from watermark_source.errors import UsageError
 
 _UNCHECKED_HASH = (1).to_bytes(4, "little")
+_TESTS = "/tests/"
 
 
 def add_bytecode(archive: Path) -> int:
     """Add the bytecode of every module of an archive that has none yet, for this Python; return how many.
 
-    The archive is replaced in one step, with all it had where it was: a Spark that is running goes on with it.
+    Tests are listed no longer. The archive is replaced in one step, with all it had where it was: a Spark that is
+    running goes on with it.
 
     Raises:
         UsageError: the archive is missing or broken, or its folder cannot be written.
@@ -39,10 +44,9 @@ def add_bytecode(archive: Path) -> int:
             missing = {
                 name: before.read(name)
                 for name in sorted(names)
-                # The archive's own tests are not imported by anybody.
-                if name.endswith(".py") and f"{name}c" not in names and "/tests/" not in name
+                if name.endswith(".py") and f"{name}c" not in names and _TESTS not in name
             }
-        if missing:
+        if missing or any(_TESTS in name for name in names):
             _replace(archive, {f"{name}c": _bytecode(source, archive / name) for name, source in missing.items()})
     except (OSError, zipfile.BadZipFile, SyntaxError) as error:
         raise UsageError(f"no bytecode for {archive}: {error}") from error
@@ -63,6 +67,8 @@ def _replace(archive: Path, added: dict[str, bytes]) -> None:
         with zipfile.ZipFile(new, "a", zipfile.ZIP_DEFLATED) as opened:
             for name, content in added.items():
                 opened.writestr(name, content)
+            opened.comment = opened.comment  # so that the directory is written, though nothing may have been added
+            opened.filelist = [entry for entry in opened.filelist if _TESTS not in entry.filename]
         os.replace(new, archive)
 
 
