@@ -99,10 +99,12 @@ def test_what_a_lost_broker_leads_stays_as_it_is_and_the_rest_is_read_on(
     try:
         time.sleep(1.5)
         write(brokers, topic, everything - silent, 100)
-        # The first plan gives the broker a few seconds; no later one does.
-        assert query.plan(within=6).keys() == everything - silent
+        # The first plan gives the broker three seconds for each of two questions; no later one does.
+        assert query.plan(within=20).keys() == everything - silent
+        begun = time.monotonic()
         for _ in range(20):
-            query.plan(within=2)
+            query.plan(within=20)
+        assert time.monotonic() - begun < 20
         assert {n: query.offset["splits"][topic][n][0] for n in silent} == {n: before[n][0] for n in silent}
         assert query.offset["wm"] == START - 1
         assert {n for n, status in query.statuses().items() if status == "u"} == silent
