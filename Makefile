@@ -12,6 +12,8 @@ FUZZER := $(VENV)/.installed-soak
 PYTEST_ARGS ?=
 # Three processes suit two cores; each has its own broker and Spark. 0: all in one process.
 TEST_PROCESSES ?= 3
+# Tests without servers wait now and then.
+CHECK_PROCESSES ?= 4
 BENCH_ARGS ?=
 # Servers that are there: make demo-join DEMO_ARGS="--kafka 127.0.0.1:9092 --mysql mysql://root:root@127.0.0.1:3306"
 DEMO_ARGS ?=
@@ -58,7 +60,7 @@ demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user fro
 	$(RUN) examples/clickstream_enrichment.py $(DEMO_ARGS)
 
 check: lint ## lint, and what needs neither a server nor long: under two minutes
-	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
+	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
 test: java $(INSTALLED) ## all tests, against real servers: half an hour on two cores
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
