@@ -59,7 +59,7 @@ demo-mysql: java $(INSTALLED) ## MySQL tables copied by their stream while they 
 demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user from MySQL
 	$(RUN) examples/clickstream_enrichment.py $(DEMO_ARGS)
 
-check: lint ## lint, and what needs neither a server nor long: under two minutes
+check: lint ## lint, and what needs neither a server nor long: two minutes
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
 test: java $(INSTALLED) ## all tests, against real servers: half an hour on two cores

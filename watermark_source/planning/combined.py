@@ -136,7 +136,7 @@ def with_batch_watermark(
     caught_up = {
         s: replace(t, returning=False)
         for s, t in planned.splits.items()
-        if t.returning and before.splits[s].returning and not _is_returning(s, splits[s], before, idleness)
+        if t.returning and not _is_returning(s, splits[s], before, idleness)
     }
     changed = {**planned.splits, **caught_up} if caught_up else planned.splits
     return replace(planned, watermark=combined(before, splits, idleness), splits=changed)

@@ -28,7 +28,7 @@ from watermark_source.spark.tasks import report_client
 from watermark_source.spark.tasks.report_client import send_reports
 
 _ORIGINALS: list[Any] = [
-    json.loads(reports.encode([RangeReport(SplitRange(Split("orders", n), 0, 10), Millis(99), 10, 1)]))
+    json.loads(next(reports.messages([RangeReport(SplitRange(Split("orders", n), 0, 10), Millis(99), 10, 1)])))
     for n in range(3)
 ]
 _FLOOD = 80

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,14 @@ def told(member: GroupClient, report: GroupMember) -> None:
     """Let a member come, and tell its first."""
     member.others(None)
     member.tell(report, waits=False)
+
+
+def two(make: Make, **how: Any) -> tuple[GroupClient, GroupClient]:
+    """Make two members that have told 10 and 50."""
+    a, b = make("a", **how), make("b", **how)
+    told(a, at(10))
+    told(b, at(50))
+    return a, b
 
 
 def stay_away(monkeypatch: pytest.MonkeyPatch, *members: str) -> set[str]:

@@ -14,7 +14,7 @@ import pytest
 from services.postgres import postgres_service, url_of
 from services.postgres_local import LocalPostgres
 from services.where import Where
-from tests.unit.group_store.clients import Make, at, stay_away, told, until
+from tests.unit.group_store.clients import Make, at, stay_away, told, two, until
 from watermark_source.alignment.group import GroupMember
 from watermark_source.alignment.other_members import OtherMembers
 from watermark_source.errors import UnreachableError, UsageError
@@ -28,9 +28,7 @@ from watermark_source.group_store.store import Answer, GroupStore, Identity
 
 
 def test_what_one_tells_the_other_knows_soon(make: Make) -> None:
-    a, b = make("a"), make("b")
-    told(a, at(10))
-    told(b, at(50))
+    a, b = two(make)
     until(lambda: b.others(None).ceiling is None)
     known = b.others(None)
     assert (known.minimum, known.members) == (10, 1)
@@ -71,9 +69,7 @@ def test_one_that_has_come_is_waited_for_until_it_has_planned_by_those_that_star
 
 
 def test_who_closes_holds_nobody(make: Make) -> None:
-    a, b = make("a"), make("b")
-    told(a, at(10))
-    told(b, at(50))
+    a, b = two(make)
     until(lambda: b.others(None).minimum == 10)
     a.close()
     until(lambda: b.others(None).minimum is None)
@@ -109,9 +105,7 @@ def test_those_that_start_while_the_store_is_away_hear_of_each_other_before_eith
     """As when a database begins last of all: it answers one of them before it answers the other."""
     monkeypatch.setattr(module, "_FIRST", 0.1)
     away = stay_away(monkeypatch, "a-id", "b-id")
-    a, b = make("a"), make("b")
-    told(a, at(10))
-    told(b, at(50))
+    a, b = two(make)
     until(lambda: a.trouble is not None and b.trouble is not None)
     time.sleep(0.5)
     away.discard("b-id")
@@ -132,9 +126,7 @@ def test_those_that_start_while_the_store_comes_and_goes_wait_for_each_other_ane
     monkeypatch.setattr(module, "_FIRST", 0.1)
     monkeypatch.setattr(KnownMembers, "late_settling", 2.0)
     away = stay_away(monkeypatch, "a-id", "b-id")
-    a, b = make("a"), make("b")
-    told(a, at(10))
-    told(b, at(50))
+    a, b = two(make)
     for _ in range(2):
         until(lambda: a.trouble is not None and b.trouble is not None)
         time.sleep(2.2)
@@ -148,9 +140,7 @@ def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known_members, "_SILENT", 0.3)
-    a, b = make("a", time_to_live=1_000), make("b", time_to_live=1_000)
-    told(a, at(10))
-    told(b, at(50))
+    a, b = two(make, time_to_live=1_000)
     until(lambda: b.others(None).minimum == 10)
     # Nobody reaches it for longer than the time to live, and b is the first that does again.
     away = stay_away(monkeypatch, "a-id", "b-id")
@@ -167,9 +157,7 @@ def test_a_store_that_answers_once_between_two_times_away_has_nobody_go_beyond_t
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known_members, "_SILENT", 0.3)
-    a, b = make("a", time_to_live=1_000), make("b", time_to_live=1_000)
-    told(a, at(10))
-    told(b, at(50))
+    a, b = two(make, time_to_live=1_000)
     until(lambda: b.others(None).minimum == 10)
     away = stay_away(monkeypatch, "a-id", "b-id")
     for _ in range(2):
@@ -237,9 +225,7 @@ def test_a_store_that_is_slow_or_fails_is_asked_less(make: Make, monkeypatch: py
 
 
 def test_a_member_that_starts_again_holds_the_others_where_it_was_until_it_has_planned(make: Make) -> None:
-    a, b = make("a"), make("b")
-    told(a, at(10))
-    told(b, at(50))
+    a, b = two(make)
     until(lambda: b.others(None).minimum == 10)
     # It was killed: nobody took its row away, and the new process has to find out first where it is.
     a._row._store.leave = lambda _: None  # type: ignore[method-assign]
@@ -304,9 +290,7 @@ def test_nobody_is_gone_because_the_store_was_emptied(
     """As when another server takes over, without what was told to the first."""
     monkeypatch.setattr(known_members, "_SILENT", 30)
     away = stay_away(monkeypatch)
-    a, b = make("a"), make("b")
-    told(a, at(10))
-    told(b, at(50))
+    _, b = two(make)
     until(lambda: b.others(None).ceiling is None)
     away.add("a-id")
     with contextlib.closing(sqlite3.connect(tmp_path / "alignment.sqlite")) as beside:
@@ -330,9 +314,7 @@ def test_when_the_stores_clock_is_set_nobody_seems_to_be_gone(
         connection.create_function("julianday", 1, lambda _: time.time() / 86_400 + 2_440_587.5 + set_by[0])
 
     monkeypatch.setattr(file_database, "_set_up", with_a_clock_to_set)
-    a, b = make("a"), make("b")
-    told(a, at(10))
-    told(b, at(50))
+    _, b = two(make)
     until(lambda: b.others(None).ceiling is None)
     set_by[0] = hours / 24
     end = time.monotonic() + 2.5
@@ -361,9 +343,7 @@ def test_nobody_is_missed_that_has_left_because_the_store_takes_now_less_now_mor
         return found
 
     monkeypatch.setattr(GroupStore, "exchange", sometimes_slow)
-    a, b = make("a"), make("b")
-    told(a, at(10))
-    told(b, at(50))
+    a, b = two(make)
     until(lambda: b.others(None).ceiling is None and b.others(None).minimum == 10)
     a.close()
     until(lambda: b.others(None).members == 0)

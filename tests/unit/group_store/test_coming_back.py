@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.group_store.clients import Make, at, stay_away, told, until
+from tests.unit.group_store.clients import Make, at, stay_away, told, two, until
 from watermark_source.errors import UsageError
 from watermark_source.group_store.known_members import KnownMembers
 
@@ -69,9 +69,7 @@ def test_those_whose_file_was_removed_meet_in_the_new_one_those_that_come_later(
     make: Make, tmp_path: Path, parts: list[str]
 ) -> None:
     """As what cleans temporary folders does: who has it open sees nothing of that."""
-    a, b = make("a"), make("b")
-    told(a, at(10))
-    told(b, at(50))
+    a, b = two(make)
     until(lambda: b.others(None).minimum == 10)
     for part in parts:
         (tmp_path / f"alignment.sqlite{part}").unlink()

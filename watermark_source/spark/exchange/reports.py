@@ -63,11 +63,6 @@ def receive(connection: socket.socket, size: int, deadline: float) -> bytes:
     return b"".join(parts)
 
 
-def encode(reports: Sequence[RangeReport]) -> bytes:
-    """Return reports as the body of a message."""
-    return _body([_encoded(report) for report in reports])
-
-
 def messages(reports: Sequence[RangeReport]) -> Iterator[bytes]:
     """Yield reports as the bodies of as many messages as they need; only a single report can be longer than one."""
     waiting: list[bytes] = []

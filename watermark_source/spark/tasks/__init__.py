@@ -1,4 +1,4 @@
-"""What runs in tasks, on executors: read a task, add columns, observe event time, report.
+"""What runs in tasks, on executors: read ranges, add columns, observe event time, report.
 
 Imports ``columns``, ``connector``, ``exchange``, ``startup``.
 """

@@ -1,4 +1,4 @@
-"""What a task does with its task: read, add the engine's columns, watch event time, report."""
+"""What a task does: read its ranges, add the engine's columns, watch event time, report."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_reports_that_are_longer_than_a_message_arrive_in_several(book: ReportBo
     segment = DisorderSegment(Millis(2**41), Millis(2**41), counts)
     ranges = [SplitRange(Split("t" * 249, n), 2**50, 2**50 + 10_000) for n in range(10_000)]
     seen = [RangeReport(r, Millis(2**41), 10_000, 0, segments=(segment,)) for r in ranges]
-    assert len(reports.encode(seen)) > 2 * reports.MAX_BODY
+    assert sum(map(len, reports.messages(seen))) > 2 * reports.MAX_BODY
     assert send_reports(server.address, seen)
     assert all(not found.missing and found.segments == (segment,) for found in book.cover_each(ranges))
 
@@ -118,7 +118,7 @@ def test_a_wrong_key_is_refused(book: ReportBook, server: ReportServer, caplog: 
 
 
 def test_a_message_of_another_connection_is_refused(book: ReportBook, server: ReportServer) -> None:
-    body = reports.encode([REPORT])
+    (body,) = reports.messages([REPORT])
     with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as first:
         challenge = first.recv(32, socket.MSG_WAITALL)
         message = reports.sign(server.address.key, challenge, body) + struct.pack(">I", len(body)) + body
