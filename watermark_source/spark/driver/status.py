@@ -12,6 +12,7 @@ from watermark_source.monitor.bound import BoundInForce
 from watermark_source.monitor.snapshot import SnapshotProgress
 from watermark_source.monitor.status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.why import Facts, Held, why
+from watermark_source.planning.combined import is_left_out
 from watermark_source.planning.ends import Limit
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
@@ -65,10 +66,11 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
             trouble=seen.trouble,
             store=seen.store,
         )
-    # What came back from idleness behind the watermark is not waited for with idleReturn pass.
-    passed = MIN if state.watermark is None else state.watermark
-    waited_for = [t for t in seen.splits.values() if t.status is not SplitStatus.IDLE]
-    counting = [w for t in waited_for if (w := _order(t)) >= passed or not t.returning]
+    counting = [
+        _order(t)
+        for s, t in seen.splits.items()
+        if t.status is not SplitStatus.IDLE and not is_left_out(s, t, state, options.idleness)
+    ]
     # Of the whole group: the slowest split here may itself wait for another source.
     elsewhere_lowest = MAX if seen.observation.others.minimum is None else seen.observation.others.minimum
     lowest, highest = min([*counting, elsewhere_lowest]) if counting else MIN, max(counting, default=MIN)

@@ -76,3 +76,16 @@ def test_a_limit_that_is_a_time_is_shown_and_one_that_is_none_is_not() -> None:
     assert unlimited is not None
     # Its own log's end, with the drift.
     assert (unlimited.limit, unlimited.hold) == (209, False)
+
+
+def test_a_split_that_came_back_holds_back_until_it_is_known_how_far_behind_it_is() -> None:
+    given = {**GIVEN, "idleTimeout": "1 second", "idleReturn": "pass"}
+    options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
+    log = log_of([400], [100])
+    seen = observation(log)
+    for came_to, holds_back in ((None, True), (99, False)):
+        back = at(1, came_to, returning=True)
+        state = SourceState(splits={A: at(1, 399), B: back}, watermark=Millis(399))
+        planned = plan(state, seen, PlanPolicy(idleness=options.idleness, alignment=options.alignment), log)
+        status = source_status(Seen(planned, planned.state.splits, seen, RowCounts()), options, "file-log", seen.now)
+        assert {v.split: v.holds_back for v in status.splits}[B] is holds_back
