@@ -19,8 +19,8 @@ from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_watch import BinlogWatch
 from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
-from pyspark_mysql_cdc_wm.lookup.copies import MySqlCopy
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
 from pyspark_mysql_cdc_wm.lookup.row_index import BinlogRowIndex
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
@@ -132,7 +132,7 @@ class MySqlSource(SourceDefinition):
             row_index=BinlogRowIndex(connection, status, transactions, self.tables),
             cutter=BinlogPieces(status),
             snapshots=self._snapshots(connection, by_gtids=transactions is not None),
-            copies=MySqlCopy(connection, status, transactions, connection.stay(), left_out),
+            replicas=MySqlReplica(connection, status, transactions, connection.stay(), left_out),
         )
 
     def _snapshots(self, connection: MySqlConnection, *, by_gtids: bool) -> ChunkBounds:

@@ -229,7 +229,7 @@ def test_a_server_that_lacks_what_was_read_is_refused(
         database.run("INSERT INTO t VALUES (1, 'one', 1)", "INSERT INTO t VALUES (2, 'two', 2)")
         end = here.reader.latestOffset(start, ALL)
         there = Life(on(pair.replica, database))
-        monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.copies._CATCH_UP_SECONDS", 1)
+        monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.replicas._CATCH_UP_SECONDS", 1)
         lacks = f"lacks transactions that the query has read: {uuid}:{executed + 1}-{executed + 2}[.] "
         with pytest.raises(OffsetError, match=lacks):
             there.reader.partitions(start, end)

@@ -1,4 +1,4 @@
-"""What a connector offers whose system has copies, so that a query can go on with another one."""
+"""What a connector offers whose system has replicas, so that a query can go on with another one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Passage(NamedTuple):
 
 
 class Replicas(Protocol):
-    """One of a system's copies: logs of the same changes, each with positions of its own, in orders that may differ.
+    """One of a system's replicas: logs of the same changes, each with positions of its own, in orders that may differ.
 
     ``done`` names a set of changes in words that every copy understands; ``None``: the copy had no such words.
     """
@@ -69,7 +69,7 @@ class Relocation:
     shift: int = 0
     """What to add to this copy's positions where rows tell them."""
     floor: Millis | None = None
-    """No event of its log is taken to be earlier than this: it was on time, and clocks of copies differ."""
+    """No event of its log is taken to be earlier than this: it was on time, and clocks of replicas differ."""
     left_out: str | None = None
     """Read all up to the range's end but this; ``None``: by positions."""
     as_of: tuple[int, str] | None = None
@@ -77,7 +77,7 @@ class Relocation:
 
 
 class RelocatedRangeReader(Protocol):
-    """A ``RangeReader`` of a system with copies."""
+    """A ``RangeReader`` of a system with replicas."""
 
     def relocated(self, relocation: Relocation) -> RangeReader:
         """Return the reader for such a batch."""

@@ -3,7 +3,7 @@
 The engine calls the *driver side* of a stream only in the source's runner process, from one thread, and the *executor
 side* (the range readers) only inside a task. Every call either answers within the connector's own time limits or raises
 an error of ``watermark_source.errors``; none waits without limit. A class that names a protocol as its base gets the
-defaults of what it does not say. What only some systems have, a time index, snapshots, copies, transactions, lies
+defaults of what it does not say. What only some systems have, a time index, snapshots, replicas, transactions, lies
 beside this file, one a file. docs/writing-a-source.md builds a connector from these step by step.
 """
 
@@ -128,8 +128,8 @@ class Connector:
     cutter: RangeCutter | None = None
     """For ranges that cannot be cut at any position; ``None`` if each is one task's."""
     snapshots: Snapshots | None = None
-    copies: Replicas | None = None
-    """``None`` of a system that has no copies, or none that can be told apart."""
+    replicas: Replicas | None = None
+    """``None`` of a system that has no replicas, or none that can be told apart."""
     preview: EventTimePreview | None = None
     watched: CurrentEnds | None = None
     """Asked from a thread of its own while no plan asks, and so on connections of its own. Without it such time counts

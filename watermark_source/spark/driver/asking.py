@@ -46,7 +46,7 @@ class Asking:
         ends: AvailableNowEnds,
         reports: TaskReports,
         membership: Membership,
-        whereabouts: ReplicaPositions,
+        replica: ReplicaPositions,
         pauses: PauseMemory | None,
     ) -> None:
         self._connector = connector
@@ -56,7 +56,7 @@ class Asking:
         self._ends = ends
         self._reports = reports
         self._membership = membership
-        self._replica = whereabouts
+        self._replica = replica
         self._pauses = pauses
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:

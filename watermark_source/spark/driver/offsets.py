@@ -22,22 +22,22 @@ _OFFSETS_OF_A_BATCH = 2
 class Offsets:
     """Encodes states of the copy that is read, and decodes offsets, also those of the system's usual Spark source."""
 
-    def __init__(self, definition: SourceDefinition, source_name: str, copies: Replicas | None) -> None:
+    def __init__(self, definition: SourceDefinition, source_name: str, replicas: Replicas | None) -> None:
         self._definition = definition
         self._codec = OffsetCodec(source=definition.name, name=source_name)
         self._decoded: deque[tuple[Mapping[str, Any], SourceState]] = deque(maxlen=_OFFSETS_OF_A_BATCH)
-        self.whereabouts = ReplicaPositions(copies)
+        self.replica = ReplicaPositions(replicas)
 
     def encode(self, state: SourceState) -> dict[str, Any]:
         """Return the offset of a state."""
-        state = self.whereabouts.named(state)
+        state = self.replica.named(state)
         offset = self._codec.encode(state)
         self._decoded.append((offset, state))
         return offset
 
     def decode(self, offset: Mapping[str, Any]) -> SourceState:
         """Return the state to plan from; raises as ``ReplicaPositions.here``."""
-        return self.whereabouts.here(self._decode(offset))
+        return self.replica.here(self._decode(offset))
 
     def batch(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> TranslatedBatch:
         """Return the batch between two offsets; raises as ``ReplicaPositions.batch``."""
@@ -48,7 +48,7 @@ class Offsets:
                 "the checkpoint goes from this source's offsets back to another source's: its log of offsets was put "
                 "together from two. Restore the checkpoint, or start with a new checkpoint location."
             )
-        return self.whereabouts.batch(before, after)
+        return self.replica.batch(before, after)
 
     def _decode(self, offset: Mapping[str, Any]) -> SourceState:
         for known, state in self._decoded:

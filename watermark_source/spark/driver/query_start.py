@@ -56,5 +56,5 @@ class QueryStart:
             snapshots=SnapshotState(
                 frontiers=dict.fromkeys(sorted(tables), ()), complete=frozenset() if takes_snapshots else None
             ),
-            origin=self._offsets.whereabouts.beginning(),
+            origin=self._offsets.replica.beginning(),
         )

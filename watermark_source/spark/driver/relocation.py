@@ -25,14 +25,14 @@ class TranslatedBatch(NamedTuple):
     before: SourceState
     after: SourceState
     relocation: Relocation | None
-    """How its ranges are read; ``None`` without copies."""
+    """How its ranges are read; ``None`` without replicas."""
 
 
 class ReplicaPositions:
-    """Turns states as offsets have them into those of the copy that is read, and back. Without copies they are one."""
+    """Turns states as offsets have them into those of the copy that is read, and back; the same without replicas."""
 
-    def __init__(self, copies: Replicas | None) -> None:
-        self._copies = copies
+    def __init__(self, replicas: Replicas | None) -> None:
+        self._replicas = replicas
         self._shift = 0
         self._confirmed = False
         self.has_moved = False
@@ -41,7 +41,7 @@ class ReplicaPositions:
 
     def beginning(self) -> Origin | None:
         """Return what a new query begins with if it is no position."""
-        left_out = None if self._copies is None else self._copies.left_out_at_first
+        left_out = None if self._replicas is None else self._replicas.left_out_at_first
         return None if left_out is None else Origin(None, 0, left_out)
 
     def here(self, state: SourceState) -> SourceState:
@@ -51,99 +51,99 @@ class ReplicaPositions:
             OffsetError: this copy cannot go on from there.
             DataLossError: it no longer has what comes next.
         """
-        if self._copies is None:
+        if self._replicas is None:
             return state
-        origin = _origin(state, self._copies)
-        self.has_moved = origin.copy != self._copies.system
+        origin = _origin(state, self._replicas)
+        self.has_moved = origin.copy != self._replicas.system
         if not self.has_moved:
             self._shift = origin.shift
             own = _moved(state, -origin.shift)
-            self._confirm(own, origin, self._copies)
+            self._confirm(own, origin, self._replicas)
             return own
-        self._shift = self._copies.shift_after(_log_of(state)[1].position)
+        self._shift = self._replicas.shift_after(_log_of(state)[1].position)
         if origin.copy is not None:
-            _log.warning("%s is read now, and not %s: all that was not read there", self._copies.system, origin.copy)
-        return _at(state, self._copies.begin(origin.done))
+            _log.warning("%s is read now, and not %s: all that was not read there", self._replicas.system, origin.copy)
+        return _at(state, self._replicas.begin(origin.done))
 
     @property
     def reading(self) -> Relocation | None:
-        """How the copy that is read is read on; ``None`` without copies."""
-        return None if self._copies is None else Relocation(self._copies.system, self._shift)
+        """How the copy that is read is read on; ``None`` without replicas."""
+        return None if self._replicas is None else Relocation(self._replicas.system, self._shift)
 
     def named(self, state: SourceState) -> SourceState:
         """Return the state as it goes into an offset."""
-        if self._copies is None or state.origin is not None:
+        if self._replicas is None or state.origin is not None:
             return state
         self.has_moved = False
-        done = self._copies.done_before(_log_of(state)[1].position)
-        return replace(_moved(state, self._shift), origin=Origin(self._copies.system, self._shift, done))
+        done = self._replicas.done_before(_log_of(state)[1].position)
+        return replace(_moved(state, self._shift), origin=Origin(self._replicas.system, self._shift, done))
 
     def batch(self, before: SourceState, after: SourceState) -> TranslatedBatch:
         """Return a batch between two states as offsets have them; raises as ``here``."""
-        copies = self._copies
-        if copies is None:
+        replicas = self._replicas
+        if replicas is None:
             return TranslatedBatch(before, after, None)
-        start, end = _origin(before, copies), _origin(after, copies)
+        start, end = _origin(before, replicas), _origin(after, replicas)
         # Spark takes what is at its watermark for late.
         floor = None if before.watermark is None else Millis(before.watermark + 1)
-        if end.copy != copies.system:
-            if not before.run and not before.snapshots.frontiers and start.copy == copies.system:
+        if end.copy != replicas.system:
+            if not before.run and not before.snapshots.frontiers and start.copy == replicas.system:
                 raise OffsetError(
                     f"the first batch of the query was planned on {end.copy} and not done, and where it began is known "
-                    f"there only, not on {copies.system}. Connect to the server it was, or start with a new checkpoint "
-                    "location"
+                    f"there only, not on {replicas.system}. Connect to the server it was, or start with a new "
+                    "checkpoint location"
                 )
-            return self._batch_of_others(before, after, copies, floor)
+            return self._batch_of_others(before, after, replicas, floor)
         self._shift = end.shift
         own = _moved(after, -end.shift)
-        if start.copy == copies.system and start.shift == end.shift:
+        if start.copy == replicas.system and start.shift == end.shift:
             # The end: a beginning may have been asked for anew.
-            self._confirm(own, end, copies)
+            self._confirm(own, end, replicas)
             first = _moved(before, -start.shift)
             return TranslatedBatch(first, own, Relocation(end.copy, end.shift, floor if end.shift else None))
         return TranslatedBatch(
-            _at(before, copies.begin(start.done)), own, Relocation(end.copy, end.shift, floor, left_out=start.done)
+            _at(before, replicas.begin(start.done)), own, Relocation(end.copy, end.shift, floor, left_out=start.done)
         )
 
     def _batch_of_others(
-        self, before: SourceState, after: SourceState, copies: Replicas, floor: Millis | None
+        self, before: SourceState, after: SourceState, replicas: Replicas, floor: Millis | None
     ) -> TranslatedBatch:
         """Return a batch that was planned on another copy: exactly what that one had in it."""
-        start, end = _origin(before, copies), _origin(after, copies)
-        self._shift = copies.shift_after(_log_of(after)[1].position)
-        first, last = copies.begin(start.done), copies.begin(end.done)
-        _log.warning("a batch that was planned on %s is done on %s: just what it had in it", end.copy, copies.system)
+        start, end = _origin(before, replicas), _origin(after, replicas)
+        self._shift = replicas.shift_after(_log_of(after)[1].position)
+        first, last = replicas.begin(start.done), replicas.begin(end.done)
+        _log.warning("a batch that was planned on %s is done on %s: just what it had in it", end.copy, replicas.system)
         assert end.done is not None, "a copy begins at nothing that has no words"
         as_of = last, end.done
         if start.done == end.done:
             return TranslatedBatch(
-                _at(before, first), _at(after, first), Relocation(copies.system, self._shift, floor, as_of=as_of)
+                _at(before, first), _at(after, first), Relocation(replicas.system, self._shift, floor, as_of=as_of)
             )
-        passage = copies.between(start.done, end.done)
+        passage = replicas.between(start.done, end.done)
         return TranslatedBatch(
             _at(before, first),
             _at(after, max(passage.position, first), observed=first),
-            Relocation(copies.system, self._shift, floor, passage.left_out, as_of),
+            Relocation(replicas.system, self._shift, floor, passage.left_out, as_of),
         )
 
-    def _confirm(self, own: SourceState, origin: Origin, copies: Replicas) -> None:
+    def _confirm(self, own: SourceState, origin: Origin, replicas: Replicas) -> None:
         position = _log_of(own)[1].position
         if not self._confirmed:
-            copies.confirm(position, origin.done)
+            replicas.confirm(position, origin.done)
             self._confirmed = True
-        copies.remember(position, origin.done)
+        replicas.remember(position, origin.done)
 
 
-def _origin(state: SourceState, copies: Replicas) -> Origin:
+def _origin(state: SourceState, replicas: Replicas) -> Origin:
     # Some offsets do not say: of systems that could not be told apart then.
-    return state.origin or Origin(copies.system)
+    return state.origin or Origin(replicas.system)
 
 
 def _log_of(state: SourceState) -> tuple[Split, SplitState]:
     """Return the one split that is no snapshot."""
     found = [(split, each) for split, each in state.splits.items() if split.log not in state.snapshots.frontiers]
     if len(found) != 1:
-        raise InternalError(f"a system with copies has one log, not {len(found)}")
+        raise InternalError(f"a system with replicas has one log, not {len(found)}")
     return found[0]
 
 

@@ -76,7 +76,7 @@ class SourceRunner:
         self._membership = membership or Membership.of(options)
         spare_imports()
         collect_rarely()
-        self._offsets = Offsets(definition, options.source_name, self._connector.copies)
+        self._offsets = Offsets(definition, options.source_name, self._connector.replicas)
         self._ends = AvailableNowEnds(self._connector, logs, StreamEnd(options))
         self._start = QueryStart(self._connector, self._ends, self._offsets)
         self._reports = TaskReports(
@@ -90,7 +90,7 @@ class SourceRunner:
             ends=self._ends,
             reports=self._reports,
             membership=self._membership,
-            whereabouts=self._offsets.whereabouts,
+            replica=self._offsets.replica,
             pauses=PauseMemory() if idleness.learned else None,
         )
         ahead = None
@@ -174,7 +174,7 @@ class SourceRunner:
         if self._last.is_first:
             self._ends.expect(state.splits.keys())
         self._ends.check(state)
-        if self._ends.logs is not None and self._offsets.whereabouts.has_moved:
+        if self._ends.logs is not None and self._offsets.replica.has_moved:
             # This copy may have been behind when its ends were fixed.
             self.freeze()
         return state

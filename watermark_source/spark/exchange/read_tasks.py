@@ -53,7 +53,7 @@ class ReadTask(InputPartition):
     snapshot: SnapshotBatch | None = None
     """What a task must know of snapshots; ``None`` of a source that takes none."""
     relocation: Relocation | None = None
-    """Of a system with copies."""
+    """Of a system with replicas."""
     whole: SplitRange | None = None
     """Where the log of the only range can be entered and left, if the range is a piece of it."""
     beginnings: Mapping[Split, Beginning] | None = None

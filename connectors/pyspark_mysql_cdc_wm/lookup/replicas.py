@@ -21,7 +21,7 @@ from watermark_source.spark.connector.replicas import Passage
 _CATCH_UP_SECONDS = 30
 
 
-class MySqlCopy:
+class MySqlReplica:
     """``Replicas`` of ``spark.connector``, by GTIDs."""
 
     def __init__(
