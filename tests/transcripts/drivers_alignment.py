@@ -109,7 +109,9 @@ class GroupDriver(Driver):
         name = self._name(member)
         announcer = self.announcers[name]
         if isinstance(value, str):
-            announcer = ann.take_status(announcer, member, MemberStatus(value))
+            # One that failed does not count until it reports again, as one that is idle.
+            status = MemberStatus.IDLE if value == "failed" else MemberStatus(value)
+            announcer = ann.take_status(announcer, member, status)
         else:
             announcer = ann.take_report(announcer, member, value)
         if self.announce_on_report:

@@ -28,6 +28,7 @@ class StoreDriver(Driver):
         self.groups = groups
         self.reports: dict[str, GroupMember] = {}
         self.gone: set[str] = set()
+        self.silent: set[str] = set()
 
     def _group(self, member: str) -> str:
         return next(name for name, spec in self.groups.items() if member.split(".", maxsplit=1)[0] in spec["sources"])
@@ -48,15 +49,17 @@ class StoreDriver(Driver):
 
     def do_report(self, argument: tuple[str, Millis | str]) -> list[str]:
         member, value = argument
-        before = self.reports.get(member, GroupMember())
+        before = self.reports.setdefault(member, GroupMember())
+        if value == "failed":
+            self.silent.add(member)
+            self._silence(member)
+            return self.do_announce(self._group(member))
+        self.silent.discard(member)
         if isinstance(value, str):
             self.reports[member] = GroupMember(MemberStatus(value), before.watermark)
         else:
             self.reports[member] = GroupMember(MemberStatus.ACTIVE, value)
-        if self.reports[member].status is MemberStatus.FAILED:
-            self._silence(member)
-        else:
-            self._asked(member)
+        self._asked(member)
         return self.do_announce(self._group(member))
 
     def do_no_more_splits(self, member: str) -> list[str]:
@@ -74,10 +77,9 @@ class StoreDriver(Driver):
 
     def _limit(self, member: str) -> Millis:
         report = self.reports[member]
-        if report.status is MemberStatus.FAILED:
+        if member in self.silent:
             # It does not ask; what it would be told when it does.
-            watermarks = [self._limit(m) for m, r in self.reports.items() if r.status is not MemberStatus.FAILED]
-            return watermarks[0]
+            return self._limit(next(m for m in self.reports if m not in self.silent))
         found = [w for w in (counts_with(report), self._asked(member).minimum) if w is not None]
         return limit(min(found, default=None), self.groups[self._group(member)]["drift"])
 

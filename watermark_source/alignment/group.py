@@ -52,7 +52,11 @@ def view(members: Iterable[tuple[K, Millis]], drift: int) -> GroupView[K]:
 
 
 class MemberStatus(Enum):
-    """Life of a member. Only an active one counts, and one that holds."""
+    """Life of a member. Only an active one counts, and one that holds.
+
+    A member that fails tells nobody: it is silent for its time-to-live, and counts again when it reports again
+    (FLINK-40505).
+    """
 
     WAITING = "waiting"
     """Has never had a watermark (FLINK-32414)."""
@@ -63,8 +67,6 @@ class MemberStatus(Enum):
     ACTIVE = "active"
     IDLE = "idle"
     FINISHED = "finished"
-    FAILED = "failed"
-    """Failed, or silent for its time-to-live; counts again when it reports again (FLINK-40505)."""
     CLOCK = "clock"
     """Its event time is the system's clock (FLIP-326): ahead of nobody, and nobody waits for it."""
 

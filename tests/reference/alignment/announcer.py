@@ -77,7 +77,7 @@ def take_report(announcer: Announcer[K], key: K, watermark: Millis) -> Announcer
 
 
 def take_status(announcer: Announcer[K], key: K, status: MemberStatus) -> Announcer[K]:
-    """Take a member's status: idle, finished or failed."""
+    """Take a member's status: idle, as one that failed is too, or finished."""
     return replace(announcer, group=change(announcer.group, key, status))
 
 

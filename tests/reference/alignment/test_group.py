@@ -50,7 +50,7 @@ def test_a_member_without_data_holds_the_group_only_on_request(waits: bool, expe
     group = join(report(join(group, "a", drift=10), "a", Millis(50)), "b", drift=10)
     assert group.limit == expected
     assert report(group, "b", Millis(70)).limit == 60
-    assert change(group, "b", MemberStatus.FAILED).limit == 60
+    assert change(group, "b", MemberStatus.IDLE).limit == 60
 
 
 def test_a_member_without_a_watermark_cannot_be_active() -> None:
