@@ -119,10 +119,13 @@ class _Query:
         return json.dumps(self._reader.reportLatestOffset())
 
     def settle(self) -> None:
-        """Go on until there is nothing new, and until the next look is due."""
-        while (end := self.look()) != self.offset:
-            self.run(end, self.tasks(end))
-        time.sleep(_LONGEST_PAUSE)
+        """Go on until a look is due, and finds nothing new: the last watermark waits for its interval."""
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < _LONGEST_PAUSE:
+            while (end := self.look()) != self.offset:
+                self.run(end, self.tasks(end))
+                quiet_since = time.monotonic()
+            time.sleep(_POLL)
 
     def run(self, end: str, tasks: Iterable[ReadTask]) -> None:
         """Report what the tasks of the batch would have seen, and take its end for the next start."""
