@@ -17,7 +17,7 @@ from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import kafka_service
 from services.topics import create_topics
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.report import RangeReport
+from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split
 from watermark_source.spark.exchange.read_tasks import ReadTask
 from watermark_source.spark.tasks.report_client import send_reports

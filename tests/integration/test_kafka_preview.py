@@ -17,7 +17,7 @@ from services.kafka import Kafka
 from services.topics import add_partitions, delete_records
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source import follow_watermark
-from watermark_source.planning.report import Coverage
+from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.split import Split
 from watermark_source.spark.driver.second_look import SecondLook
 from watermark_source.spark.exchange.read_tasks import ReadTask

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from watermark_source.eventtime.disorder import BUCKETS, SEGMENT, Counts, bound_of, exact, rows_of, summed
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.report import Coverage, cover
+from watermark_source.planning.range_report import Coverage, cover
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.read_batch import ReadBatch

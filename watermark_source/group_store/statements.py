@@ -64,7 +64,7 @@ def taken() -> str:
 
 def other_drift(dialect: str, *, alive: bool) -> str:
     """Return the question for the drift of an ``alive`` or silent member that has another one than ``:max_drift``."""
-    return f"SELECT {_told(dialect, 'MIN(o.max_drift)', 'o.max_drift <> :max_drift', alive=alive)}" + (
+    return f"SELECT {_ask_members(dialect, 'MIN(o.max_drift)', 'o.max_drift <> :max_drift', alive=alive)}" + (
         " FROM DUAL" if dialect == "oracle" else ""
     )
 
@@ -96,8 +96,8 @@ def _clock(dialect: str) -> str:
     return _CLOCKS.get("mysql" if dialect == "mariadb" else dialect, _STANDARD_CLOCK)
 
 
-def _told(dialect: str, what: str, *where: str, alive: bool = True) -> str:
-    """Return a question about the others that are alive, or about those that are silent."""
+def _ask_members(dialect: str, what: str, *where: str, alive: bool = True) -> str:
+    """Return a question about the other members: those heard of within their time-to-live, or those that were not."""
     # One that was heard of in the future was not: the clock was set back, and it is heard of again within a second.
     silent_for = f"ABS({_clock(dialect)} - o.seen)"
     conditions = (
@@ -110,19 +110,19 @@ def _told(dialect: str, what: str, *where: str, alive: bool = True) -> str:
 
 
 def _of_others(dialect: str) -> tuple[str, ...]:
-    def told(what: str, *where: str) -> str:
-        return _told(dialect, what, *where)
+    def living(what: str, *where: str) -> str:
+        return _ask_members(dialect, what, *where)
 
-    minimum = told("MIN(o.counts_with)")
+    minimum = living("MIN(o.counts_with)")
     # Of several that come at once with different drifts the first by name has the group's.
     before_us = ("o.member < :member", "o.max_drift IS NOT NULL")
     return (
         minimum,
         # Of equal ones always the same.
-        told("MIN(o.source)", f"o.counts_with = {minimum}"),
-        told("COUNT(*)", f"o.status <> '{COMING}'"),
-        told("COUNT(*)", f"o.status = '{COMING}'"),
+        living("MIN(o.source)", f"o.counts_with = {minimum}"),
+        living("COUNT(*)", f"o.status <> '{COMING}'"),
+        living("COUNT(*)", f"o.status = '{COMING}'"),
         _clock(dialect),
-        told("MIN(o.max_drift)", f"o.member = {told('MIN(o.member)', *before_us)}"),
-        told("MAX(o.watermark)", f"o.status = '{IDLE}'"),
+        living("MIN(o.max_drift)", f"o.member = {living('MIN(o.member)', *before_us)}"),
+        living("MAX(o.watermark)", f"o.status = '{IDLE}'"),
     )

@@ -74,7 +74,7 @@ class SplitView:
     since: int | None
     """When the status began, if that is known."""
     why: str
-    """The reason for the status, as a sentence: see ``why.why``."""
+    """The reason for the status, as a sentence: see ``status_reasons.reason``."""
     drift: int | None = None
     """Watermark less the minimum of the alignment group, or of the source when it is in no group."""
     holds_back: bool = False

@@ -19,16 +19,16 @@ from typing import Any
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.hostile_json import document
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.report import RangeReport
+from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.driver import report_server
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
-from watermark_source.spark.exchange import reports
+from watermark_source.spark.exchange import report_protocol as protocol
 from watermark_source.spark.tasks import report_client
 from watermark_source.spark.tasks.report_client import send_reports
 
 _ORIGINALS: list[Any] = [
-    json.loads(next(reports.messages([RangeReport(SplitRange(Split("orders", n), 0, 10), Millis(99), 10, 1)])))
+    json.loads(next(protocol.messages([RangeReport(SplitRange(Split("orders", n), 0, 10), Millis(99), 10, 1)])))
     for n in range(3)
 ]
 _FLOOD = 80
@@ -38,7 +38,7 @@ _MOST_THREADS = 100
 _SECONDS = 10.0
 
 # So long a silent peer is borne with; five seconds for each input would be too long here.
-reports.TIMEOUT = 0.5
+protocol.TIMEOUT = 0.5
 for _module in (report_server, report_client):
     logging.getLogger(_module.__name__).setLevel(logging.CRITICAL)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
 
-from watermark_source.monitor.why import IN_GENERAL
+from watermark_source.monitor.status_reasons import IN_GENERAL
 from watermark_source.planning.snapshot import snapshot_split
 from watermark_source.planning.split_status import changed_status
 from watermark_source.planning.state import SourceState, SplitStatus

@@ -1,7 +1,7 @@
 """Receives the progress reports of tasks, and keeps them until they are used.
 
-The messages are described in ``exchange/reports.py``. A report that does not arrive costs nothing but time: the runner
-looks at the range again by itself.
+The messages are described in ``exchange/report_protocol.py``. A report that does not arrive costs nothing but time:
+the runner looks at the range again by itself.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import threading
 import time
 from collections.abc import Iterable
 
-from watermark_source.planning.report import Coverage, RangeReport, cover
+from watermark_source.planning.range_report import Coverage, RangeReport, cover
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.exchange import reports
-from watermark_source.spark.exchange.reports import ReportAddress
+from watermark_source.spark.exchange import report_protocol as protocol
+from watermark_source.spark.exchange.report_protocol import ReportAddress
 
 _log = logging.getLogger(__name__)
 
@@ -128,19 +128,19 @@ class ReportServer:
     def _serve(self, connection: socket.socket, peer: object) -> None:
         try:
             with connection:
-                deadline = time.monotonic() + reports.TIMEOUT
-                connection.settimeout(reports.TIMEOUT)
-                challenge = secrets.token_bytes(reports.CHALLENGE)
+                deadline = time.monotonic() + protocol.TIMEOUT
+                connection.settimeout(protocol.TIMEOUT)
+                challenge = secrets.token_bytes(protocol.CHALLENGE)
                 connection.sendall(challenge)
-                digest = reports.receive(connection, reports.DIGEST, deadline)
-                (length,) = reports.LENGTH.unpack(reports.receive(connection, reports.LENGTH.size, deadline))
-                if length > reports.MAX_BODY:
+                digest = protocol.receive(connection, protocol.DIGEST, deadline)
+                (length,) = protocol.LENGTH.unpack(protocol.receive(connection, protocol.LENGTH.size, deadline))
+                if length > protocol.MAX_BODY:
                     raise ValueError(f"a report of {length} bytes")
-                body = reports.receive(connection, length, deadline)
-                if not hmac.compare_digest(digest, reports.sign(self._key, challenge, body)):
+                body = protocol.receive(connection, length, deadline)
+                if not hmac.compare_digest(digest, protocol.sign(self._key, challenge, body)):
                     raise PermissionError("wrong key")
-                self._book.add(reports.decode(body))
-                connection.sendall(reports.OK)
+                self._book.add(protocol.decode(body))
+                connection.sendall(protocol.OK)
         except (OSError, ValueError, EOFError) as error:
             self._tell(f"progress report from {peer} refused: {error}")
         finally:

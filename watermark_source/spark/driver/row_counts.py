@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from watermark_source.monitor.row_totals import NO_ROWS, RowTotals
-from watermark_source.planning.report import Coverage
+from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.split import Split
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from watermark_source.errors import DataLossError, UnknownSplitError, UnsupportedFormatError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.report import Coverage
+from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.snapshot import last_batch
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState

@@ -11,7 +11,7 @@ from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_ad
 from watermark_source.monitor.bound import BoundInForce
 from watermark_source.monitor.snapshot import SnapshotProgress
 from watermark_source.monitor.status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
-from watermark_source.monitor.why import Facts, Held, why
+from watermark_source.monitor.status_reasons import Facts, Held, reason
 from watermark_source.planning.combined import is_left_out
 from watermark_source.planning.ends import Limit
 from watermark_source.planning.observation import Observation
@@ -119,7 +119,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
         watermark=state.watermark,
         status=of.status,
         since=None if state.status is SplitStatus.ACTIVE else state.since,
-        why=why(
+        why=reason(
             Facts(
                 status=of.status,
                 lag=None if of.lag and seen.uncounted else of.lag,

@@ -8,7 +8,7 @@ from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.policy import WatermarkStrategy
-from watermark_source.planning.report import Coverage
+from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.replicas import Relocation
@@ -18,7 +18,7 @@ from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.driver.row_counts import RowCounts
 from watermark_source.spark.driver.second_look import SecondLook, again_of
 from watermark_source.spark.driver.snapshot_count import SnapshotCount
-from watermark_source.spark.exchange.reports import ReportAddress
+from watermark_source.spark.exchange.report_protocol import ReportAddress
 from watermark_source.spark.options.engine_options import ReportOptions
 
 

@@ -20,7 +20,7 @@ from watermark_source.planning.state import SourceState
 from watermark_source.spark.columns.markers import Marker
 from watermark_source.spark.connector.replicas import Relocation
 from watermark_source.spark.connector.stream import Connector
-from watermark_source.spark.exchange.reports import ReportAddress
+from watermark_source.spark.exchange.report_protocol import ReportAddress
 
 SMALL = 100_000
 """Ranges are put together up to so many positions."""

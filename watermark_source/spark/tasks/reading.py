@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from watermark_source.errors import InternalError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.late_rows import BOUNDS_MS, NONE_LATE, LateRows
-from watermark_source.planning.report import RangeReport
+from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.spark.columns.arrow import bitmap, repeated
 from watermark_source.spark.columns.column_names import LATE, MARKER

@@ -1,4 +1,4 @@
-"""Sends progress reports to the runner; what the messages are is described in ``exchange/reports.py``."""
+"""Sends progress reports to the runner; what the messages are is described in ``exchange/report_protocol.py``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import socket
 import time
 from collections.abc import Sequence
 
-from watermark_source.planning.report import RangeReport
-from watermark_source.spark.exchange import reports
-from watermark_source.spark.exchange.reports import ReportAddress
+from watermark_source.planning.range_report import RangeReport
+from watermark_source.spark.exchange import report_protocol as protocol
+from watermark_source.spark.exchange.report_protocol import ReportAddress
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _avoided_until: dict[tuple[str, int], float] = {}
 
 def send_reports(address: ReportAddress, seen: Sequence[RangeReport]) -> bool:
     """Send reports and wait for the acknowledgement; return whether it came. Never raises for the network's sake."""
-    if all(_is_delivered(address, body) for body in reports.messages(seen)):
+    if all(_is_delivered(address, body) for body in protocol.messages(seen)):
         return True
     _log.warning(
         "no progress report could be delivered to %s, port %d; the source will look at up to %d ranges again",
@@ -45,12 +45,12 @@ def _is_delivered(address: ReportAddress, body: bytes) -> bool:
 def _deliver(host: str, address: ReportAddress, body: bytes) -> bool:
     began = time.monotonic()
     try:
-        with socket.create_connection((host, address.port), timeout=reports.TIMEOUT) as connection:
+        with socket.create_connection((host, address.port), timeout=protocol.TIMEOUT) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            deadline = time.monotonic() + reports.TIMEOUT
-            challenge = reports.receive(connection, reports.CHALLENGE, deadline)
-            connection.sendall(reports.sign(address.key, challenge, body) + reports.LENGTH.pack(len(body)) + body)
-            return reports.receive(connection, len(reports.OK), deadline) == reports.OK
+            deadline = time.monotonic() + protocol.TIMEOUT
+            challenge = protocol.receive(connection, protocol.CHALLENGE, deadline)
+            connection.sendall(protocol.sign(address.key, challenge, body) + protocol.LENGTH.pack(len(body)) + body)
+            return protocol.receive(connection, len(protocol.OK), deadline) == protocol.OK
     # A name that no resolver can be asked for is a UnicodeError.
     except (OSError, EOFError, UnicodeError) as error:
         _log.info("progress report to %s:%d not delivered: %s", host, address.port, error)

@@ -14,7 +14,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.columns.markers import Marker
 from watermark_source.spark.exchange import read_tasks
 from watermark_source.spark.exchange.read_tasks import ReadTask, into_tasks
-from watermark_source.spark.exchange.reports import ReportAddress
+from watermark_source.spark.exchange.report_protocol import ReportAddress
 
 
 @st.composite

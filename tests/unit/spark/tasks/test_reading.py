@@ -13,7 +13,7 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType, Ti
 
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.late_rows import LateRows
-from watermark_source.planning.report import RangeReport
+from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.columns.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.columns.markers import MARKER_TYPE, Marker, arrow_schema

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from watermark_source.eventtime.disorder import SEGMENT, DisorderSegment
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.report import Coverage, RangeReport, cover
+from watermark_source.planning.range_report import Coverage, RangeReport, cover
 from watermark_source.planning.split import Split, SplitRange
 
 A, B = Split("log", 0), Split("log", 1)

@@ -54,7 +54,7 @@ IN_GENERAL: dict[SplitStatus, str] = {
 """What a marker says: it follows from two offsets alone, on any replay, and they hold no more facts than the status."""
 
 
-def why(facts: Facts) -> str:
+def reason(facts: Facts) -> str:
     """Return the reason for a split's status as one sentence, without a full stop."""
     return _SENTENCES[facts.status](facts)
 

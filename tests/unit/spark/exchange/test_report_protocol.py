@@ -20,12 +20,12 @@ from pyspark import cloudpickle
 
 from watermark_source.eventtime.disorder import BUCKETS, DisorderSegment
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.report import RangeReport
+from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.driver import report_server
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
-from watermark_source.spark.exchange import reports
-from watermark_source.spark.exchange.reports import ReportAddress
+from watermark_source.spark.exchange import report_protocol as protocol
+from watermark_source.spark.exchange.report_protocol import ReportAddress
 from watermark_source.spark.tasks import report_client
 from watermark_source.spark.tasks.report_client import send_reports
 
@@ -94,7 +94,7 @@ def test_reports_that_are_longer_than_a_message_arrive_in_several(book: ReportBo
     segment = DisorderSegment(Millis(2**41), Millis(2**41), counts)
     ranges = [SplitRange(Split("t" * 249, n), 2**50, 2**50 + 10_000) for n in range(10_000)]
     seen = [RangeReport(r, Millis(2**41), 10_000, 0, segments=(segment,)) for r in ranges]
-    assert sum(map(len, reports.messages(seen))) > 2 * reports.MAX_BODY
+    assert sum(map(len, protocol.messages(seen))) > 2 * protocol.MAX_BODY
     assert send_reports(server.address, seen)
     assert all(not found.missing and found.segments == (segment,) for found in book.cover_each(ranges))
 
@@ -118,10 +118,10 @@ def test_a_wrong_key_is_refused(book: ReportBook, server: ReportServer, caplog: 
 
 
 def test_a_message_of_another_connection_is_refused(book: ReportBook, server: ReportServer) -> None:
-    (body,) = reports.messages([REPORT])
+    (body,) = protocol.messages([REPORT])
     with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as first:
         challenge = first.recv(32, socket.MSG_WAITALL)
-        message = reports.sign(server.address.key, challenge, body) + struct.pack(">I", len(body)) + body
+        message = protocol.sign(server.address.key, challenge, body) + struct.pack(">I", len(body)) + body
         first.sendall(message)
         assert first.recv(2, socket.MSG_WAITALL) == b"OK"
     book.forget(WHOLE.split)
@@ -149,10 +149,10 @@ def test_garbage_is_refused_and_the_next_report_arrives(book: ReportBook, server
 
 def test_a_length_beyond_the_bound_is_refused_before_any_of_it_is_read(server: ReportServer) -> None:
     with connect(server) as connection:
-        connection.sendall(b"\0" * 32 + struct.pack(">I", reports.MAX_BODY + 1))
+        connection.sendall(b"\0" * 32 + struct.pack(">I", protocol.MAX_BODY + 1))
         began = time.monotonic()
         assert is_hung_up(connection)
-        assert time.monotonic() - began < reports.TIMEOUT / 2
+        assert time.monotonic() - began < protocol.TIMEOUT / 2
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_signed_message_that_is_no_report_is_refused_and_logged(
 ) -> None:
     crashed: list[object] = []
     monkeypatch.setattr(threading, "excepthook", crashed.append)
-    monkeypatch.setattr(reports, "messages", lambda _: [body])
+    monkeypatch.setattr(protocol, "messages", lambda _: [body])
     assert not send_reports(server.address, [REPORT])
     monkeypatch.undo()
     assert not crashed
@@ -192,11 +192,11 @@ def test_a_signed_message_that_is_no_report_is_refused_and_logged(
 def test_any_json_is_a_report_or_a_value_error(value: object) -> None:
     body = json.dumps(value).encode()
     with contextlib.suppress(ValueError):
-        assert all(isinstance(r, RangeReport) for r in reports.decode(body))
+        assert all(isinstance(r, RangeReport) for r in protocol.decode(body))
 
 
 def test_a_silent_connection_is_closed_in_time(server: ReportServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "TIMEOUT", 0.3)
+    monkeypatch.setattr(protocol, "TIMEOUT", 0.3)
     with connect(server) as connection:
         began = time.monotonic()
         assert is_hung_up(connection)
@@ -206,7 +206,7 @@ def test_a_silent_connection_is_closed_in_time(server: ReportServer, monkeypatch
 def test_a_connection_that_sends_a_byte_now_and_then_is_closed_in_time(
     server: ReportServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "TIMEOUT", 0.5)
+    monkeypatch.setattr(protocol, "TIMEOUT", 0.5)
     with connect(server) as connection:
         began = time.monotonic()
         with contextlib.suppress(OSError):
@@ -219,7 +219,7 @@ def test_a_connection_that_sends_a_byte_now_and_then_is_closed_in_time(
 def test_a_flood_is_turned_away_and_reports_arrive_after_it(
     book: ReportBook, server: ReportServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "TIMEOUT", 1.0)
+    monkeypatch.setattr(protocol, "TIMEOUT", 1.0)
     with contextlib.ExitStack() as held:
         for _ in range(report_server._MAX_CONNECTIONS):
             held.enter_context(connect(server))
@@ -236,12 +236,12 @@ def test_nobody_listening_costs_a_refusal_and_no_error(server: ReportServer, cap
     began = time.monotonic()
     with caplog.at_level(logging.WARNING):
         assert not send_reports(server.address, [REPORT])
-    assert time.monotonic() - began < reports.TIMEOUT
+    assert time.monotonic() - began < protocol.TIMEOUT
     assert "look at up to 1 ranges again" in caplog.text
 
 
 def test_a_peer_that_never_answers_costs_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "TIMEOUT", 0.3)
+    monkeypatch.setattr(protocol, "TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = ReportAddress(("127.0.0.1",), silent.getsockname()[1], b"k")
         began = time.monotonic()
@@ -250,7 +250,7 @@ def test_a_peer_that_never_answers_costs_a_bounded_time(monkeypatch: pytest.Monk
 
 
 def test_an_address_that_let_a_report_time_out_is_avoided_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "TIMEOUT", 0.3)
+    monkeypatch.setattr(protocol, "TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = ReportAddress(("127.0.0.1",), silent.getsockname()[1], b"k")
         send_reports(address, [REPORT])

@@ -20,7 +20,7 @@ from watermark_source.errors import shortened
 from watermark_source.eventtime.disorder import BUCKETS, DisorderSegment
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.late_rows import BOUNDS_MS, NONE_LATE, LateRows
-from watermark_source.planning.report import RangeReport
+from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
 
 CHALLENGE = 32

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from watermark_source.monitor.status import Status
-from watermark_source.monitor.why import Facts, Held, why
+from watermark_source.monitor.status_reasons import Facts, Held, reason
 
 SLOWEST = "orders-3"
 
@@ -32,7 +32,7 @@ SLOWEST = "orders-3"
 )
 def test_an_active_split_says_what_it_is_waiting_for(facts: dict[str, Any], sentence: str) -> None:
     known: dict[str, Any] = {"lag": 0, "watermark": 1_000} | facts
-    assert why(Facts(status=Status.ACTIVE, **known)) == sentence
+    assert reason(Facts(status=Status.ACTIVE, **known)) == sentence
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_an_active_split_says_what_it_is_waiting_for(facts: dict[str, Any], sent
     ],
 )
 def test_an_idle_split_names_the_timeout_it_passed(facts: dict[str, Any], sentence: str) -> None:
-    assert why(Facts(status=Status.IDLE, lag=0, watermark=None, **facts)) == sentence
+    assert reason(Facts(status=Status.IDLE, lag=0, watermark=None, **facts)) == sentence
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_an_idle_split_names_the_timeout_it_passed(facts: dict[str, Any], senten
     ],
 )
 def test_a_paused_split_names_whom_it_waits_for(held: Held | None, sentence: str) -> None:
-    assert why(Facts(status=Status.PAUSED, lag=9, watermark=1_000, held=held)) == sentence
+    assert reason(Facts(status=Status.PAUSED, lag=9, watermark=1_000, held=held)) == sentence
 
 
 @pytest.mark.parametrize(
@@ -66,15 +66,15 @@ def test_a_paused_split_names_whom_it_waits_for(held: Held | None, sentence: str
     [(Status.FINISHED, "read to the end this run was given"), (Status.UNKNOWN, "no answer about its log")],
 )
 def test_finished_and_unknown_need_no_further_facts(status: Status, sentence: str) -> None:
-    assert why(Facts(status=status, lag=None, watermark=None)) == sentence
+    assert reason(Facts(status=status, lag=None, watermark=None)) == sentence
 
 
 @pytest.mark.parametrize("status", Status)
 def test_every_status_has_a_sentence(status: Status) -> None:
-    assert why(Facts(status=status, lag=0, watermark=None))
+    assert reason(Facts(status=status, lag=0, watermark=None))
 
 
 def test_a_finished_split_without_a_record_holds_the_watermark_still() -> None:
     facts = Facts(status=Status.FINISHED, lag=0, watermark=None, holds_back=True)
-    assert why(facts) == "no record seen yet; holds the watermark"
-    assert why(replace(facts, reading=True)) == "read to the end this run was given"
+    assert reason(facts) == "no record seen yet; holds the watermark"
+    assert reason(replace(facts, reading=True)) == "read to the end this run was given"

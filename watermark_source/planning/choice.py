@@ -1,0 +1,115 @@
+"""PURE. What a batch reads: how far each split goes, within its alignment group, the row budget and minimum rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.budget import budgeted_ends
+from watermark_source.planning.combined import is_left_out
+from watermark_source.planning.ends import Backlog, Limit, aligned_ends, backlog_of
+from watermark_source.planning.known import Known
+from watermark_source.planning.minimum_rows import MinimumRows, waits_for_more
+from watermark_source.planning.observation import Observation
+from watermark_source.planning.row_index import RowIndex
+from watermark_source.planning.split import Split
+from watermark_source.planning.split_status import TRANSITIONS, SplitEvent, next_since, rest_event, unanswered
+from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.time_index import TimeIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The ranges of a batch."""
+
+    splits: Mapping[Split, SplitState]
+    """With their planned ends, and the status that these give them."""
+    limit: Limit | None
+    reached: Mapping[Split, Millis]
+    """Watermarks of splits at their planned ends, as far as a time index tells them."""
+    waits_for_more: bool
+    newest_matters: bool
+    holds_group: bool
+    """Whether sources elsewhere in the group wait for a snapshot of this one."""
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything is read."""
+        return any(t.position > t.observed for t in self.splits.values())
+
+
+def choose(
+    state: SourceState, known: Known, observation: Observation, index: TimeIndex | None, rows: RowIndex | None
+) -> Choice:
+    """Choose what is read next: see the order of rules in ``planner``."""
+    splits, policy, logs, upcoming = known.splits, known.policy, observation.logs, observation.snapshots
+    going = {s: t for s, t in splits.items() if s not in upcoming.waiting}
+    backlog = backlog_of(going, observation, policy, index, rows)
+    # Of a table that is found later nobody gains by waiting for it.
+    in_snapshot = bool(known.going_on) and state.watermark is None
+    holds_group = in_snapshot and policy.alignment.holds_in_snapshot
+    aligned = aligned_ends(splits, observation, backlog, holds_group=holds_group)
+    if index is not None:
+        # Only for as long as something of the future lies between what is read and what can be looked up.
+        splits = {
+            s: t if t.step == (step := aligned.steps.get(s)) else replace(t, step=step) for s, t in splits.items()
+        }
+    allowed = aligned.ends
+    waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
+    left_out = {s for s in allowed if is_left_out(s, splits[s], state, policy.idleness)}
+    budget = None if observation.limits.one_batch else observation.limits.max_rows
+    ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget, left_out)
+    # A snapshot that waits for its turn is not quiet: there are rows in its table.
+    silent = logs.unknown | upcoming.waiting | known.snapshots - allowed.keys()
+    opened = known.opened - allowed.keys()
+    timeouts = observation.history.idle_timeouts
+
+    def planned(split: Split, before: SplitState) -> SplitState:
+        if split in opened:
+            return before
+        if split in silent:
+            return unanswered(before)
+        timeout = policy.idleness.timeout_of(split, timeouts)
+        return _advance(before, allowed.get(split), ends.get(split), logs.asked_at, timeout)
+
+    return Choice(
+        splits={s: planned(s, t) for s, t in splits.items()},
+        limit=aligned.limit,
+        # Of rows that wait for more nothing is read, but when the first of them are from is known.
+        reached=backlog.beginnings() if waits else {s: w for s, w in aligned.reached.items() if ends[s] == allowed[s]},
+        waits_for_more=waits,
+        newest_matters=aligned.newest_matters,
+        holds_group=holds_group,
+    )
+
+
+def _waits_for_more(
+    backlog: Backlog, allowed: Mapping[Split, int], observation: Observation, minimum: MinimumRows | None
+) -> bool:
+    if minimum is None:
+        return False
+    waiting = sum(end - backlog.splits[s].position for s, end in allowed.items())
+    # A run that has its end, or is one batch, waits for nothing; nor do rows for whose times the whole group waits.
+    aligned = backlog.max_drift is not None
+    unknown = aligned and backlog.index is None and any(t.watermark is None for t in backlog.splits.values())
+    bounded = observation.limits.one_batch or observation.logs.ends_are_final or unknown
+    return waiting > 0 and not bounded and waits_for_more(minimum, waiting, observation.history.since_rows)
+
+
+def _advance(
+    state: SplitState, allowed: int | None, end: int | None, asked_at: Millis, idle_timeout: int | None
+) -> SplitState:
+    """Move a split to its planned end. ``allowed`` is where the group lets it go, ``None`` if it has no rows."""
+    if allowed is None or end is None:
+        event = rest_event(state, asked_at, idle_timeout)
+    elif allowed == state.position:
+        event = SplitEvent.HELD
+    else:
+        event = SplitEvent.WAITS if end == state.position else SplitEvent.READS
+    status = TRANSITIONS[state.status, event]
+    since = next_since(state, event, status, asked_at)
+    if status is state.status and since == state.since and (end is None or end == state.position):
+        return state
+    position = state.position if end is None else end
+    return replace(state, position=position, status=status, since=since)
