@@ -111,5 +111,4 @@ def _advance(
     since = next_since(state, event, status, asked_at)
     if status is state.status and since == state.since and (end is None or end == state.position):
         return state
-    position = state.position if end is None else end
-    return replace(state, position=position, status=status, since=since)
+    return state.planned_to(state.position if end is None else end, status, since)

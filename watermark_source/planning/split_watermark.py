@@ -29,7 +29,7 @@ def advanced(state: SplitState, seen: RangeSummary | None, strategy: WatermarkSt
     found = None if strategy.use_processing_time else _generator(strategy).on_range(
         replace(summary, highest=highest) if learns else summary
     )  # fmt: skip
-    return replace(state, observed=state.position, watermark=_later(state.watermark, found), highest=highest)
+    return state.observed_to_its_end(_later(state.watermark, found), highest)
 
 
 def watermark_of(event_time: Millis, strategy: WatermarkStrategy) -> Millis:

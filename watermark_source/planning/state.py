@@ -47,6 +47,18 @@ class SplitState:
     returning: bool = False
     """Was idle and has not caught up with the combined watermark since; nobody asks but with ``passes_returning``."""
 
+    def observed_to_its_end(self, watermark: Millis | None, highest: Millis | None) -> SplitState:
+        """Return it with its last range in its watermark. Of thousands of splits ``replace`` takes its time."""
+        return SplitState(
+            self.position, self.position, watermark, self.status, self.since, highest, self.step, self.returning
+        )
+
+    def planned_to(self, position: int, status: SplitStatus, since: Millis | None) -> SplitState:
+        """Return it as a plan leaves it."""
+        return SplitState(
+            position, self.observed, self.watermark, status, since, self.highest, self.step, self.returning
+        )
+
 
 class Origin(NamedTuple):
     """What positions are of, in a system that has copies: logs of the same changes, each with positions of its own."""

@@ -53,7 +53,7 @@ def with_step(after: SplitState, before: SplitState, drift: int | None) -> Split
     came_from, came_to = _event_times(before, after)
     if drift is not None and came_from is not None and came_to is not None:
         step = learned(step, before.position - before.observed, came_to - came_from, drift)
-    return replace(after, step=step)
+    return after if step == after.step else replace(after, step=step)
 
 
 def _event_times(before: SplitState, after: SplitState) -> tuple[Millis | None, Millis | None]:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from watermark_source.eventtime.disorder import SEGMENT, DisorderSegment
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.range_report import Coverage, RangeReport, cover
+from watermark_source.planning.late_rows import LateRows
+from watermark_source.planning.range_report import Coverage, RangeReport, cover, whole
 from watermark_source.planning.split import Split, SplitRange
 
 A, B = Split("log", 0), Split("log", 1)
@@ -18,6 +19,13 @@ def report(start: int, end: int, highest: int | None = None, split: Split = A) -
 def test_parts_in_any_order_cover_a_range() -> None:
     found = cover(SplitRange(A, 0, 30), [report(20, 30, 5), report(0, 10, 7), report(10, 20)])
     assert found == Coverage(Millis(7), rows=30, future_rows=3, missing=())
+
+
+def test_one_report_of_a_whole_range_covers_it() -> None:
+    segment, late = DisorderSegment(None, Millis(9), ((0, 1),)), LateRows((2,), 5, 7)
+    told = replace(report(0, 10, 7), segments=(segment,), marked=Millis(3), undated_rows=4, late=late)
+    assert whole(told) == cover(told.range, [told])
+    assert whole(report(0, 10)) == cover(SplitRange(A, 0, 10), [report(0, 10)])
 
 
 def test_what_no_report_tells_about_is_missing() -> None:

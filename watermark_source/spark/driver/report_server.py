@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterable
 
-from watermark_source.planning.range_report import Coverage, RangeReport, cover
+from watermark_source.planning.range_report import Coverage, RangeReport, cover, whole
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.exchange import report_protocol as protocol
 from watermark_source.spark.exchange.report_protocol import ReportAddress
@@ -61,8 +61,8 @@ class ReportBook:
 
     def _cover(self, wanted: SplitRange) -> Coverage:
         known = self._reports.get(wanted.split, {})
-        whole = known.get(wanted)
-        return cover(wanted, known.values() if whole is None else (whole,))
+        report = known.get(wanted)
+        return cover(wanted, known.values()) if report is None else whole(report)
 
 
 class ReportServer:
