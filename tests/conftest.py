@@ -188,7 +188,9 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         # A busy machine takes longer than the 15 seconds Spark gives a Python process to come up.
         "spark.python.authenticate.socketTimeout": "60s",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.shuffle.partitions": "1",
+        # Between two questions for news: by default a hundred a second, in every query that waits.
+        "spark.sql.streaming.pollingDelay": "50ms",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
         "spark.sql.streaming.stopTimeout": "60s",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
