@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
 from pyspark_aligned_kafka.batch import KafkaBatch
 from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.options import kafka_options
@@ -14,6 +12,7 @@ from pyspark_aligned_kafka.source import range_reader
 from watermark_source.monitor.profile import EventTimes
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import SplitRange
+from watermark_source.spark.columns.arrow import integers
 
 OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
 """With the settings that are secret, which come from the environment."""
@@ -33,5 +32,4 @@ def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[EventTim
         ranges = [SplitRange(r.split, max(r.start, r.end - rows), r.end) for r in ranges]
     for batch in range_reader(options, ()).read([r for r in ranges if r.end > r.start]):
         times = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
-        micros = np.frombuffer(times.buffers()[1], np.int64, len(times), 8 * times.offset)
-        yield EventTimes(batch.split, micros // 1_000, batch.undated)
+        yield EventTimes(batch.split, integers(times) // 1_000, batch.undated)

@@ -23,6 +23,7 @@ from watermark_source.option_table import Option, OptionTable, boolean, non_empt
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.time_index import IndexEntry
+from watermark_source.spark.columns.arrow import integers
 from watermark_source.spark.connector.event_times import EventTimeIndex
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.read_batch import ReadBatch
@@ -83,9 +84,7 @@ class FileLog(example.FileLog, EventTimeIndex):
     def _times(self, split: Split) -> npt.NDArray[np.int64]:
         whole = SplitRange(split, 0, self.end_positions({split})[split])
         batches = example.FileLogReader(self.folder, {}, "time", fail_on_data_loss=True).read([whole])
-        return (
-            np.concatenate([np.empty(0, np.int64), *(np.asarray(b.event_time.view("int64")) for b in batches)]) // 1_000
-        )
+        return np.concatenate([np.empty(0, np.int64), *(integers(b.event_time) for b in batches)]) // 1_000
 
 
 @dataclass(frozen=True)

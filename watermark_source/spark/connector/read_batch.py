@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from watermark_source.planning.split import Split
+from watermark_source.spark.columns import arrow
 
 _MICROS = pa.timestamp("us", tz="UTC")
 _HIGHEST = 2**63 - 1
@@ -15,11 +16,12 @@ _HIGHEST = 2**63 - 1
 
 def event_times(millis: pa.Array) -> pa.Array:
     """Return the ``event_time`` of a ``ReadBatch`` from milliseconds since 1970 in an ``int64`` column."""
+    is_valid = arrow.is_valid(millis)
     # What is further away than microseconds can tell is as far away as they can.
-    within = np.clip(np.asarray(millis.fill_null(_HIGHEST)), -_HIGHEST // 1_000, _HIGHEST // 1_000)
-    micros = np.where(np.asarray(millis.is_valid()), within * 1_000, _HIGHEST)
-    validity = pa.py_buffer(np.packbits(np.asarray(millis.is_valid()), bitorder="little"))
-    return pa.Array.from_buffers(_MICROS, len(millis), [validity, pa.py_buffer(micros)], millis.null_count)
+    within = np.clip(arrow.integers(millis), -_HIGHEST // 1_000, _HIGHEST // 1_000)
+    micros = np.where(is_valid, within * 1_000, _HIGHEST)
+    buffers = [arrow.bitmap(is_valid), pa.py_buffer(micros)]
+    return pa.Array.from_buffers(_MICROS, len(millis), buffers, millis.null_count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from watermark_source.errors import WatermarkSourceError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.columns.arrow import integers
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.driver.look_ahead_band import Band, Longs
 
@@ -76,10 +77,7 @@ class ReadingAhead:
         found: defaultdict[Split, list[Longs]] = defaultdict(list)
         try:
             for batch in self._reader.read(wanted):
-                times = batch.event_time
-                found[batch.split].append(
-                    np.frombuffer(times.buffers()[1], np.int64, len(times), 8 * times.offset) if batch.rows else _EMPTY
-                )
+                found[batch.split].append(integers(batch.event_time))
         except WatermarkSourceError as error:
             # The batch that comes there says so. Until then the watermark goes by what is known.
             _log.warning("nothing can be looked at ahead of the batch for the moment: %s", error)

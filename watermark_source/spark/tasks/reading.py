@@ -15,7 +15,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.late_rows import BOUNDS_MS, NONE_LATE, LateRows
 from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Piece, Split, SplitRange
-from watermark_source.spark.columns.arrow import bitmap, repeated
+from watermark_source.spark.columns.arrow import bitmap, integers, repeated
 from watermark_source.spark.columns.column_names import LATE, MARKER
 from watermark_source.spark.columns.markers import arrow_schema, in_micros, marker_batch, no_markers
 from watermark_source.spark.connector.pieces import PieceReader
@@ -58,7 +58,7 @@ class Observer:
         if batch.undated:
             self._undated[split] = self._undated.get(split, 0) + batch.undated
         dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
-        micros = _longs(dated)
+        micros = integers(dated)
         if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):
             self._highest[split] = max(batch.reached, self._highest.get(split, batch.reached))
         if batch.marks is not None:
@@ -80,13 +80,13 @@ class Observer:
         if self._disorder is not None:
             if batch.positions is None:
                 raise InternalError("watermarkStrategy percentile needs the positions of rows (ReadBatch.positions)")
-            positions = _longs(
+            positions = integers(
                 batch.positions.filter(batch.event_time.is_valid()) if batch.event_time.null_count else batch.positions
             )
             self._disorder[split].add(micros, positions if is_counted is None else positions[is_counted])
 
     def _observe_marks(self, split: Split, marks: pa.Array) -> None:
-        micros = _longs(marks)
+        micros = integers(marks)
         if self._cap is not None:
             counted = micros[micros <= self._cap]
             self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
@@ -196,13 +196,9 @@ def _late_column(event_time: pa.Array, late_at: Millis | None) -> pa.Array:
     if late_at is None:
         return repeated(False, pa.bool_(), len(event_time))
     return pa.Array.from_buffers(
-        pa.bool_(), len(event_time), [None, bitmap(_longs(event_time) <= in_micros(late_at))], 0
+        pa.bool_(), len(event_time), [None, bitmap(integers(event_time) <= in_micros(late_at))], 0
     )
 
 
 def _millis(micros: int | None) -> Millis | None:
     return None if micros is None else Millis(micros // 1_000)
-
-
-def _longs(of: pa.Array) -> npt.NDArray[np.int64]:
-    return np.frombuffer(of.buffers()[1], dtype=np.int64, count=len(of), offset=8 * of.offset)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watermark_source.spark.columns.arrow import column, repeated
+from watermark_source.spark.columns.arrow import column, integers, is_valid, repeated
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -29,6 +29,13 @@ def test_a_column_is_the_one_pyarrow_makes(case: tuple[pa.DataType, list[Any]]) 
     made = column(values, kind)
     made.validate(full=True)
     assert made.equals(pa.array(values, kind))
+
+
+@given(st.lists(st.none() | _INT64), st.integers(0, 9), st.sampled_from([pa.int64(), pa.timestamp("us", tz="UTC")]))
+def test_a_column_or_a_slice_of_it_as_arrays(values: list[int | None], first: int, kind: pa.DataType) -> None:
+    part = pa.array(values, kind)[first:]
+    assert is_valid(part).tolist() == [value is not None for value in values[first:]]
+    assert integers(part)[is_valid(part)].tolist() == [value for value in values[first:] if value is not None]
 
 
 @pytest.mark.parametrize("count", [0, 1, 70])
