@@ -9,10 +9,10 @@ from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
 from pyspark_aligned_kafka.source import range_reader
+from watermark_source.arrow_columns import integers
 from watermark_source.monitor.profile import EventTimes
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import SplitRange
-from watermark_source.spark.columns.arrow import integers
 
 OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
 """With the settings that are secret, which come from the environment."""

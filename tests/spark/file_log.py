@@ -17,13 +17,13 @@ import numpy.typing as npt
 from pyspark.sql.types import StructType
 
 from examples.file_log import pyspark_file_log as example
+from watermark_source.arrow_columns import integers
 from watermark_source.eventtime.characteristic import WatermarkCharacteristic
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.option_table import Option, OptionTable, boolean, non_empty
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.time_index import IndexEntry
-from watermark_source.spark.columns.arrow import integers
 from watermark_source.spark.connector.event_times import EventTimeIndex
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.read_batch import ReadBatch

@@ -13,9 +13,9 @@ from pyspark_aligned_kafka.records.batches import Bytes, Longs
 from pyspark_aligned_kafka.records.constant_columns import ConstantColumns
 from pyspark_aligned_kafka.records.headers import headers_array
 from pyspark_aligned_kafka.records.rows import HEADERS_AT, KEY_AT, VALUE_AT, Located
+from watermark_source.arrow_columns import bitmap
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes
 from watermark_source.planning.split import Split
-from watermark_source.spark.columns.arrow import bitmap
 from watermark_source.spark.connector.read_batch import ReadBatch
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")

@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from watermark_source.spark.columns.arrow import repeated
+from watermark_source.arrow_columns import repeated
 
 _STRING, _INT = pa.string(), pa.int32()
 _KEPT_BYTES: Final = 16 << 20

@@ -23,8 +23,8 @@ from pyspark_aligned_kafka.records.header_scan import HeaderScan
 from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
 from pyspark_aligned_kafka.records.moments import MomentReader
 from pyspark_aligned_kafka.records.rows import KEY_AT, VALUE_AT
+from watermark_source.arrow_columns import bitmap
 from watermark_source.errors import EventTimeError
-from watermark_source.spark.columns.arrow import bitmap
 
 _NO_TIME = np.int64(2**63 - 1)
 """In place of what is null: what looks at the numbers alone sees no row that is late."""

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from pyspark_aligned_kafka.records.batches import Bytes, Fault, fault_error, varint_at
 from pyspark_aligned_kafka.records.rows import HEADERS_AT, RECORD_END, Located
+from watermark_source.arrow_columns import bitmap, column
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined
 from watermark_source.planning.split import Split
-from watermark_source.spark.columns.arrow import bitmap, column
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS_TYPE = pa.list_(HEADER_TYPE)

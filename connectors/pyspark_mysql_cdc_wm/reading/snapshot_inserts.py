@@ -15,8 +15,8 @@ from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
+from watermark_source.arrow_columns import repeated
 from watermark_source.planning.split import Split
-from watermark_source.spark.columns.arrow import repeated
 from watermark_source.spark.connector.read_batch import ReadBatch
 
 _SINCE_EVER = np.int64(1)

@@ -19,10 +19,10 @@ from pyspark_mysql_cdc_wm.binlog.wire import PADDING
 from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
 from pyspark_mysql_cdc_wm.records.json_scalars import put_number, put_sextets, put_string, text_size
 from pyspark_mysql_cdc_wm.records.memory import allocated, validity
+from watermark_source.arrow_columns import column as small_column
+from watermark_source.arrow_columns import repeated
 from watermark_source.errors import UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, compiled
-from watermark_source.spark.columns.arrow import column as small_column
-from watermark_source.spark.columns.arrow import repeated
 
 _LONGEST_TIME = 24
 _MOST_BYTES = 2**31 - 1

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints
+from watermark_source.arrow_columns import bitmap
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes
-from watermark_source.spark.columns.arrow import bitmap
 
 
 class Values(NamedTuple):

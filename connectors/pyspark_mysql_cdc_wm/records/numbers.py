@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.wire import Longs, uint_at
 from pyspark_mysql_cdc_wm.records.column_types import integer_type
 from pyspark_mysql_cdc_wm.records.memory import Values, binary, fixed
+from watermark_source.arrow_columns import bitmap
 from watermark_source.machine_code.native import Word, address_of, compiled
-from watermark_source.spark.columns.arrow import bitmap
 
 
 @compiled("void(uint8[::1], int32[::1], int64, boolean, int64[::1])")

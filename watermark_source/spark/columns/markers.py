@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
 
+from watermark_source.arrow_columns import column
 from watermark_source.monitor.status_reasons import IN_GENERAL
 from watermark_source.planning.snapshot import snapshot_split
 from watermark_source.planning.split_status import changed_status
 from watermark_source.planning.state import SourceState, SplitStatus
-from watermark_source.spark.columns.arrow import column
 from watermark_source.spark.columns.column_names import MARKER
 
 _THOUSAND_YEARS = 1_000 * 366 * 86_400_000

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from watermark_source import arrow_columns as arrow
 from watermark_source.planning.split import Split
-from watermark_source.spark.columns import arrow
 
 _MICROS = pa.timestamp("us", tz="UTC")
 _HIGHEST = 2**63 - 1

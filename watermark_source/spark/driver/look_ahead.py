@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from watermark_source.arrow_columns import integers
 from watermark_source.errors import WatermarkSourceError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.columns.arrow import integers
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.driver.look_ahead_band import Band, Longs
 

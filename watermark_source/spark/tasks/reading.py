@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from watermark_source.arrow_columns import bitmap, integers, repeated
 from watermark_source.errors import InternalError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.late_rows import BOUNDS_MS, NONE_LATE, LateRows
 from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Piece, Split, SplitRange
-from watermark_source.spark.columns.arrow import bitmap, integers, repeated
 from watermark_source.spark.columns.column_names import LATE, MARKER
 from watermark_source.spark.columns.markers import arrow_schema, in_micros, marker_batch, no_markers
 from watermark_source.spark.connector.pieces import PieceReader

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watermark_source.spark.columns.arrow import column, integers, is_valid, repeated
+from watermark_source.arrow_columns import column, integers, is_valid, repeated
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -52,7 +52,7 @@ def test_a_repeated_value(value: str | int, kind: pa.DataType, count: int) -> No
 _PACK = """
 import sys
 from pyspark.sql.types import StructField, StructType, TimestampType
-from watermark_source.spark.columns.arrow import repeated
+from watermark_source.arrow_columns import repeated
 from watermark_source.spark.columns.column_names import MARKER
 from watermark_source.spark.columns.markers import MARKER_TYPE, Marker, marker_batch, no_markers
 schema = StructType([StructField("event_time", TimestampType()), StructField(MARKER, MARKER_TYPE)])
