@@ -1,4 +1,4 @@
-"""A query through three fail-overs: each time the source is killed, and the query goes on with the replica."""
+"""A query through two fail-overs: each time the source is killed, and the query goes on with the replica."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.service, pytest.mark.timeout(1_800)]
 
 _log = logging.getLogger(__name__)
 _NAME = "changes"
-_FAIL_OVERS = 3
+_FAIL_OVERS = 2
 _KEYS = 3_000
 _CHUNK_ROWS = 100
 _BATCHES = 4
