@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.batch_reads import reads
+from tests.integration.direct_kafka import direct
 from tests.integration.kafka_streams import streams
 
-__all__ = ["reads", "streams"]
+__all__ = ["direct", "reads", "streams"]

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from services.topics import add_partitions
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from watermark_source import data_rows
 
@@ -20,19 +21,19 @@ def plain(rows: DataFrame) -> DataFrame:
     return data_rows(rows).drop("event_time")
 
 
-@pytest.mark.parametrize("last_batch", ["committed", "logged only"])
 def test_a_checkpoint_of_the_built_in_source_is_continued(
-    streams: KafkaStreams, built_in_kafka: str, new_topic: NewTopic, last_batch: str
+    streams: KafkaStreams, direct: DirectKafka, built_in_kafka: str, new_topic: NewTopic
 ) -> None:
     topic = new_topic(3)
     options = {"subscribe": topic, "maxOffsetsPerTrigger": 40}
     streams.write(topic, {0: range(70), 1: range(30)})
     streams.run(streams.source(built_in_kafka, **options), "query")
+    committed = streams.offsets("query")[-1]
     batches = len(streams.offsets("query"))
     assert batches >= 3
-    if last_batch == "logged only":
-        streams.die_in("query", batches - 1)
-        assert len(streams.data("query")) < 100
+    # The last batch is logged, and not committed.
+    streams.die_in("query", batches - 1)
+    assert len(streams.data("query")) < 100
     streams.write(topic, {0: range(70, 100), 1: range(30, 35), 2: range(7)})
     add_partitions(streams.bootstrap, topic, 4)
     streams.write(topic, {3: range(5)})
@@ -47,3 +48,10 @@ def test_a_checkpoint_of_the_built_in_source_is_continued(
     streams.write(topic, {2: range(7, 9)})
     streams.run(plain(streams.source(**options)), "query")
     assert len(streams.data("query")) == sum(sizes.values()) + 2
+
+    # A last batch that was committed is not read again.
+    direct.continue_from(committed, "committed")
+    direct.run(direct.source(**options), "committed")
+    assert committed == {topic: {"0": 70, "1": 30, "2": 0}}
+    begins, ends = {0: 70, 1: 30}, {**sizes, 2: 9}
+    assert direct.data("committed") == [(topic, p, n) for p, end in ends.items() for n in range(begins.get(p, 0), end)]

@@ -10,9 +10,11 @@ from kafka import KafkaProducer
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from pyspark_aligned_kafka.readers import batch_reader, schema_of
 from services.kafka import Kafka
 from services.topics import create_topic, delete_records
 from tests.conformance.batch_reads import BUILT_IN, OURS, BatchReads, everywhere, numbered
+from watermark_source.errors import OptionError
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
@@ -283,9 +285,11 @@ BAD: list[tuple[dict[str, str], str, str]] = [
 @pytest.mark.spark_case(SUITE, "bad batch query options")
 def test_bad_batch_query_options(reads: BatchReads) -> None:
     for options, ours, theirs in BAD:
-        for kind, says in ((OURS, ours), (BUILT_IN, theirs)):
-            with pytest.raises(PySparkException, match=says):
-                reads.frame(kind, **options).collect()
+        given = {"kafka.bootstrap.servers": reads.bootstrap, **options}
+        with pytest.raises(OptionError, match=ours):
+            batch_reader(given, schema_of(given))
+        with pytest.raises(PySparkException, match=theirs):
+            reads.frame(BUILT_IN, **options).collect()
 
 
 def refused_by_both(reads: BatchReads, condition: str, text: str, **options: object) -> None:

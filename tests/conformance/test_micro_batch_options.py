@@ -6,12 +6,11 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import SparkSession
 
+from pyspark_aligned_kafka.readers import schema_of
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
-
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+from watermark_source.errors import OptionError
 
 NewTopic = Callable[..., str]
 
@@ -34,46 +33,49 @@ BAD: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-def load(spark: SparkSession, **options: str) -> None:
-    reader = spark.readStream.format("aligned-kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
-    reader.options(**options).load()
+def load(**options: str) -> None:
+    schema_of({"kafka.bootstrap.servers": "127.0.0.1:1", **options})
 
 
 @pytest.mark.spark_case(SUITE, "bad source options")
-def test_bad_source_options(spark: SparkSession) -> None:
-    for options, says in BAD.values():
-        with pytest.raises(PySparkException, match=says):
-            load(spark, **options)
+@pytest.mark.parametrize("case", BAD)
+def test_bad_source_options(case: str) -> None:
+    options, says = BAD[case]
+    with pytest.raises(OptionError, match=says):
+        load(**options)
 
 
 @pytest.mark.spark_case(SUITE, "bad source options")
-def test_a_stream_has_no_end(streams: KafkaStreams, new_topic: NewTopic) -> None:
-    topic = new_topic(1)
-    for name, text in {"endingOffsets": "latest", "endingOffsetsByTimestamp": f'{{"{topic}":{{"0":0}}}}'}.items():
-        source = streams.source(subscribe=topic, **{name: text})
-        with pytest.raises(StreamingQueryException, match=f"option {name} .*not supported in a stream"):
-            streams.run(source, name)
+def test_a_stream_has_no_end(direct: DirectKafka) -> None:
+    for name, text in {"endingOffsets": "latest", "endingOffsetsByTimestamp": '{"t":{"0":0}}'}.items():
+        with pytest.raises(OptionError, match=f"option {name} .*not supported in a stream"):
+            direct.run(direct.source(subscribe="t", **{name: text}), name)
 
 
 @pytest.mark.spark_case(SUITE, "unsupported kafka configs")
-def test_unsupported_kafka_configs(spark: SparkSession) -> None:
-    for name in (
-        "auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes",
-    ):  # fmt: skip
-        # In any case: the setting is not smuggled in by its spelling.
-        with pytest.raises(PySparkException, match=f"option kafka.{name} .*not supported"):
-            load(spark, subscribe="t", **{f"KAFKA.{name.title()}": "any"})
+@pytest.mark.parametrize(
+    "name", ["auto.offset.reset", "key.deserializer", "value.deserializer", "enable.auto.commit", "interceptor.classes"]
+)
+def test_unsupported_kafka_configs(name: str) -> None:
+    # In any case: the setting is not smuggled in by its spelling.
+    with pytest.raises(OptionError, match=f"option kafka.{name} .*not supported"):
+        load(subscribe="t", **{f"KAFKA.{name.title()}": "any"})
 
 
 @pytest.mark.spark_case(SUITE, "get offsets from case insensitive parameters")
+@pytest.mark.spark_case(SUITE, "allow group.id prefix")
+@pytest.mark.spark_case(SUITE, "allow group.id override")
 @pytest.mark.spark_case("KafkaSourceProviderSuite", "micro-batch mode - options should be handled as case-insensitive")
-def test_names_of_options_ignore_case(streams: KafkaStreams, new_topic: NewTopic) -> None:
+def test_names_of_options_ignore_case_and_those_of_groups_change_nothing(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
     topic = new_topic(2)
     streams.write(topic, {0: range(9), 1: range(4)})
     reader = streams.spark.readStream.format("aligned-kafka")
     options = {
         "KAFKA.Bootstrap.SERVERS": streams.bootstrap, "SUBSCRIBE": topic, "STARTINGoffsets": "EARLIEST",
         "MAXoffsetsPERtrigger": "5", "includeHEADERS": "TRUE", "failONdataLOSS": "FALSE",
+        "groupIdPrefix": "mine", "kafka.group.id": "ours",
     }  # fmt: skip
     frame = reader.options(**options).load()
     assert "headers" in frame.columns
@@ -81,15 +83,6 @@ def test_names_of_options_ignore_case(streams: KafkaStreams, new_topic: NewTopic
     assert len(streams.data("q")) == 13
     sizes = [sum(end - first for first, end in batch.values()) for batch in streams.batches("q")]
     assert 0 < max(sizes) <= 5
-
-
-@pytest.mark.spark_case(SUITE, "allow group.id prefix")
-@pytest.mark.spark_case(SUITE, "allow group.id override")
-def test_names_of_groups_change_nothing(streams: KafkaStreams, new_topic: NewTopic) -> None:
-    topic = new_topic(1)
-    streams.write(topic, {0: range(9)})
-    streams.run(streams.source(subscribe=topic, groupIdPrefix="mine", **{"kafka.group.id": "ours"}), "q")
-    assert len(streams.data("q")) == 9
 
 
 @pytest.mark.spark_case(SUITE, "cannot stop Kafka stream")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
-from pyspark.sql.streaming import StreamingQuery
 
+from tests.integration.direct_kafka import DirectKafka, DirectQuery
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source import data_rows
-from watermark_source.monitor.progress_event import parse_progress
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = pytest.mark.service
 
 NewTopic = Callable[..., str]
 
@@ -25,7 +23,7 @@ ENOUGH = 0.8
 """A batch that ends at one event time uses this much of its limit, or more."""
 
 
-def sizes(streams: KafkaStreams, name: str) -> list[int]:
+def sizes(streams: KafkaStreams | DirectKafka, name: str) -> list[int]:
     """Return how many offsets each batch that read anything read."""
     return [sum(end - first for first, end in batch.values()) for batch in streams.batches(name) if batch]
 
@@ -38,75 +36,73 @@ def assert_limited(read: list[int], *, limit: int, total: int) -> None:
 
 
 @pytest.mark.spark_case(SUITE, "maxOffsetsPerTrigger")
-def test_maxOffsetsPerTrigger(streams: KafkaStreams, new_topic: NewTopic) -> None:  # noqa: N802 - Spark's name
+def test_maxOffsetsPerTrigger(direct: DirectKafka, new_topic: NewTopic) -> None:  # noqa: N802 - Spark's name
     topic = new_topic(3)
-    streams.write(topic, {0: range(100), 1: range(10), 2: [50]})
-    source = streams.source(subscribe=topic, maxOffsetsPerTrigger=10)
-    query = streams.start_file(source, "q", processingTime="0 seconds")
-    query.processAllAvailable()
-    before = sizes(streams, "q")
+    direct.write(topic, {0: range(100), 1: range(10), 2: [50]})
+    source = direct.source(subscribe=topic, maxOffsetsPerTrigger=10)
+    query = direct.start(source, "q")
+    query.process_all()
+    before = sizes(direct, "q")
     assert_limited(before, limit=10, total=111)
-    assert len(streams.data("q")) == 111
+    assert len(direct.data("q")) == 111
     # Over a restart as well.
     query.stop()
-    streams.write(topic, {0: range(100, 120)})
-    query = streams.start_file(source, "q")
-    query.processAllAvailable()
-    assert_limited(sizes(streams, "q")[len(before) :], limit=10, total=20)
-    assert len(streams.data("q")) == 131
+    direct.write(topic, {0: range(100, 120)})
+    query = direct.start(source, "q")
+    query.process_all()
+    assert_limited(sizes(direct, "q")[len(before) :], limit=10, total=20)
+    assert len(direct.data("q")) == 131
 
 
 @pytest.mark.spark_case(SUITE, "minOffsetsPerTrigger")
-def test_minOffsetsPerTrigger(streams: KafkaStreams, new_topic: NewTopic) -> None:  # noqa: N802 - Spark's name
+def test_minOffsetsPerTrigger(direct: DirectKafka, new_topic: NewTopic) -> None:  # noqa: N802 - Spark's name
     topic = new_topic(2)
-    streams.write(topic, {0: range(3)})
-    query = streams.start_file(
-        streams.source(subscribe=topic, minOffsetsPerTrigger=15, maxTriggerDelay="6 seconds"), "q"
-    )
+    direct.write(topic, {0: range(3)})
+    query = direct.start(direct.source(subscribe=topic, minOffsetsPerTrigger=15, maxTriggerDelay="6 seconds"), "q")
     # The first batch does not wait.
-    wait_for(lambda: sizes(streams, "q") == [3], query)
-    streams.write(topic, {0: range(3, 8), 1: range(9)})
-    time.sleep(1.5)
-    assert sizes(streams, "q") == [3]
-    streams.write(topic, {1: [9]})
-    wait_for(lambda: sizes(streams, "q") == [3, 15], query)
+    query.go_on_until(lambda: sizes(direct, "q") == [3])
+    direct.write(topic, {0: range(3, 8), 1: range(9)})
+    query.go_on(1.5)
+    assert sizes(direct, "q") == [3]
+    direct.write(topic, {1: [9]})
+    query.go_on_until(lambda: sizes(direct, "q") == [3, 15])
     begun = time.monotonic()
-    streams.write(topic, {1: [10]})
-    wait_for(lambda: sizes(streams, "q") == [3, 15, 1], query)
+    direct.write(topic, {1: [10]})
+    query.go_on_until(lambda: sizes(direct, "q") == [3, 15, 1])
     assert time.monotonic() - begun > 4
-    wait_for(lambda: len(streams.data("q")) == 19, query)
+    query.go_on_until(lambda: len(direct.data("q")) == 19)
 
 
 @pytest.mark.spark_case(SUITE, "compositeReadLimit")
-def test_compositeReadLimit(streams: KafkaStreams, new_topic: NewTopic) -> None:  # noqa: N802 - Spark's name
+def test_compositeReadLimit(direct: DirectKafka, new_topic: NewTopic) -> None:  # noqa: N802 - Spark's name
     topic = new_topic(2)
-    streams.write(topic, {0: range(8)})
-    source = streams.source(
+    direct.write(topic, {0: range(8)})
+    source = direct.source(
         subscribe=topic, minOffsetsPerTrigger=5, maxOffsetsPerTrigger=20, maxTriggerDelay="10 minutes"
     )
-    query = streams.start_file(source, "q")
-    wait_for(lambda: sizes(streams, "q") == [8], query)
-    streams.write(topic, {1: range(43)})
-    wait_for(lambda: 51 - sum(sizes(streams, "q")) < 5, query)
-    time.sleep(1)
-    read = sizes(streams, "q")
+    query = direct.start(source, "q")
+    query.go_on_until(lambda: sizes(direct, "q") == [8])
+    direct.write(topic, {1: range(43)})
+    query.go_on_until(lambda: 51 - sum(sizes(direct, "q")) < 5)
+    query.go_on(1)
+    read = sizes(direct, "q")
     assert max(read) <= 20
     # What is left are too few; one less than enough still is.
     left = 51 - sum(read)
-    streams.write(topic, {0: range(8, 8 + 4 - left)})
-    time.sleep(1)
-    assert sizes(streams, "q") == read
-    streams.write(topic, {0: [20]})
-    wait_for(lambda: sizes(streams, "q") == [*read, 5], query)
+    direct.write(topic, {0: range(8, 8 + 4 - left)})
+    query.go_on(1)
+    assert sizes(direct, "q") == read
+    direct.write(topic, {0: [20]})
+    query.go_on_until(lambda: sizes(direct, "q") == [*read, 5])
 
 
 @pytest.mark.spark_case(SUITE, "SPARK-26718 Rate limit set to Long.Max should not overflow integer")
-def test_the_highest_rate_limit_is_no_limit(streams: KafkaStreams, new_topic: NewTopic) -> None:
+def test_the_highest_rate_limit_is_no_limit(direct: DirectKafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)
-    streams.write(topic, {0: range(50), 1: range(7)})
-    query = streams.start_file(streams.source(subscribe=topic, maxOffsetsPerTrigger=LONG_MAX), "q")
-    query.processAllAvailable()
-    assert sizes(streams, "q") == [57]
+    direct.write(topic, {0: range(50), 1: range(7)})
+    query = direct.start(direct.source(subscribe=topic, maxOffsetsPerTrigger=LONG_MAX), "q")
+    query.process_all()
+    assert sizes(direct, "q") == [57]
 
 
 @pytest.mark.spark_case(SUITE, "SPARK-22956: currentPartitionOffsets should be set when no new data comes in")
@@ -118,87 +114,88 @@ def test_a_silent_source_beside_a_busy_one(streams: KafkaStreams, new_topic: New
     query.processAllAvailable()
     streams.write(second, {0: range(4)})
     query.processAllAvailable()
-    streams.write(first, {1: range(11)})
+    streams.write(first, {1: range(6)})
     query.processAllAvailable()
-    assert len(streams.data("q")) == 18
+    assert len(streams.data("q")) == 13
 
 
 @pytest.mark.spark_case(SUITE, "Trigger.AvailableNow")
 def test_available_now_reads_what_was_there_in_batches(streams: KafkaStreams, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     streams.write(topic, {0: range(15), 1: range(5)})
-    source = streams.source(subscribe=topic, maxOffsetsPerTrigger=5)
+    source = streams.source(subscribe=topic, maxOffsetsPerTrigger=10)
     query = streams.start_file(source, "q", availableNow=True)
     wait_for(lambda: (streams.checkpoint("q") / "offsets" / "1").exists(), query)
     streams.write(topic, {0: [20]})
     assert query.awaitTermination(120)
     read = sizes(streams, "q")
-    assert_limited(read, limit=5, total=20)
+    assert_limited(read, limit=10, total=20)
     streams.run(source, "q")
     assert sizes(streams, "q") == [*read, 1]
 
 
 @pytest.mark.spark_case(SUITE, "Trigger.AvailableNow")
 def test_a_run_with_an_end_leaves_nothing_to_minOffsetsPerTrigger(  # noqa: N802 - the option's name
-    streams: KafkaStreams, new_topic: NewTopic
+    direct: DirectKafka, new_topic: NewTopic
 ) -> None:
     topic = new_topic(1)
-    streams.write(topic, {0: range(13)})
-    streams.run(streams.source(subscribe=topic, maxOffsetsPerTrigger=5, minOffsetsPerTrigger=4), "q")
-    assert_limited(sizes(streams, "q"), limit=5, total=13)
+    direct.write(topic, {0: range(13)})
+    direct.run(direct.source(subscribe=topic, maxOffsetsPerTrigger=5, minOffsetsPerTrigger=4), "q")
+    assert_limited(sizes(direct, "q"), limit=5, total=13)
 
 
-def tasks(streams: KafkaStreams, topic: str, **options: Any) -> dict[int, int]:
-    """Return how many rows each task of one batch read."""
-    rows = data_rows(streams.source(subscribe=topic, **options)).select(F.spark_partition_id().alias("task"), "offset")
-    name = json.dumps(options, sort_keys=True).encode().hex()
-    streams.run(rows, name)
-    found = streams.result(name)
-    assert found.select("offset").distinct().count() == found.count()
-    return dict(found.groupBy("task").count().collect())
+def tasks(direct: DirectKafka, topic: str, **options: Any) -> list[int]:
+    """Return how many rows each task of one batch reads."""
+    query = direct.start(direct.source(subscribe=topic, **options), repr(options))
+    start = query.reader.initialOffset()
+    planned = query.reader.partitions(start, dict(query.reader.latestOffset(start, query.limit)))
+    found = [[row for batch in query.reader.read(task) for row in offsets_of(batch)] for task in planned]
+    assert sorted(offset for task in found for offset in task) == [*range(105)]
+    return sorted(map(len, found))
+
+
+def offsets_of(batch: pa.RecordBatch) -> list[int]:
+    return [offset for offset in batch["offset"].to_pylist() if offset is not None]
 
 
 @pytest.mark.spark_case(SUITE, "SPARK-30656: minPartitions")
 @pytest.mark.spark_case(SUITE, "minPartitions is supported")
-def test_minPartitions(streams: KafkaStreams, new_topic: NewTopic) -> None:  # noqa: N802 - Spark's name
+def test_minPartitions(direct: DirectKafka, new_topic: NewTopic) -> None:  # noqa: N802 - Spark's name
     topic = new_topic(1)
-    streams.write(topic, {0: range(105)})
-    assert len(tasks(streams, topic)) == 1
-    assert sorted(tasks(streams, topic, minPartitions=4).values()) == [21, 21, 21, 21, 21]
+    direct.write(topic, {0: range(105)})
+    assert tasks(direct, topic) == [105]
+    assert tasks(direct, topic, minPartitions=4) == [21, 21, 21, 21, 21]
 
 
 @pytest.mark.spark_case(SUITE, "maxRecordsPerPartition")
-def test_maxRecordsPerPartition(streams: KafkaStreams, new_topic: NewTopic) -> None:  # noqa: N802 - Spark's name
+def test_maxRecordsPerPartition(direct: DirectKafka, new_topic: NewTopic) -> None:  # noqa: N802 - Spark's name
     topic = new_topic(1)
-    streams.write(topic, {0: range(105)})
-    assert sorted(tasks(streams, topic, maxRecordsPerPartition=50).values()) == [35, 35, 35]
-    assert max(tasks(streams, topic, maxRecordsPerPartition=50, minPartitions=10).values()) <= 11
-
-
-def lag(query: StreamingQuery) -> int:
-    (status,) = parse_progress(query.lastProgress.json)
-    return status.lag
+    direct.write(topic, {0: range(105)})
+    assert tasks(direct, topic, maxRecordsPerPartition=50) == [35, 35, 35]
+    assert max(tasks(direct, topic, maxRecordsPerPartition=50, minPartitions=10)) <= 11
 
 
 @pytest.mark.spark_case(SUITE, "test custom metrics - with rate limit")
 @pytest.mark.spark_case(SUITE, "test custom metrics - no rate limit")
-def test_the_status_tells_how_far_behind_a_query_is(streams: KafkaStreams, new_topic: NewTopic) -> None:
+def test_the_status_tells_how_far_behind_a_query_is(direct: DirectKafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)
-    streams.write(topic, {0: range(100), 1: range(50)})
-    query = streams.start_file(streams.source(subscribe=topic, maxOffsetsPerTrigger=60), "limited")
-    query.processAllAvailable()
-    lags = [status.lag for p in query.recentProgress for status in parse_progress(p.json)]
-    assert sorted(lags, reverse=True) == lags
-    assert 90 <= lags[0] < 150
-    assert lags[-1] == 0
-    query = streams.start_file(streams.source(subscribe=topic), "unlimited")
-    query.processAllAvailable()
-    assert lag(query) == 0
+    direct.write(topic, {0: range(100), 1: range(50)})
+    for limit, first in ({"maxOffsetsPerTrigger": 60}, range(90, 150)), ({}, range(1)):
+        query = direct.start(direct.source(subscribe=topic, **limit), str(limit))
+        lags = []
+        while query.step():
+            lags.append(lag(query))
+        assert sorted(lags, reverse=True) == lags
+        assert lags[0] in first
+        assert lag(query) == 0
+
+
+def lag(query: DirectQuery) -> int:
+    return query.status.lag
 
 
 @pytest.mark.spark_case(SUITE, "test custom metrics - corner cases")
-def test_a_status_is_told_before_the_first_record(streams: KafkaStreams, new_topic: NewTopic) -> None:
-    topic = new_topic(2)
-    query = streams.start_file(streams.source(subscribe=topic), "q")
-    wait_for(lambda: query.lastProgress, query)
+def test_a_status_is_told_before_the_first_record(direct: DirectKafka, new_topic: NewTopic) -> None:
+    query = direct.start(direct.source(subscribe=new_topic(2)), "q")
+    query.step()
     assert lag(query) == 0

@@ -8,13 +8,13 @@ from datetime import datetime, timezone
 import pytest
 from kafka import KafkaProducer
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
-from pyspark.sql.types import IntegerType, LongType, StructType
 
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import START, KafkaStreams, wait_for
 from tests.spark.queries import at
 from watermark_source import data_rows, follow_watermark
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = pytest.mark.service
 
 NewTopic = Callable[..., str]
 
@@ -22,21 +22,27 @@ SUITE = "KafkaMicroBatchSourceSuite"
 
 
 @pytest.mark.spark_case(SUITE, "Kafka column types")
-def test_column_types(streams: KafkaStreams, new_topic: NewTopic) -> None:
+@pytest.mark.spark_case(SUITE, "SPARK-27494: read kafka record containing null key/values.")
+@pytest.mark.spark_case(SUITE, "input row metrics")
+def test_column_types_nulls_and_how_many_rows_are_counted(streams: KafkaStreams, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     before = datetime.now(tz=timezone.utc).timestamp()
     producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
     producer.send(topic, b"value", key=b"key", headers=[("a", b"b"), ("c", b"d")])
-    producer.send(topic, b"bare")
+    pairs = [(None, b"v"), (b"k", None), (b"k", b"v"), (b"", b"")]
+    for key, value in pairs:
+        producer.send(topic, value, key=key, partition=0)
     producer.close()
-    streams.run(data_rows(streams.source(subscribe=topic, includeHeaders="true")).drop("event_time"), "q")
+    source = streams.source(subscribe=topic, includeHeaders="true", includeMarkers="false")
+    query = streams.run(source.drop("event_time"), "q")
+    assert [progress["numInputRows"] for progress in query.recentProgress] == [1 + len(pairs)]
     frame = streams.result("q").orderBy("offset")
     assert frame.schema.simpleString() == (
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
         "timestampType:int,headers:array<struct<key:string,value:binary>>>"
     )
     assert all(field.nullable for field in frame.schema)
-    first, second = frame.collect()
+    first, *others = frame.collect()
     assert (bytes(first.key), bytes(first.value), first.topic, first.partition, first.offset) == (
         b"key", b"value", topic, 0, 0,
     )  # fmt: skip
@@ -44,7 +50,8 @@ def test_column_types(streams: KafkaStreams, new_topic: NewTopic) -> None:
     assert first.timestampType == 0
     assert first.headers == [("a", b"b"), ("c", b"d")]
     # Null, not empty.
-    assert (second.key, second.headers) == (None, None)
+    assert [tuple(None if v is None else bytes(v) for v in (row.key, row.value)) for row in others] == pairs
+    assert {row.headers for row in others} == {None}
 
 
 @pytest.mark.spark_case(SUITE, "KafkaSource with watermark")
@@ -59,17 +66,6 @@ def test_windows_by_the_time_of_the_records(streams: KafkaStreams, new_topic: Ne
     streams.write(topic, {0: [30]})
     running.settle()
     assert running.rows() == [(at(0), 2), (at(5), 2)]
-
-
-@pytest.mark.spark_case(SUITE, "input row metrics")
-def test_input_rows_are_counted(streams: KafkaStreams, new_topic: NewTopic) -> None:
-    topic = new_topic(1)
-    streams.write(topic, {0: range(5)})
-    query = streams.run(streams.source(subscribe=topic, includeMarkers="false"), "q")
-    assert [progress["numInputRows"] for progress in query.recentProgress] == [5]
-    # A marker is a row like any other to Spark.
-    query = streams.run(streams.source(subscribe=topic), "with markers")
-    assert sum(progress["numInputRows"] for progress in query.recentProgress) == 5 + 1
 
 
 @pytest.mark.spark_case(SUITE, "ensure stream-stream self-join generates only one offset in log and correct metrics")
@@ -87,10 +83,8 @@ def test_a_self_join_reads_its_source_once(streams: KafkaStreams, new_topic: New
     assert sorted(row.n for row in streams.result("q").collect()) == [0, 1, 2, 100, 101]
 
 
-def transactional(streams: KafkaStreams, topic: str) -> KafkaProducer:
-    producer = KafkaProducer(
-        bootstrap_servers=streams.bootstrap, transactional_id=topic, transaction_timeout_ms=600_000
-    )
+def transactional(direct: DirectKafka, topic: str) -> KafkaProducer:
+    producer = KafkaProducer(bootstrap_servers=direct.bootstrap, transactional_id=topic, transaction_timeout_ms=600_000)
     producer.init_transactions()
     return producer
 
@@ -102,11 +96,11 @@ def transactional(streams: KafkaStreams, topic: str) -> KafkaProducer:
         for level in ("read_committed", "read_uncommitted")
     ],
 )
-def test_transactional_messages(streams: KafkaStreams, new_topic: NewTopic, level: str) -> None:
+def test_transactional_messages(direct: DirectKafka, new_topic: NewTopic, level: str) -> None:
     topic = new_topic(1)
-    producer = transactional(streams, topic)
-    source = streams.source(subscribe=topic, maxOffsetsPerTrigger=5, **{"kafka.isolation.level": level})
-    query = streams.start_file(source, "q")
+    producer = transactional(direct, topic)
+    source = direct.source(subscribe=topic, maxOffsetsPerTrigger=5, **{"kafka.isolation.level": level})
+    query = direct.start(source, "q")
     uncommitted = level == "read_uncommitted"
 
     def send(*values: int) -> None:
@@ -115,15 +109,15 @@ def test_transactional_messages(streams: KafkaStreams, new_topic: NewTopic, leve
         producer.flush()
 
     def seen() -> list[int]:
-        query.processAllAvailable()
-        return [int(bytes(row.value)) for row in streams.data("q", ("value", "offset"))]
+        query.process_all()
+        return [int(value) for (value,) in direct.data("q", ("value",))]
 
     # A range that holds no data at all: offsets of an open transaction, then of an aborted one.
     producer.begin_transaction()
     send(*range(5))
     assert seen() == (list(range(5)) if uncommitted else [])
     producer.abort_transaction()
-    wait_for(lambda: streams.batches("q") and _read_to(streams, "q", 6), query)
+    query.go_on_until(lambda: direct.batches("q") and _read_to(direct, "q", 6))
     assert seen() == (list(range(5)) if uncommitted else [])
     # The first offset of a range is data, the last one is none; then the other way round, with a gap in the middle.
     producer.begin_transaction()
@@ -135,41 +129,25 @@ def test_transactional_messages(streams: KafkaStreams, new_topic: NewTopic, leve
     producer.begin_transaction()
     send(*range(30, 37))
     producer.commit_transaction()
-    wait_for(lambda: _read_to(streams, "q", 21), query)
+    query.go_on_until(lambda: _read_to(direct, "q", 21))
     aborted, last = ([*range(5)], [20]) if uncommitted else ([], [])
     assert seen() == [*aborted, *range(10, 14), *last, *range(30, 37)]
     producer.close()
 
 
-def _read_to(streams: KafkaStreams, name: str, end: int) -> bool:
-    return max((stop for batch in streams.batches(name) for _, stop in batch.values()), default=0) >= end
-
-
-@pytest.mark.spark_case(SUITE, "SPARK-27494: read kafka record containing null key/values.")
-def test_null_keys_and_values(streams: KafkaStreams, new_topic: NewTopic) -> None:
-    topic = new_topic(1)
-    producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
-    pairs = [(None, b"v"), (b"k", None), (b"k", b"v"), (b"", b"")]
-    for key, value in pairs:
-        producer.send(topic, value, key=key, partition=0)
-    producer.close()
-    streams.run(streams.source(subscribe=topic), "q")
-    found = streams.data("q", ("offset", "key", "value"))
-    as_bytes = [tuple(None if v is None else bytes(v) for v in row[1:]) for row in found]
-    assert as_bytes == pairs
+def _read_to(direct: DirectKafka, name: str, end: int) -> bool:
+    return max((stop for batch in direct.batches(name) for _, stop in batch.values()), default=0) >= end
 
 
 @pytest.mark.spark_case(SUITE, "default config of includeHeader doesn't break existing query from Spark 2.4")
-def test_headers_may_be_asked_for_in_a_query_that_had_none(streams: KafkaStreams, new_topic: NewTopic) -> None:
+def test_headers_may_be_asked_for_in_a_query_that_had_none(direct: DirectKafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
-    producer = KafkaProducer(bootstrap_servers=streams.bootstrap)
+    producer = KafkaProducer(bootstrap_servers=direct.bootstrap)
     producer.send(topic, b"a", headers=[("h", b"1")])
     producer.flush()
-    rows = data_rows(streams.source(subscribe=topic))
-    kinds = StructType().add("partition", IntegerType()).add("offset", LongType())
-    assert rows.select("partition", "offset").schema == kinds
-    streams.run(rows.select("topic", "partition", "offset"), "q")
+    plain = direct.run(direct.source(subscribe=topic), "q")
+    assert "headers" not in plain.schema.names
     producer.send(topic, b"b", headers=[("h", b"2")])
     producer.close()
-    streams.run(data_rows(streams.source(subscribe=topic, includeHeaders="true")).select(*rows.columns[2:5]), "q")
-    assert len(streams.data("q")) == 2
+    direct.run(direct.source(subscribe=topic, includeHeaders="true"), "q")
+    assert len(direct.data("q")) == 2

@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from pyspark.errors import PySparkException
 
 from services.topics import add_partitions
-from tests.integration.kafka_streams import START, KafkaStreams, wait_for
+from tests.integration.direct_kafka import DirectKafka, DirectQuery
+from tests.integration.kafka_streams import START, KafkaStreams
+from watermark_source.errors import OptionError
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = pytest.mark.service
 
 NewTopic = Callable[..., str]
 
@@ -39,58 +40,46 @@ STARTS: dict[str, tuple[dict[str, str], tuple[int, int, int]]] = {
 }
 
 
-IN_EACH_RUN = {
-    ("assign", "specific offsets"),
-    ("assign", "specific timestamps"),
-    ("subscribing topic by name", "global timestamp per topic"),
-    ("subscribing topic by name", "latest offsets"),
-    ("subscribing topic by pattern", "earliest offsets"),
-}
-"""Each choice and each start at least once: where a query begins does not depend on how its topics are chosen."""
-
-
 def cases() -> Iterator[object]:
     for choice in CHOICES:
         for start in STARTS:
             name = f"{choice} from {start}"
-            marks = [pytest.mark.spark_case(SUITE, name)]
-            if (choice, start) not in IN_EACH_RUN:
-                marks.append(pytest.mark.long("IN_EACH_RUN"))
-            yield pytest.param(choice, start, id=name, marks=marks)
+            yield pytest.param(choice, start, id=name, marks=pytest.mark.spark_case(SUITE, name))
 
 
 @pytest.mark.parametrize(("choice", "start"), list(cases()))
 def test_a_query_begins_there_and_goes_on_whatever_failOnDataLoss_is(  # noqa: N802 - the option's name
-    streams: KafkaStreams, new_topic: NewTopic, choice: str, start: str
+    direct: DirectKafka, new_topic: NewTopic, choice: str, start: str
 ) -> None:
     topic = new_topic(3)
-    streams.write(topic, {0: range(10), 1: range(5), 2: [9]})
+    direct.write(topic, {0: range(10), 1: range(5), 2: [9]})
     options, first = STARTS[start]
     given = {name: text.replace("TOPIC", topic) for name, text in {**CHOICES[choice], **options}.items()}
     given["kafka.metadata.max.age.ms"] = "200"
-    sources = {loss: streams.source(**given, failOnDataLoss=loss) for loss in ("true", "false")}
+    sources = {loss: direct.source(**given, failOnDataLoss=loss) for loss in ("true", "false")}
 
-    def start_all() -> None:
-        for name, source in sources.items():
-            streams.start_file(source, name).processAllAvailable()
+    def begin() -> dict[str, DirectQuery]:
+        queries = {name: direct.start(source, name) for name, source in sources.items()}
+        for query in queries.values():
+            query.process_all()
+        return queries
 
-    def expect(ends: dict[int, int]) -> None:
+    def expect(queries: dict[str, DirectQuery], ends: dict[int, int]) -> None:
         begins = dict(enumerate(first))
         wanted = [(topic, p, n) for p, end in ends.items() for n in range(begins.get(p, 0), end)]
-        for name, query in zip(sources, streams.started[-2:], strict=True):
-            wait_for(lambda name=name: len(streams.data(name)) >= len(wanted), query)
+        for name, query in queries.items():
+            query.go_on_until(lambda name=name: len(direct.data(name)) >= len(wanted))
             query.stop()
-            assert streams.data(name) == wanted
+            assert direct.data(name) == wanted
 
-    start_all()
-    expect({0: 10, 1: 5, 2: 1})
+    expect(begin(), {0: 10, 1: 5, 2: 1})
     # While it is stopped, and while it runs.
-    streams.write(topic, {0: [20, 21], 1: [20]})
-    start_all()
-    add_partitions(streams.bootstrap, topic, 5)
-    streams.write(topic, {2: [30], 3: [30], 4: [30, 31]})
+    direct.write(topic, {0: [20, 21], 1: [20]})
+    queries = begin()
+    add_partitions(direct.bootstrap, topic, 5)
+    direct.write(topic, {2: [30], 3: [30], 4: [30, 31]})
     added = {} if choice == "assign" else {3: 1, 4: 2}
-    expect({0: 12, 1: 6, 2: 2, **added})
+    expect(queries, {0: 12, 1: 6, 2: 2, **added})
 
 
 MISMATCHES = {
@@ -108,15 +97,15 @@ def unmatched() -> Iterator[object]:
 
 @pytest.mark.parametrize(("choice", "start"), list(unmatched()))
 def test_a_time_that_no_record_has_reached_is_refused(
-    streams: KafkaStreams, new_topic: NewTopic, choice: str, start: str
+    direct: DirectKafka, new_topic: NewTopic, choice: str, start: str
 ) -> None:
     topic = new_topic(2)
-    streams.write(topic, {0: range(10), 1: range(5)})
+    direct.write(topic, {0: range(10), 1: range(5)})
     times = json.dumps({topic: {"0": START + 2_000, "1": START + 99_000}})
     options = {**CHOICES[choice], **MISMATCHES[start]}
     given = {name: text.replace("TOPIC", topic).replace("TIMES", times) for name, text in options.items()}
-    with pytest.raises(PySparkException, match=f"no record is that new in .*{topic}-1"):
-        streams.run(streams.source(**given), "q")
+    with pytest.raises(OptionError, match=f"no record is that new in .*{topic}-1"):
+        direct.run(direct.source(**given), "q")
 
 
 def test_a_query_that_found_nothing_yet_still_knows_where_it_began(streams: KafkaStreams, new_topic: NewTopic) -> None:

@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from pyspark.errors import StreamingQueryException
 
 from services.kafka import Kafka
 from services.topics import add_partitions, create_topic, delete_topic
-from tests.integration.kafka_streams import KafkaStreams, wait_for
+from tests.integration.direct_kafka import DirectKafka
+from watermark_source.errors import DataLossError
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = pytest.mark.service
 
 NewTopic = Callable[..., str]
 
@@ -23,66 +23,66 @@ SOON = {"kafka.metadata.max.age.ms": "200"}
 
 
 @pytest.mark.spark_case(SUITE, "subscribing topic by pattern with topic deletions")
-def test_a_topic_deleted_while_another_comes(streams: KafkaStreams, kafka: Kafka) -> None:
+def test_a_topic_deleted_while_another_comes(direct: DirectKafka, kafka: Kafka) -> None:
     stem = f"deletions-{uuid.uuid4().hex[:8]}"
     first, second = f"{stem}-seems", f"{stem}-bad"
     create_topic(kafka.bootstrap, first, 5)
-    streams.write(first, {0: range(3)})
-    source = streams.source(subscribePattern=f"{stem}-.*", failOnDataLoss="false", **SOON)
-    query = streams.start_file(source, "q")
-    query.processAllAvailable()
+    direct.write(first, {0: range(3)})
+    source = direct.source(subscribePattern=f"{stem}-.*", failOnDataLoss="false", **SOON)
+    query = direct.start(source, "q")
+    query.process_all()
     delete_topic(kafka.bootstrap, first)
     create_topic(kafka.bootstrap, second, 5)
-    streams.write(second, {1: range(4)})
+    direct.write(second, {1: range(4)})
     wanted = sorted([(first, 0, n) for n in range(3)] + [(second, 1, n) for n in range(4)])
-    wait_for(lambda: len(streams.data("q")) >= len(wanted), query, seconds=90)
-    assert streams.data("q") == wanted
+    query.go_on_until(lambda: len(direct.data("q")) >= len(wanted))
+    assert direct.data("q") == wanted
 
 
 @pytest.mark.spark_case(SUITE, "subscribe topic by pattern with topic recreation between batches")
-def test_a_topic_made_anew_between_two_runs(streams: KafkaStreams, kafka: Kafka) -> None:
+def test_a_topic_made_anew_between_two_runs(direct: DirectKafka, kafka: Kafka) -> None:
     stem = f"recreation-{uuid.uuid4().hex[:8]}"
     stays, goes = f"{stem}-good", f"{stem}-bad"
     for topic in (stays, goes):
         create_topic(kafka.bootstrap, topic, 1)
-        streams.write(topic, {0: range(2)})
+        direct.write(topic, {0: range(2)})
     options = {"subscribePattern": f"{stem}-.*"}
-    streams.run(streams.source(**options), "q")
+    direct.run(direct.source(**options), "q")
     delete_topic(kafka.bootstrap, goes)
     create_topic(kafka.bootstrap, goes, 1)
-    streams.write(goes, {0: [5]})
-    with pytest.raises(StreamingQueryException, match=r"\[KAFKA_DATA_LOSS\.PARTITION_OFFSET_CHANGED\].*-bad-0 ends at"):
-        streams.run(streams.source(**options), "q")
-    streams.run(streams.source(**options, failOnDataLoss="false"), "q")
-    streams.write(goes, {0: [6, 7]})
-    streams.write(stays, {0: [6]})
-    streams.run(streams.source(**options), "q")
-    rows = [(row.topic, row.offset) for row in streams.data("q")]
+    direct.write(goes, {0: [5]})
+    with pytest.raises(DataLossError, match=r"\[KAFKA_DATA_LOSS\.PARTITION_OFFSET_CHANGED\].*-bad-0 ends at"):
+        direct.run(direct.source(**options), "q")
+    direct.run(direct.source(**options, failOnDataLoss="false"), "q")
+    direct.write(goes, {0: [6, 7]})
+    direct.write(stays, {0: [6]})
+    direct.run(direct.source(**options), "q")
+    rows = [(topic, offset) for topic, _, offset in direct.data("q")]
     assert rows == sorted([(stays, 0), (stays, 1), (stays, 2), (goes, 0), (goes, 1), (goes, 1), (goes, 2)])
 
 
 @pytest.mark.spark_case(SUITE, "delete a topic when a Spark job is running")
 @pytest.mark.spark_case("KafkaDontFailOnDataLossSuite", "stress test for failOnDataLoss=false")
-def test_topics_deleted_while_they_are_read_stop_nothing(streams: KafkaStreams, kafka: Kafka) -> None:
+def test_topics_deleted_while_they_are_read_stop_nothing(direct: DirectKafka, kafka: Kafka) -> None:
     stem = f"deleted-{uuid.uuid4().hex[:8]}"
-    names = [f"{stem}-{n}" for n in range(4)]
+    names = [f"{stem}-{n}" for n in range(3)]
     create_topic(kafka.bootstrap, names[0], 2)
-    streams.write(names[0], {0: range(2_000), 1: range(2_000)})
+    direct.write(names[0], {0: range(1_000), 1: range(1_000)})
     options = {"subscribePattern": f"{stem}-.*", "failOnDataLoss": "false", "maxOffsetsPerTrigger": 300, **SOON}
-    query = streams.start_file(streams.source(**options, **{"kafkaConsumer.pollTimeoutMs": 20_000}), "q")
+    query = direct.start(direct.source(**options, **{"kafkaConsumer.pollTimeoutMs": 20_000}), "q")
     for gone, comes in pairwise(names):
-        wait_for(lambda gone=gone: any(row.topic == gone for row in streams.data("q")), query, seconds=90)
+        query.go_on_until(lambda gone=gone: any(topic == gone for topic, _, _ in direct.data("q")))
         create_topic(kafka.bootstrap, comes, 2)
-        streams.write(comes, {0: range(2_000), 1: range(2_000)})
+        direct.write(comes, {0: range(1_000), 1: range(1_000)})
         delete_topic(kafka.bootstrap, gone)
-    wait_for(lambda: sum(row.topic == names[-1] for row in streams.data("q")) == 4_000, query, seconds=90)
+    query.go_on_until(lambda: sum(topic == names[-1] for topic, _, _ in direct.data("q")) == 2_000)
     query.stop()
-    rows = streams.data("q")
+    rows = direct.data("q")
     assert len(set(rows)) == len(rows), "rows were doubled"
 
 
 @pytest.mark.spark_case(SUITE, "stress test with multiple topics and partitions")
-def test_stress_with_topics_partitions_and_restarts(streams: KafkaStreams, kafka: Kafka) -> None:
+def test_stress_with_topics_partitions_and_restarts(direct: DirectKafka, kafka: Kafka) -> None:
     chance = np.random.default_rng(11)
     stem = f"stress-{uuid.uuid4().hex[:8]}"
     sizes: dict[str, list[int]] = {}
@@ -100,33 +100,35 @@ def test_stress_with_topics_partitions_and_restarts(streams: KafkaStreams, kafka
     def more_rows() -> None:
         for name, ends in sizes.items():
             added = {p: int(chance.integers(0, 30)) for p in range(len(ends))}
-            streams.write(name, {p: range(ends[p], ends[p] + n) for p, n in added.items()})
+            direct.write(name, {p: range(ends[p], ends[p] + n) for p, n in added.items()})
             sizes[name] = [end + added[p] for p, end in enumerate(ends)]
 
     more_topics()
-    source = streams.source(subscribePattern=f"{stem}-.*", **SOON)
-    query = streams.start_file(source, "q")
+    source = direct.source(subscribePattern=f"{stem}-.*", **SOON)
+    query = direct.start(source, "q")
     for step in range(24):
         chance.choice([more_rows, more_rows, more_rows, more_partitions, more_topics])()
+        query.step()
         if step % 8 == 7:
             query.stop()
             more_rows()
-            query = streams.start_file(source, "q")
+            query = direct.start(source, "q")
     wanted = sorted((name, p, n) for name, ends in sizes.items() for p, end in enumerate(ends) for n in range(end))
-    wait_for(lambda: len(streams.data("q")) >= len(wanted), query, seconds=90)
-    assert streams.data("q") == wanted
+    query.go_on_until(lambda: len(direct.data("q")) >= len(wanted))
+    assert direct.data("q") == wanted
 
 
 @pytest.mark.spark_case("KafkaDontFailOnDataLossSuite", "failOnDataLoss=false should not return duplicated records")
 def test_without_failOnDataLoss_nothing_is_read_twice(  # noqa: N802 - the option's name
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     # Tiny segments that are deleted while the query reads: what it has not read yet goes, nothing comes twice.
     topic = new_topic(1, config={"retention.bytes": "2000", "segment.bytes": "1048576", "segment.ms": "100"})
-    query = streams.start_file(streams.source(subscribe=topic, failOnDataLoss="false", maxOffsetsPerTrigger=40), "q")
+    query = direct.start(direct.source(subscribe=topic, failOnDataLoss="false", maxOffsetsPerTrigger=40), "q")
     for turn in range(10):
-        streams.write(topic, {0: range(50 * turn, 50 * turn + 50)})
-    query.processAllAvailable()
-    offsets = [row.offset for row in streams.data("q")]
+        direct.write(topic, {0: range(50 * turn, 50 * turn + 50)})
+        query.step()
+    query.process_all()
+    offsets = [offset for _, _, offset in direct.data("q")]
     assert len(set(offsets)) == len(offsets)
     assert offsets[-1] == 499

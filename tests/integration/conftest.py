@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_aligned_kafka.reading import session as sessions
+from tests.integration.direct_kafka import direct
 from tests.integration.kafka_streams import streams
 from tests.integration.mysql_streams import mysql_database, mysql_streams
 from tests.integration.mysql_tables import looks_often
 
-__all__ = ["looks_often", "mysql_database", "mysql_streams", "streams"]
+__all__ = ["direct", "looks_often", "mysql_database", "mysql_streams", "streams"]
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,9 @@ from tests.spark.queries import START, Streams
 Seconds = Sequence[float] | np.ndarray
 """Record times, in seconds after ``START``."""
 
+Ranges = dict[tuple[str, int], tuple[int, int]]
+"""(topic, partition) -> [first, end)"""
+
 POSITION = ("topic", "partition", "offset")
 
 
@@ -42,6 +45,22 @@ def wait_for(condition: Callable[[], object], query: StreamingQuery, *, seconds:
             raise AssertionError("the query ended")
         assert time.monotonic() < end, f"not within {seconds} s"
         time.sleep(0.02)
+
+
+def batches_of(offsets: Sequence[Mapping[str, Any]]) -> list[Ranges]:
+    """Return the ranges that batches read that ended there.
+
+    Spark's own batches, which only take the watermark in, repeat the offset before and have none.
+    """
+    return [
+        {
+            (log, int(number)): (fields[0] - fields[1], fields[0])
+            for log, numbers in offset["splits"].items()
+            for number, fields in numbers.items()
+            if fields[1] and offset != before
+        }
+        for before, offset in zip([None, *offsets], offsets, strict=False)
+    ]
 
 
 @dataclass
@@ -85,21 +104,9 @@ class KafkaStreams(Streams):
         """Return the number of the last batch of a checkpoint that read anything."""
         return max(number for number, ranges in enumerate(self.batches(name)) if ranges)
 
-    def batches(self, name: str) -> list[dict[tuple[str, int], tuple[int, int]]]:
-        """Return the ranges each batch of a checkpoint read: (topic, partition) -> [first, end).
-
-        Spark's own batches, which only take the watermark in, repeat the offset before and have none.
-        """
-        offsets = self.offsets(name)
-        return [
-            {
-                (log, int(number)): (fields[0] - fields[1], fields[0])
-                for log, numbers in offset["splits"].items()
-                for number, fields in numbers.items()
-                if fields[1] and offset != before
-            }
-            for before, offset in zip([None, *offsets], offsets, strict=False)
-        ]
+    def batches(self, name: str) -> list[Ranges]:
+        """Return the ranges each batch of a checkpoint read."""
+        return batches_of(self.offsets(name))
 
 
 @pytest.fixture

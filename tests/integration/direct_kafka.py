@@ -1,0 +1,164 @@
+"""Queries over Kafka topics without Spark: a reader called as Spark calls it, its checkpoint and its rows kept here.
+
+What a query of Spark costs in processes and plans it costs a hundred times over; what Spark itself does is not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from pyspark_aligned_kafka.readers import schema_of, stream_reader
+from services.kafka import Kafka
+from tests.integration.kafka_streams import POSITION, Ranges, Seconds, batches_of, write
+from watermark_source.monitor.status import SourceStatus
+from watermark_source.monitor.status_json import status_from_json
+from watermark_source.spark.stream_reader import AlignedStreamReader
+from watermark_source.testing.pickled import behind_pickle
+from watermark_source.testing.stream import Batch, batch_of
+
+Offset = dict[str, Any]
+Options = Mapping[str, str]
+
+
+@dataclass
+class Checkpoint:
+    """What a query knows of itself over all its runs."""
+
+    offsets: list[Offset] = field(default_factory=list)
+    """Where it began, then the end of each batch."""
+    batches: list[Batch] = field(default_factory=list)
+    """Those that were done; the last one of ``offsets`` may not have been."""
+
+
+class DirectQuery:
+    """One run of a query. It goes on while it is told to."""
+
+    def __init__(self, options: Options, kept: Checkpoint) -> None:
+        self.schema = schema_of(options)
+        self.reader: AlignedStreamReader = behind_pickle(stream_reader(options, self.schema))
+        self.limit = self.reader.getDefaultReadLimit()
+        self.kept = kept
+
+    def step(self, *, all_there_is: bool = False) -> bool:
+        """Do the batch that is not done yet, or the next one; return whether there was one."""
+        offsets, done = self.kept.offsets, self.kept.batches
+        if not offsets:
+            offsets.append(_json(self.reader.initialOffset()))
+        if len(offsets) == len(done) + 1:
+            end = _json(self.reader.latestOffset(offsets[-1], ReadAllAvailable() if all_there_is else self.limit))
+            if end == offsets[-1]:
+                return False
+            offsets.append(end)
+        done.append(batch_of(self.reader, offsets[-2], offsets[-1], self.schema))
+        return True
+
+    def process_all(self) -> None:
+        """Go on until there is nothing new."""
+        while self.step():
+            pass
+
+    def go_on_until(self, condition: Callable[[], object], *, seconds: float = 60) -> None:
+        """Go on until the condition holds."""
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, f"not within {seconds} s"
+            self.step()
+
+    def go_on(self, seconds: float) -> None:
+        """Go on for a while."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.step()
+
+    @property
+    def status(self) -> SourceStatus:
+        """What Spark would show in its progress."""
+        found = self.reader.reportLatestOffset()
+        assert found is not None
+        return status_from_json(_json(found))
+
+    def stop(self) -> None:
+        self.reader.stop()
+
+
+@dataclass
+class DirectKafka:
+    """What a test needs to read from a broker as a query would."""
+
+    bootstrap: str
+    started: list[DirectQuery] = field(default_factory=list)
+    _kept: dict[str, Checkpoint] = field(default_factory=dict)
+
+    def source(self, **options: Any) -> Options:
+        """Return a stream's options; it begins at earliest unless they say otherwise."""
+        starting = {} if any(name.startswith("starting") for name in options) else {"startingOffsets": "earliest"}
+        given = {"kafka.bootstrap.servers": self.bootstrap, **starting, **options}
+        return {name: str(value) for name, value in given.items()}
+
+    def write(self, topic: str, times: Mapping[int, Seconds], **options: Any) -> None:
+        write(self.bootstrap, topic, times, **options)
+
+    def start(self, options: Options, name: str) -> DirectQuery:
+        """Begin a query, or go on with it in what is a new process to it."""
+        self.started.append(DirectQuery(options, self._kept.setdefault(name, Checkpoint())))
+        return self.started[-1]
+
+    def continue_from(self, offset: Mapping[str, Any], name: str) -> None:
+        """Let a query that has not begun go on where another checkpoint ends."""
+        self._kept[name] = Checkpoint([dict(offset)])
+
+    def run(self, options: Options, name: str) -> DirectQuery:
+        """Run a query with all that is there now, as with the trigger ``AvailableNow``."""
+        query = self.start(options, name)
+        try:
+            query.reader.prepareForTriggerAvailableNow()
+            query.process_all()
+        finally:
+            query.stop()
+        return query
+
+    def data(self, name: str, columns: Sequence[str] = POSITION) -> list[tuple[Any, ...]]:
+        """Return the data rows that a query has read, in order of position."""
+        wanted = [*dict.fromkeys([*POSITION, *columns])]
+        batches = [batch.rows.select(wanted) for batch in self._kept[name].batches]
+        if not batches:
+            return []
+        rows = pa.concat_tables(batches).sort_by([(each, "ascending") for each in POSITION])
+        return [*zip(*(rows[each].to_pylist() for each in columns), strict=True)]
+
+    def offsets(self, name: str) -> list[Offset]:
+        """Return the end of every batch."""
+        return self._kept[name].offsets[1:]
+
+    def batches(self, name: str) -> list[Ranges]:
+        """Return the ranges each batch read."""
+        return batches_of(self.offsets(name))
+
+    def die_in(self, name: str, batch: int) -> None:
+        """Leave what a driver leaves that died in a batch, numbered from 0: it is planned, and not done."""
+        kept = self._kept[name]
+        del kept.offsets[batch + 2 :], kept.batches[batch:]
+
+    def close(self) -> None:
+        for query in self.started:
+            query.stop()
+
+
+def _json(offset: Mapping[str, Any]) -> Offset:
+    return dict(json.loads(json.dumps(offset)))
+
+
+@pytest.fixture
+def direct(kafka: Kafka) -> Iterator[DirectKafka]:
+    """Queries without Spark over topics of the run's broker."""
+    made = DirectKafka(kafka.bootstrap)
+    yield made
+    made.close()
