@@ -6,6 +6,7 @@ What a query of Spark costs in processes and plans it costs a hundred times over
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,6 +135,10 @@ class DirectKafka:
         rows = pa.concat_tables(batches).sort_by([(each, "ascending") for each in POSITION])
         return [*zip(*(rows[each].to_pylist() for each in columns), strict=True)]
 
+    def markers(self, name: str) -> list[dict[str, Any]]:
+        """Return the markers that a query has read."""
+        return [marker for batch in self._kept[name].batches for marker in batch.markers]
+
     def offsets(self, name: str) -> list[Offset]:
         """Return the end of every batch."""
         return self._kept[name].offsets[1:]
@@ -159,6 +164,8 @@ def _json(offset: Mapping[str, Any]) -> Offset:
 @pytest.fixture
 def direct(kafka: Kafka) -> Iterator[DirectKafka]:
     """Queries without Spark over topics of the run's broker."""
-    made = DirectKafka(kafka.bootstrap)
+    made, former = DirectKafka(kafka.bootstrap), signal.getsignal(signal.SIGTERM)
     yield made
     made.close()
+    # A source that has something to tell at its end listens for it.
+    signal.signal(signal.SIGTERM, former)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from kafka import KafkaProducer
 
-from tests.integration.kafka_streams import KafkaStreams, wait_for
+from tests.integration.direct_kafka import DirectKafka
 from tests.spark.queries import START
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = pytest.mark.service
 
 NewTopic = Callable[..., str]
 Times = Mapping[int, np.ndarray]
@@ -20,14 +20,14 @@ DRIFT = 10.0
 ALIGNED = {"alignmentGroup": "g", "alignmentMaxDrift": "10 seconds"}
 
 
-def drifts(streams: KafkaStreams, name: str, times: Times) -> list[float]:
+def drifts(direct: DirectKafka, name: str, times: Times) -> list[float]:
     """Return for every batch by how much the furthest split is ahead of the slowest that is not finished, in seconds.
 
     How far a split is, is the highest produced time before its position.
     """
     position = dict.fromkeys(times, 0)
     found: list[float] = []
-    for batch in streams.batches(name):
+    for batch in direct.batches(name):
         for (_, partition), (first, end) in batch.items():
             assert first == position[partition]
             position[partition] = end
@@ -64,28 +64,28 @@ DISORDER: Times = {
     ],
 )
 def test_no_split_is_further_ahead_than_the_drift_after_any_batch(
-    streams: KafkaStreams, new_topic: NewTopic, times: Times, step: float, options: Mapping[str, object]
+    direct: DirectKafka, new_topic: NewTopic, times: Times, step: float, options: Mapping[str, object]
 ) -> None:
     topic = new_topic(len(times))
     times = {p: np.round(each, 3) for p, each in times.items()}
-    streams.write(topic, times)
-    streams.run(streams.source(subscribe=topic, **ALIGNED, **options), "aligned")
-    assert len(streams.data("aligned")) == sum(map(len, times.values()))
-    assert max(drifts(streams, "aligned", times)) <= DRIFT + step
+    direct.write(topic, times)
+    direct.run(direct.source(subscribe=topic, **ALIGNED, **options), "aligned")
+    assert len(direct.data("aligned")) == sum(map(len, times.values()))
+    assert max(drifts(direct, "aligned", times)) <= DRIFT + step
 
 
 @pytest.mark.parametrize("options", [{}, {"maxOffsetsPerTrigger": 1_000}], ids=["unlimited", "limited"])
 def test_a_gap_in_time_is_crossed_by_one_row_and_deadlocks_nobody(
-    streams: KafkaStreams, new_topic: NewTopic, options: Mapping[str, object]
+    direct: DirectKafka, new_topic: NewTopic, options: Mapping[str, object]
 ) -> None:
     topic = new_topic(len(GAPS))
     times = {p: np.round(each, 3) for p, each in GAPS.items()}
-    streams.write(topic, times)
-    streams.run(streams.source(subscribe=topic, **ALIGNED, **options), "gaps")
-    assert len(streams.data("gaps")) == sum(map(len, times.values()))
+    direct.write(topic, times)
+    direct.run(direct.source(subscribe=topic, **ALIGNED, **options), "gaps")
+    assert len(direct.data("gaps")) == sum(map(len, times.values()))
     # Beyond the drift there is never more than the one row behind a gap.
     positions = dict.fromkeys(times, 0)
-    for batch in streams.batches("gaps"):
+    for batch in direct.batches("gaps"):
         positions |= {partition: end for (_, partition), (_, end) in batch.items()}
         slowest = (
             min(times[p][: positions[p]].max() for p in times if 0 < positions[p] < len(times[p]))
@@ -96,14 +96,14 @@ def test_a_gap_in_time_is_crossed_by_one_row_and_deadlocks_nobody(
             assert np.count_nonzero(each[: positions[p]] > slowest + DRIFT) <= 1
 
 
-def test_a_fast_split_waits_for_a_slow_one_until_that_is_idle(streams: KafkaStreams, new_topic: NewTopic) -> None:
+def test_a_fast_split_waits_for_a_slow_one_until_that_is_idle(direct: DirectKafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     times = {0: np.arange(0, 1_000, 1.0), 1: np.arange(0, 100, 1.0)}
-    streams.write(topic, times)
-    query = streams.start_file(streams.source(subscribe=topic, idleTimeout="2 seconds", **ALIGNED), "q")
-    wait_for(lambda: len(streams.data("q")) >= 1_100, query)
+    direct.write(topic, times)
+    query = direct.start(direct.source(subscribe=topic, idleTimeout="2 seconds", **ALIGNED), "q")
+    query.go_on_until(lambda: len(direct.data("q")) >= 1_100)
     query.stop()
-    offsets = [{int(n): fields for n, fields in o["splits"][topic].items()} for o in streams.offsets("q")]
+    offsets = [{int(n): fields for n, fields in o["splits"][topic].items()} for o in direct.offsets("q")]
     idle = next(number for number, splits in enumerate(offsets) if splits[1][3:4] == ["i"])
     # Up to the row at 109 s, then not one more until the slow one is idle.
     assert {splits[0][0] for splits in offsets[:idle]} == {110}
@@ -113,7 +113,7 @@ def test_a_fast_split_waits_for_a_slow_one_until_that_is_idle(streams: KafkaStre
 
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 def test_transactions_of_past_event_times_neither_stall_a_backlog_nor_cut_it_into_crumbs(
-    streams: KafkaStreams, new_topic: NewTopic, level: str
+    direct: DirectKafka, new_topic: NewTopic, level: str
 ) -> None:
     """Control records carry the broker's clock, so the time index finds them before any record of the past.
 
@@ -121,7 +121,7 @@ def test_transactions_of_past_event_times_neither_stall_a_backlog_nor_cut_it_int
     """
     topic = new_topic(2)
     for partition, step in ((0, 2.0), (1, 0.2)):
-        producer = KafkaProducer(bootstrap_servers=streams.bootstrap, transactional_id=f"{topic}-{partition}")
+        producer = KafkaProducer(bootstrap_servers=direct.bootstrap, transactional_id=f"{topic}-{partition}")
         producer.init_transactions()
         for transaction in range(20):
             producer.begin_transaction()
@@ -131,7 +131,7 @@ def test_transactions_of_past_event_times_neither_stall_a_backlog_nor_cut_it_int
             producer.commit_transaction()
         producer.close()
     options = {"maxOffsetsPerTrigger": 200, "kafka.isolation.level": level}
-    streams.run(streams.source(subscribe=topic, **ALIGNED, **options), "q")
-    assert len(streams.data("q")) == 1_000
+    direct.run(direct.source(subscribe=topic, **ALIGNED, **options), "q")
+    assert len(direct.data("q")) == 1_000
     # 1040 offsets, the control records among them.
-    assert len([batch for batch in streams.batches("q") if batch]) <= 12
+    assert len([batch for batch in direct.batches("q") if batch]) <= 12

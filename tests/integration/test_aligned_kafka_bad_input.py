@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import socket
+import threading
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Mapping
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
+from pyspark_aligned_kafka.readers import schema_of
 from pyspark_aligned_kafka.source import KafkaSource
 from services.broker import FAST_START
 from services.deadline import wait_until
-from services.kafka import Kafka, Where, kafka_service
+from services.kafka import Where, kafka_service
 from services.ports import free_ports
 from services.wire import BrokerConnection
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from watermark_source import follow_watermark
-from watermark_source.errors import UnreachableError, UsageError
+from watermark_source.errors import OptionError, UnreachableError, UsageError, WatermarkSourceError
 from watermark_source.planning.split import Split, SplitRange
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = pytest.mark.service
 
 NewTopic = Callable[..., str]
 
@@ -67,55 +72,65 @@ REFUSED_AT_LOAD: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-def load(spark: SparkSession, options: dict[str, str]) -> None:
-    reader = spark.readStream.format("aligned-kafka")
-    for name, value in options.items():
-        reader = reader.option(name, value)
-    reader.load()
+def load(given: Mapping[str, str]) -> None:
+    """As Spark does it in ``load()``: only the schema is asked for."""
+    schema_of(given)
 
 
 @pytest.mark.parametrize("case", REFUSED_AT_LOAD)
-def test_what_cannot_work_is_refused_at_load_without_asking_the_broker(spark: SparkSession, case: str) -> None:
+def test_what_cannot_work_is_refused_at_load_without_asking_the_broker(case: str) -> None:
     given, expected = REFUSED_AT_LOAD[case]
+    with pytest.raises(WatermarkSourceError) as caught:
+        load({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **given})
+    assert re.search(f"(?si){expected}", told(caught)), told(caught)
+
+
+def test_load_says_what_the_source_says(spark: SparkSession) -> None:
+    given, expected = REFUSED_AT_LOAD["a misspelled option"]
+    reader = spark.readStream.format("aligned-kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
     begun = time.monotonic()
-    with pytest.raises(PySparkException) as caught:
-        load(spark, {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **given})
+    with pytest.raises(PySparkException, match=f"(?si){expected}"):
+        reader.options(subscribe="t", **given).load()
     assert time.monotonic() - begun < AT_ONCE
-    assert re.search(f"(?si){expected}", str(caught.value)), str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("missing", "expected"),
     [("subscribe", "one of subscribe, subscribePattern and assign"), ("kafka.bootstrap.servers", "bootstrap.servers")],
 )
-def test_what_is_needed_and_missing_is_named_at_load(spark: SparkSession, missing: str, expected: str) -> None:
+def test_what_is_needed_and_missing_is_named_at_load(missing: str, expected: str) -> None:
     given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
     del given[missing]
-    with pytest.raises(PySparkException, match=f"(?s)OptionError.*{expected}.*for example"):
-        load(spark, given)
+    with pytest.raises(OptionError, match=f"(?s){expected}.*for example"):
+        load(given)
 
 
-def test_a_password_is_in_no_error(spark: SparkSession) -> None:
+def test_a_password_is_in_no_error() -> None:
     secret = {
         "kafka.sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" '
         'password="hush-hush";',
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "NONSENSE",
     }
-    with pytest.raises(PySparkException) as caught:
-        load(spark, {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **secret})
-    assert "NONSENSE" in str(caught.value)
-    assert "hush-hush" not in str(caught.value)
+    with pytest.raises(WatermarkSourceError) as caught:
+        load({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **secret})
+    assert "NONSENSE" in told(caught)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "hush-hush" not in shown
 
 
-def refused_at_start(streams: KafkaStreams, name: str, *, within: float = AT_ONCE, **options: object) -> str:
+def told(caught: pytest.ExceptionInfo[WatermarkSourceError]) -> str:
+    """Return what an error says, and its class, as Spark shows it."""
+    return f"{type(caught.value).__name__}: {caught.value}"
+
+
+def refused_at_start(direct: DirectKafka, name: str, **options: object) -> str:
     """Start a query that must be refused; return what it says."""
-    source = streams.source(**options)
     begun = time.monotonic()
-    with pytest.raises(StreamingQueryException) as caught:
-        streams.run(source, name)
-    assert time.monotonic() - begun < within
-    return str(caught.value)
+    with pytest.raises(WatermarkSourceError) as caught:
+        direct.run(direct.source(**options), name)
+    assert time.monotonic() - begun < AT_ONCE
+    return told(caught)
 
 
 def test_a_user_schema_is_refused_at_start_with_both_schemas(streams: KafkaStreams, new_topic: NewTopic) -> None:
@@ -153,19 +168,15 @@ START_CASES: dict[str, tuple[dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("case", START_CASES)
-def test_what_the_broker_does_not_have_is_refused_at_start(
-    streams: KafkaStreams, new_topic: NewTopic, case: str
-) -> None:
+def test_what_the_broker_does_not_have_is_refused_at_start(direct: DirectKafka, new_topic: NewTopic, case: str) -> None:
     topic = new_topic(2)
-    streams.write(topic, {0: [0]})
+    direct.write(topic, {0: [0]})
     given, expected = START_CASES[case]
-    told = refused_at_start(streams, "q", **{n: v.replace("TOPIC", topic) for n, v in given.items()})
-    assert re.search(expected.replace("TOPIC", topic), told), told
+    says = refused_at_start(direct, "q", **{n: v.replace("TOPIC", topic) for n, v in given.items()})
+    assert re.search(expected.replace("TOPIC", topic), says), says
 
 
 BROKEN_OFFSETS: dict[str, tuple[str, str]] = {
-    "no JSON": ("{half an off", "OffsetError|JSON"),
-    "no object": ("[1,2]", "OffsetError: the checkpoint's offset cannot be read"),
     "another shape": ('{"a":1}', "OffsetError: the checkpoint's offset cannot be read.*expected"),
     "a newer version": (
         '{"v":99,"name":"aligned-kafka","run":1,"source":"aligned-kafka","splits":{}}',
@@ -183,45 +194,66 @@ BROKEN_OFFSETS: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN_OFFSETS)
-def test_a_broken_checkpoint_is_refused_at_start(streams: KafkaStreams, new_topic: NewTopic, case: str) -> None:
+def test_a_broken_checkpoint_is_refused_at_start(direct: DirectKafka, new_topic: NewTopic, case: str) -> None:
+    broken, expected = BROKEN_OFFSETS[case]
+    direct.continue_from(json.loads(broken), "q")
+    says = refused_at_start(direct, "q", subscribe=new_topic(1))
+    assert re.search(expected, says), says
+
+
+def test_an_offset_in_the_checkpoint_that_is_no_object_ends_the_query(
+    streams: KafkaStreams, new_topic: NewTopic
+) -> None:
     topic = new_topic(1)
     streams.write(topic, {0: [0]})
     streams.run(streams.source(subscribe=topic), "q")
-    broken, expected = BROKEN_OFFSETS[case]
     last = max(streams.committed("q"))
     log = streams.checkpoint("q") / "offsets" / str(last)
     lines = log.read_text().splitlines()
-    log.write_text("\n".join([*lines[:2], broken]))
-    (log.parent / f".{last}.crc").unlink()
-    told = refused_at_start(streams, "q", subscribe=topic)
-    assert re.search(expected, told), told
+    for broken, expected in (
+        ("{half an off", "OffsetError|JSON"), ("[1,2]", "OffsetError: the checkpoint's offset cannot be read"),
+    ):  # fmt: skip
+        log.write_text("\n".join([*lines[:2], broken]))
+        (log.parent / f".{last}.crc").unlink(missing_ok=True)
+        with pytest.raises(StreamingQueryException, match=expected):
+            streams.run(streams.source(subscribe=topic), "q")
 
 
-def test_a_broker_nobody_runs_is_an_error_within_its_limit(streams: KafkaStreams) -> None:
+def test_a_broker_nobody_runs_is_an_error_within_its_limit(direct: DirectKafka) -> None:
     (port,) = free_ports(1)
     given = {"kafka.bootstrap.servers": f"127.0.0.1:{port}", **LIMIT}
-    told = refused_at_start(streams, "q", subscribe="t", **given)
-    assert re.search(rf"UnreachableError: .* within 2 s .*127\.0\.0\.1:{port}", told), told
+    says = refused_at_start(direct, "q", subscribe="t", **given)
+    assert re.search(rf"UnreachableError: .* within 2 s .*127\.0\.0\.1:{port}", says), says
 
 
-def test_a_port_that_never_answers_is_an_error_within_its_limit(streams: KafkaStreams) -> None:
+def test_a_port_that_never_answers_is_an_error_within_its_limit(direct: DirectKafka) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         given = {"kafka.bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}", **LIMIT}
-        told = refused_at_start(streams, "q", subscribe="t", **given)
-    assert re.search(r"(ResponseTimeoutError|UnreachableError): .*2 s", told), told
+        says = refused_at_start(direct, "q", subscribe="t", **given)
+    assert re.search(r"(ResponseTimeoutError|UnreachableError): .*2 s", says), says
 
 
-def test_a_port_of_somebody_else_is_an_error_within_its_limit(streams: KafkaStreams, spark: SparkSession) -> None:
-    """The port of Spark's own driver: it takes connections and says something that is not Kafka's."""
-    port = spark.conf.get("spark.driver.port")
-    given = {"kafka.bootstrap.servers": f"127.0.0.1:{port}", **LIMIT}
-    told = refused_at_start(streams, "q", subscribe="t", **given)
-    assert re.search(r"(ResponseTimeoutError|UnreachableError): ", told), told
+def test_a_port_of_somebody_else_is_an_error_within_its_limit(direct: DirectKafka) -> None:
+    """It takes connections and says something that is not Kafka's."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        stranger = threading.Thread(target=greet, args=[other], daemon=True)
+        stranger.start()
+        given = {"kafka.bootstrap.servers": f"127.0.0.1:{other.getsockname()[1]}", **LIMIT}
+        says = refused_at_start(direct, "q", subscribe="t", **given)
+    assert re.search(r"(ResponseTimeoutError|UnreachableError): ", says), says
 
 
-def test_an_error_names_its_class_once_and_first(streams: KafkaStreams, kafka: Kafka) -> None:
-    told = refused_at_start(streams, "q", subscribe="nowhere")
-    assert json.dumps(told).count("UnknownSplitError: topic nowhere") == 1
+def greet(server: socket.socket) -> None:
+    """Say hello to whoever comes, until the server is closed."""
+    with contextlib.suppress(OSError):
+        while True:
+            server.accept()[0].sendall(b"SSH-2.0-hello\r\n")
+
+
+def test_an_error_names_its_class_once_and_first(streams: KafkaStreams) -> None:
+    with pytest.raises(StreamingQueryException) as caught:
+        streams.run(streams.source(subscribe="nowhere"), "q")
+    assert json.dumps(str(caught.value)).count("UnknownSplitError: topic nowhere") == 1
 
 
 def test_several_sources_below_one_watermark_are_refused(streams: KafkaStreams) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from services.broker import FAST_START, LocalKafka
 from services.kafka import kafka_cluster
 from services.topics import create_topic, wait_for_leaders
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
+from watermark_source.errors import CorruptDataError
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
@@ -38,11 +38,11 @@ def segment(broker: LocalKafka, topic: str, partition: int) -> Path:
 
 
 def test_a_byte_flipped_on_the_brokers_disk_is_an_error_that_names_the_place(
-    own_broker: LocalKafka, own_streams: KafkaStreams
+    own_broker: LocalKafka, direct: DirectKafka
 ) -> None:
-    streams = own_streams
+    direct.bootstrap = own_broker.bootstrap
     create_topic(own_broker.bootstrap, "damaged", 2)
-    streams.write("damaged", {0: range(100), 1: range(100)}, batch_records=20)
+    direct.write("damaged", {0: range(100), 1: range(100)}, batch_records=20)
     # In order: a log that was not closed well is looked through, and cut at the damage, when the broker starts.
     own_broker.stop()
     log = segment(own_broker, "damaged", 1)
@@ -52,15 +52,13 @@ def test_a_byte_flipped_on_the_brokers_disk_is_an_error_that_names_the_place(
     log.write_bytes(content)
     own_broker.start()
 
-    with pytest.raises(StreamingQueryException) as caught:
-        streams.run(streams.source(subscribe="damaged"), "q")
-    told = str(caught.value)
-    assert re.search(r"CorruptDataError: .*damaged.*\b1\b.*\b40\b", told), told
+    with pytest.raises(CorruptDataError, match=r"damaged.*\b1\b.*\b40\b"):
+        direct.run(direct.source(subscribe="damaged"), "q")
 
     # What is sound before the damage can still be read, and nothing of the damaged batch comes out.
     early = '{"damaged":{"0":0,"1":60}}'
-    streams.run(streams.source(subscribe="damaged", startingOffsets=early), "after")
-    assert len(streams.data("after")) == 140
+    direct.run(direct.source(subscribe="damaged", startingOffsets=early), "after")
+    assert len(direct.data("after")) == 140
 
 
 def test_a_broker_restart_under_a_running_query_loses_and_doubles_nothing(
@@ -69,7 +67,7 @@ def test_a_broker_restart_under_a_running_query_loses_and_doubles_nothing(
     streams = own_streams
     create_topic(own_broker.bootstrap, "restarted", 2)
     streams.write("restarted", {0: range(400), 1: range(200)})
-    query = streams.start_file(streams.source(subscribe="restarted", maxOffsetsPerTrigger=25), "q")
+    query = streams.start_file(streams.source(subscribe="restarted", maxOffsetsPerTrigger=60), "q")
     wait_for(lambda: (streams.checkpoint("q") / "commits" / "1").exists(), query)
     own_broker.restart()
     assert query.isActive

@@ -14,9 +14,10 @@ from services.broker import FAST_START
 from services.groups import alter_offsets, committed_offsets, coordinator_of, describe_group, group_member
 from services.kafka import Kafka, kafka_cluster
 from services.topics import admin_client, create_topic, delete_topic
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = pytest.mark.service
 
 NewTopic = Callable[..., str]
 Held = Mapping[tuple[str, int], int]
@@ -41,7 +42,7 @@ def ends_of(streams: KafkaStreams, name: str) -> Held:
     return {(log, int(n)): fields[0] for log, numbers in splits.items() for n, fields in numbers.items()}
 
 
-def test_kafkas_own_tool_shows_the_query_and_its_lag_after_each_run(
+def test_kafkas_own_tool_shows_the_query_and_its_lag_after_a_run(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
 ) -> None:
     topic = new_topic(2)
@@ -51,12 +52,8 @@ def test_kafkas_own_tool_shows_the_query_and_its_lag_after_each_run(
     wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 100, (topic, 1): 30})
     assert held(kafka.bootstrap, topic_name) == ends_of(streams, "q")
     assert {committed.metadata for committed in committed_offsets(kafka.bootstrap, topic_name).values()} == {"orders"}
-    assert describe_group(kafka.bootstrap, topic_name) == {(topic, 0): (100, 100, 0), (topic, 1): (30, 30, 0)}
     streams.write(topic, {1: range(30, 37)})
     assert describe_group(kafka.bootstrap, topic_name) == {(topic, 0): (100, 100, 0), (topic, 1): (30, 37, 7)}
-    streams.run(source, "q")
-    wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 100, (topic, 1): 37})
-    assert describe_group(kafka.bootstrap, topic_name) == {(topic, 0): (100, 100, 0), (topic, 1): (37, 37, 0)}
 
 
 def test_while_it_runs_the_group_follows_within_seconds_also_when_nothing_more_comes(
@@ -118,97 +115,96 @@ def test_with_once_the_group_is_one_run_behind(
 
 
 def test_the_checkpoint_wins_whatever_is_done_to_the_group(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic, topic_name: str
 ) -> None:
     topic = new_topic(2)
-    source = streams.source(subscribe=topic, commitGroupId=topic_name)
+    source = direct.source(subscribe=topic, commitGroupId=topic_name)
     tampered_with: tuple[Held, ...] = ({(topic, 0): 3, (topic, 1): 0}, {(topic, 0): 10_000, (topic, 1): 10_000}, {})
     for written, tampered in enumerate(tampered_with, 1):
-        streams.write(topic, {0: range(20), 1: range(10)})
-        streams.run(source, "q")
-        rows = [(row.partition, row.offset) for row in streams.data("q")]
+        direct.write(topic, {0: range(20), 1: range(10)})
+        direct.run(source, "q")
+        rows = [(partition, offset) for _, partition, offset in direct.data("q")]
         assert rows == [(0, n) for n in range(20 * written)] + [(1, n) for n in range(10 * written)]
         wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 20 * written, (topic, 1): 10 * written})
         if tampered:
             alter_offsets(kafka.bootstrap, topic_name, tampered)
     with admin_client(kafka.bootstrap) as admin:
         admin.delete_groups([topic_name])
-    streams.write(topic, {0: range(1)})
-    streams.run(source, "q")
-    assert len(streams.data("q")) == 91
+    direct.write(topic, {0: range(1)})
+    direct.run(source, "q")
+    assert len(direct.data("q")) == 91
     wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 61, (topic, 1): 30})
 
 
 def test_a_group_with_an_active_member_does_not_disturb_the_query(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic, topic_name: str
 ) -> None:
     topic = new_topic(1)
-    streams.write(topic, {0: range(10)})
-    source = streams.source(subscribe=topic, commitGroupId=topic_name)
+    direct.write(topic, {0: range(10)})
+    source = direct.source(subscribe=topic, commitGroupId=topic_name)
     with group_member(kafka.bootstrap, topic_name, topic):
-        query = streams.start_file(source, "q")
-        query.processAllAvailable()
-        streams.write(topic, {0: range(10)})
-        query.processAllAvailable()
-        assert len(streams.data("q")) == 20
+        query = direct.start(source, "q")
+        query.process_all()
+        direct.write(topic, {0: range(10)})
+        query.process_all()
+        assert len(direct.data("q")) == 20
         assert held(kafka.bootstrap, topic_name) == {}
-    wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 20})
-    assert query.isActive
+    query.go_on_until(lambda: held(kafka.bootstrap, topic_name) == {(topic, 0): 20})
 
 
 def test_a_topic_that_is_deleted_leaves_the_group_and_the_others_stay(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, topic_name: str
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic, topic_name: str
 ) -> None:
     stays, goes = new_topic(1), new_topic(1)
-    streams.write(stays, {0: range(10)})
-    streams.write(goes, {0: range(10)})
+    direct.write(stays, {0: range(10)})
+    direct.write(goes, {0: range(10)})
     options = {"commitGroupId": topic_name, "failOnDataLoss": "false", "kafka.metadata.max.age.ms": "300"}
-    query = streams.start_file(streams.source(subscribe=f"{stays},{goes}", **options), "q")
-    query.processAllAvailable()
-    wait_until_held(kafka.bootstrap, topic_name, {(stays, 0): 10, (goes, 0): 10})
+    query = direct.start(direct.source(subscribe=f"{stays},{goes}", **options), "q")
+    query.process_all()
+    query.go_on_until(lambda: held(kafka.bootstrap, topic_name) == {(stays, 0): 10, (goes, 0): 10})
     delete_topic(kafka.bootstrap, goes)
-    wait_for(lambda: streams.offsets("q")[-1]["splits"].keys() == {stays}, query)
-    streams.write(stays, {0: range(5)})
-    wait_until_held(kafka.bootstrap, topic_name, {(stays, 0): 15})
+    query.go_on_until(lambda: direct.offsets("q")[-1]["splits"].keys() == {stays})
+    direct.write(stays, {0: range(5)})
+    query.go_on_until(lambda: held(kafka.bootstrap, topic_name) == {(stays, 0): 15})
 
 
-def test_a_frozen_coordinator_slows_no_batch_down_and_commits_are_taken_up_again(streams: KafkaStreams) -> None:
+def test_a_frozen_coordinator_slows_no_batch_down_and_commits_are_taken_up_again(direct: DirectKafka) -> None:
     # So long that the other broker does not become coordinator.
     with kafka_cluster(2, config={"broker.session.timeout.ms": "120000"}, jvm=FAST_START) as cluster:
         create_topic(cluster.bootstrap, "t", 1)
         with admin_client(cluster.bootstrap) as admin:
             leader = admin.describe_topics(["t"])[0]["partitions"][0]["leader_id"]
         # Nothing but the commits needs the coordinator's broker.
-        streams.bootstrap = cluster.bootstrap.split(",")[leader - 1]
+        direct.bootstrap = cluster.bootstrap.split(",")[leader - 1]
         groups = (f"g{number}" for number in itertools.count())
         group = next(g for g in groups if coordinator_of(cluster.bootstrap, g) != leader)
         coordinator = coordinator_of(cluster.bootstrap, group)
         calm = {"kafka.metadata.max.age.ms": "600000"}
-        query = streams.start_file(streams.source(subscribe="t", commitGroupId=group, **calm), "q")
+        query = direct.start(direct.source(subscribe="t", commitGroupId=group, **calm), "q")
         rows = itertools.count(1)
 
         def next_batch() -> float:
             begun = time.monotonic()
-            streams.write("t", {0: [0]})
+            direct.write("t", {0: [0]})
             number = next(rows)
-            wait_for(lambda: len(streams.data("q")) == number, query)
+            query.go_on_until(lambda: len(direct.data("q")) == number)
             return time.monotonic() - begun
 
         next_batch()
         before = [next_batch() for _ in range(3)]
-        wait_until_held(cluster.bootstrap, group, {("t", 0): 4})
+        query.go_on_until(lambda: held(cluster.bootstrap, group) == {("t", 0): 4})
         cluster.pause(coordinator)
         during = [next_batch() for _ in range(4)]
         cluster.resume(coordinator)
         # A batch that waited for a commit would take five seconds longer, the limit of a commit.
         assert max(during) < max(before) + 4
-        wait_until_held(cluster.bootstrap, group, {("t", 0): 8}, seconds=60)
+        query.go_on_until(lambda: held(cluster.bootstrap, group) == {("t", 0): 8})
 
         cluster.pause(coordinator)
         next_batch()
         next_batch()
-        query.processAllAvailable()
-        # The first of the two is committed now, and before the turn of the second comes Spark ends the process.
+        query.process_all()
+        # The first of the two is committed now, and before the turn of the second comes the query ends.
         cluster.resume(coordinator)
         query.stop()
         wait_until_held(cluster.bootstrap, group, {("t", 0): 10})

@@ -11,26 +11,28 @@ from pyspark.errors import StreamingQueryException
 from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from services.kafka import Kafka
 from services.topics import create_topic, delete_records, delete_topic
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for, write
+from watermark_source.errors import DataLossError
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.exchange.read_tasks import ReadTask
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = pytest.mark.service
 
 NewTopic = Callable[..., str]
 
 
-def failure(streams: KafkaStreams, topic: str, name: str, **options: object) -> str:
+def failure(direct: DirectKafka, topic: str, name: str, **options: object) -> str:
     """Run a query that must fail; return what it says."""
-    with pytest.raises(StreamingQueryException) as caught:
-        streams.run(streams.source(subscribe=topic, **options), name)
+    with pytest.raises(DataLossError) as caught:
+        direct.run(direct.source(subscribe=topic, **options), name)
     return str(caught.value)
 
 
-def go_on(streams: KafkaStreams, topic: str, name: str) -> list[tuple[int, int]]:
+def go_on(direct: DirectKafka, topic: str, name: str) -> list[tuple[int, int]]:
     """Run a query that must not mind; return (partition, offset) of everything it has read, in order."""
-    streams.run(streams.source(subscribe=topic, failOnDataLoss="false"), name)
-    rows = [(row.partition, row.offset) for row in streams.data(name)]
+    direct.run(direct.source(subscribe=topic, failOnDataLoss="false"), name)
+    rows = [(partition, offset) for _, partition, offset in direct.data(name)]
     assert len(set(rows)) == len(rows), "rows were doubled"
     return rows
 
@@ -39,17 +41,16 @@ def through(partition: int, first: int, end: int) -> list[tuple[int, int]]:
     return [(partition, offset) for offset in range(first, end)]
 
 
-def test_records_deleted_while_the_query_was_stopped(streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic) -> None:
+def test_records_deleted_while_the_query_was_stopped(direct: DirectKafka, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)
-    streams.write(topic, {0: range(10), 1: range(10)})
-    streams.run(streams.source(subscribe=topic), "q")
-    streams.write(topic, {0: range(10, 30), 1: range(10, 12)})
+    direct.write(topic, {0: range(10), 1: range(10)})
+    direct.run(direct.source(subscribe=topic), "q")
+    direct.write(topic, {0: range(10, 30), 1: range(10, 12)})
     delete_records(kafka.bootstrap, topic, {0: 17})
-    told = failure(streams, topic, "q")
-    assert "DataLossError" in told
+    told = failure(direct, topic, "q")
     assert re.search(rf"{topic}(-| partition )0.*\b10\b.*\b17\b", told), told
     assert "failOnDataLoss" in told
-    assert go_on(streams, topic, "q") == [*through(0, 0, 10), *through(0, 17, 30), *through(1, 0, 12)]
+    assert go_on(direct, topic, "q") == [*through(0, 0, 10), *through(0, 17, 30), *through(1, 0, 12)]
 
 
 def test_no_task_looks_for_what_was_deleted_while_the_query_was_stopped(
@@ -83,74 +84,68 @@ def test_no_task_looks_for_what_was_deleted_while_the_query_was_stopped(
     reader.stop()
 
 
-def test_records_deleted_between_planning_and_reading(streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic) -> None:
+def test_records_deleted_between_planning_and_reading(direct: DirectKafka, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(2)
-    streams.write(topic, {0: range(20), 1: range(10)})
-    streams.run(streams.source(subscribe=topic), "q")
+    direct.write(topic, {0: range(20), 1: range(10)})
+    direct.run(direct.source(subscribe=topic), "q")
     # The driver died right after it logged the plan: the batch is run again as it was planned.
-    streams.die_in("q", 0)
+    direct.die_in("q", 0)
     delete_records(kafka.bootstrap, topic, {0: 13})
-    told = failure(streams, topic, "q")
-    assert "DataLossError" in told
+    told = failure(direct, topic, "q")
     assert re.search(rf"topic {topic} partition 0: offsets 0 to 13 ", told), told
-    assert go_on(streams, topic, "q") == [*through(0, 13, 20), *through(1, 0, 10)]
+    assert go_on(direct, topic, "q") == [*through(0, 13, 20), *through(1, 0, 10)]
 
 
-def test_a_whole_planned_range_deleted_is_skipped_once(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
-) -> None:
+def test_a_whole_planned_range_deleted_is_skipped_once(direct: DirectKafka, kafka: Kafka, new_topic: NewTopic) -> None:
     topic = new_topic(1)
-    streams.write(topic, {0: range(20)})
-    streams.run(streams.source(subscribe=topic), "q")
-    streams.die_in("q", 0)
-    streams.write(topic, {0: range(20, 30)})
+    direct.write(topic, {0: range(20)})
+    direct.run(direct.source(subscribe=topic), "q")
+    direct.die_in("q", 0)
+    direct.write(topic, {0: range(20, 30)})
     delete_records(kafka.bootstrap, topic, {0: 25})
-    assert "DataLossError" in failure(streams, topic, "q")
-    assert go_on(streams, topic, "q") == through(0, 25, 30)
+    failure(direct, topic, "q")
+    assert go_on(direct, topic, "q") == through(0, 25, 30)
 
 
 def test_a_topic_created_anew_with_fewer_records_and_partitions(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     topic = new_topic(3)
-    streams.write(topic, {0: range(10), 1: range(10), 2: range(10)})
-    streams.run(streams.source(subscribe=topic), "q")
+    direct.write(topic, {0: range(10), 1: range(10), 2: range(10)})
+    direct.run(direct.source(subscribe=topic), "q")
     delete_topic(kafka.bootstrap, topic)
     create_topic(kafka.bootstrap, topic, 2)
-    streams.write(topic, {0: range(4), 1: range(12)})
-    told = failure(streams, topic, "q")
-    assert "DataLossError" in told
+    direct.write(topic, {0: range(4), 1: range(12)})
+    told = failure(direct, topic, "q")
     assert f"{topic}-0 ends at 4, but was already read up to 10" in told
     assert f"{topic}-2 is gone, or no longer asked for; it was read up to 10" in told
     before = [*through(0, 0, 10), *through(1, 0, 10), *through(2, 0, 10)]
     # Offsets that were delivered once are not delivered again, whatever they hold now; as with the built-in source.
-    assert go_on(streams, topic, "q") == sorted([*before, *through(1, 10, 12)])
-    streams.write(topic, {0: range(4, 8)})
-    streams.run(streams.source(subscribe=topic), "q")
-    rows = [(row.partition, row.offset) for row in streams.data("q")]
+    assert go_on(direct, topic, "q") == sorted([*before, *through(1, 10, 12)])
+    direct.write(topic, {0: range(4, 8)})
+    direct.run(direct.source(subscribe=topic), "q")
+    rows = [(partition, offset) for _, partition, offset in direct.data("q")]
     assert rows.count((0, 4)) == 2  # the old topic's and the new one's
     assert len(rows) == len(before) + 2 + 4
 
 
 def test_a_topic_no_longer_subscribed_is_a_loss_however_the_query_is_run(
-    streams: KafkaStreams, new_topic: NewTopic
+    direct: DirectKafka, new_topic: NewTopic
 ) -> None:
     stays, leaves = new_topic(1), new_topic(1)
-    streams.write(stays, {0: range(5)})
-    streams.write(leaves, {0: range(5)})
-    streams.run(streams.source(subscribe=f"{stays},{leaves}"), "q")
-    streams.write(leaves, {0: range(5, 9)})
-    assert f"{leaves}-0 is gone, or no longer asked for" in failure(streams, stays, "q")
-    query = streams.start_file(streams.source(subscribe=stays), "q")
-    with pytest.raises(StreamingQueryException, match=f"{leaves}-0 is gone, or no longer asked for"):
-        query.awaitTermination(60)
-    query = streams.start_file(streams.source(subscribe=stays, failOnDataLoss="false"), "q")
-    streams.write(stays, {0: range(5, 7)})
-    wait_for(lambda: len(streams.data("q")) >= 12, query)
-    query.processAllAvailable()
-    query.stop()
-    assert [row.topic for row in streams.data("q")].count(leaves) == 5
-    assert [row.topic for row in streams.data("q")].count(stays) == 7
+    direct.write(stays, {0: range(5)})
+    direct.write(leaves, {0: range(5)})
+    direct.run(direct.source(subscribe=f"{stays},{leaves}"), "q")
+    direct.write(leaves, {0: range(5, 9)})
+    assert f"{leaves}-0 is gone, or no longer asked for" in failure(direct, stays, "q")
+    query = direct.start(direct.source(subscribe=stays), "q")
+    with pytest.raises(DataLossError, match=f"{leaves}-0 is gone, or no longer asked for"):
+        query.process_all()
+    query = direct.start(direct.source(subscribe=stays, failOnDataLoss="false"), "q")
+    direct.write(stays, {0: range(5, 7)})
+    query.process_all()
+    topics = [topic for topic, _, _ in direct.data("q")]
+    assert (topics.count(leaves), topics.count(stays)) == (5, 7)
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])

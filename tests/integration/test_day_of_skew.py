@@ -76,7 +76,7 @@ def test_a_day_replayed(
         subscribe=topic,
         maxOutOfOrderness=f"{DISORDER:.0f} seconds",
         idleTimeout="3 seconds",
-        maxOffsetsPerTrigger=max(1_000, total // 12),
+        maxOffsetsPerTrigger=max(1_000, total // 6),
         **options,
     )
     rows = follow_watermark(source)

@@ -10,10 +10,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.mysql_streams import MySqlStreams
 from tests.spark.queries import START
 from watermark_source import follow_watermark, order_by_event_time
+from watermark_source.errors import StreamEndedError
 
 pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
 
@@ -83,7 +85,7 @@ def test_a_snapshot_does_not_end_a_query_that_goes_on(mysql_streams: MySqlStream
 
 
 def test_the_last_run_over_a_closed_topic_closes_all_windows(
-    streams: KafkaStreams, new_topic: Callable[..., str]
+    streams: KafkaStreams, direct: DirectKafka, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(3)
     streams.write(topic, {0: [0, 1, 7_200], 1: [60, 61]})
@@ -100,6 +102,6 @@ def test_the_last_run_over_a_closed_topic_closes_all_windows(
     expected = [(0, 2), (60_000, 3), (7_200_000, 1)]
     assert sorted(map(tuple, streams.result("q").collect())) == expected
     streams.write(topic, {2: [63]})
-    with pytest.raises(StreamingQueryException, match=r"StreamEndedError.*aligned-kafka has ended"):
-        streams.run(windows(finalWatermark="true"), "q")
-    assert sorted(map(tuple, streams.result("q").collect())) == expected
+    direct.continue_from(streams.offsets("q")[-1], "q")
+    with pytest.raises(StreamEndedError, match="aligned-kafka has ended"):
+        direct.run(direct.source(subscribe=topic, maxOutOfOrderness="1 hour", finalWatermark="true"), "q")
