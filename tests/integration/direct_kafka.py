@@ -126,13 +126,17 @@ class DirectKafka:
             query.stop()
         return query
 
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the data rows that a query has read, as they came."""
+        found = [batch.rows for batch in self._kept[name].batches]
+        return pa.concat_tables(found if columns is None else [rows.select(list(columns)) for rows in found])
+
     def data(self, name: str, columns: Sequence[str] = POSITION) -> list[tuple[Any, ...]]:
         """Return the data rows that a query has read, in order of position."""
-        wanted = [*dict.fromkeys([*POSITION, *columns])]
-        batches = [batch.rows.select(wanted) for batch in self._kept[name].batches]
-        if not batches:
+        if not self._kept[name].batches:
             return []
-        rows = pa.concat_tables(batches).sort_by([(each, "ascending") for each in POSITION])
+        rows = self.table(name, [*dict.fromkeys([*POSITION, *columns])])
+        rows = rows.sort_by([(each, "ascending") for each in POSITION])
         return [*zip(*(rows[each].to_pylist() for each in columns), strict=True)]
 
     def markers(self, name: str) -> list[dict[str, Any]]:
@@ -146,6 +150,10 @@ class DirectKafka:
     def batches(self, name: str) -> list[Ranges]:
         """Return the ranges each batch read."""
         return batches_of(self.offsets(name))
+
+    def last_with_rows(self, name: str) -> int:
+        """Return the number of the last batch that read anything."""
+        return max(number for number, ranges in enumerate(self.batches(name)) if ranges)
 
     def die_in(self, name: str, batch: int) -> None:
         """Leave what a driver leaves that died in a batch, numbered from 0: it is planned, and not done."""

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
 from kafka import KafkaProducer
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START
 from watermark_source import follow_watermark
-from watermark_source.monitor.progress_event import parse_progress
+from watermark_source.errors import SourceError
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
-_log = logging.getLogger(__name__)
+pytestmark = pytest.mark.service
 
 NewTopic = Callable[..., str]
 HALF_AN_HOUR = 1_800
@@ -60,11 +57,11 @@ def test_partitions_hours_apart_lose_no_row_across_restarts(
 ) -> None:
     """A later process has no reports of the last batch: it reads that again, and finds the same event times."""
     topic, chance = new_topic(3), np.random.default_rng(3)
-    rows = follow_watermark(streams.source(subscribe=topic, maxOffsetsPerTrigger=700, **IN_JSON))
+    rows = follow_watermark(streams.source(subscribe=topic, maxOffsetsPerTrigger=1_500, **IN_JSON))
     counts = rows.groupBy(F.window("event_time", "1 minute").alias("w")).count()
     frame = counts.select(((F.unix_millis("w.start") - START) / 60_000).cast("int"), "count")
     written: list[float] = []
-    for run in range(3):
+    for run in range(2):
         begins = {0: 0, 1: 2 * HALF_AN_HOUR, 2: -HALF_AN_HOUR}
         made = {p: shuffled(chance, begin + run * 100, 1_000) for p, begin in begins.items()}
         produce(kafka, topic, {p: [document(at) for at in times] for p, times in made.items()})
@@ -72,7 +69,7 @@ def test_partitions_hours_apart_lose_no_row_across_restarts(
         query = streams.run(frame, "q")
         assert all(o.numRowsDroppedByWatermark == 0 for p in query.recentProgress for o in p.stateOperators)
     # The slowest partition has come to this; what is later is still open.
-    slowest = -HALF_AN_HOUR + 300 - BOUND
+    slowest = -HALF_AN_HOUR + 200 - BOUND
     expected = Counter(int(at // 60) for at in written)
     found = {row[0]: row[1] for row in streams.result("q").collect()}
     assert found == {minute: n for minute, n in expected.items() if minute in found}
@@ -81,33 +78,28 @@ def test_partitions_hours_apart_lose_no_row_across_restarts(
 
 @pytest.mark.parametrize("errors", ["timestamp", "null"])
 def test_broken_records_are_delivered_and_counted(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, errors: str
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic, errors: str
 ) -> None:
     topic = new_topic(1)
     broken: list[bytes | None] = [None, b"{", b'{"order":{}}', b'{"order":{"at":"soon"}}']
     produce(kafka, topic, {0: [*map(document, range(50)), *broken]}, timestamp_ms=START + 7, key=b"k")
-    rows = follow_watermark(streams.source(subscribe=topic, eventTimeErrors=errors, **IN_JSON))
-    query = streams.run(rows.select("offset", F.unix_millis("event_time").alias("at")), "q")
-    found = {row.offset: row.at for row in streams.result("q").collect()}
-    assert [found[n] for n in range(54)] == [START + n * 1_000 for n in range(50)] + [
-        None if errors == "null" else START + 7
-    ] * 4
-    (status,) = parse_progress(query.lastProgress.json)
+    status = direct.run(direct.source(subscribe=topic, eventTimeErrors=errors, **IN_JSON), "q").status
+    found = [at and round(at.timestamp() * 1_000) for (at,) in direct.data("q", ["event_time"])]
+    assert found == [START + n * 1_000 for n in range(50)] + [None if errors == "null" else START + 7] * 4
     assert (status.rows.read, status.rows.undated, status.watermark) == (54, 4, START + 49_000 - BOUND * 1_000 - 1)
 
 
 def test_by_default_the_first_broken_record_ends_the_query_and_is_named(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     topic = new_topic(1)
     produce(kafka, topic, {0: [document(1), b'{"order":{"at":"soon"}}']})
-    rows = follow_watermark(streams.source(subscribe=topic, **IN_JSON))
-    with pytest.raises(StreamingQueryException, match=f"topic {topic} partition 0 offset 1: no event time .* 'soon'"):
-        streams.run(rows.select("event_time"), "q")
+    with pytest.raises(SourceError, match=f"topic {topic} partition 0 offset 1: no event time .* 'soon'"):
+        direct.run(direct.source(subscribe=topic, **IN_JSON), "q")
 
 
 def test_a_header_or_a_function_tells_the_time_in_streams_and_in_batches(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+    streams: KafkaStreams, direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     topic = new_topic(1)
     produce(kafka, topic, {0: [b"a,100", b"b,200"]}, headers=[("at", b"2023-11-14T22:13:20Z")])
@@ -117,13 +109,12 @@ def test_a_header_or_a_function_tells_the_time_in_streams_and_in_batches(
         read = streams.spark.read.format("aligned-kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
         batch = read.option("subscribe", topic).option("eventTimeColumn", chosen).load()
         assert [row[0] for row in batch.select(F.unix_seconds("event_time")).collect()] == times
-        streams.run(streams.source(subscribe=topic, eventTimeColumn=chosen).select("event_time"), chosen)
-        found = streams.result(chosen).select(F.unix_seconds("event_time").alias("at")).where("at > 0")
-        assert sorted(row.at for row in found.collect())[-2:] == times
+        direct.run(direct.source(subscribe=topic, eventTimeColumn=chosen), chosen)
+        assert [at.timestamp() for (at,) in direct.data(chosen, ["event_time"])] == times
 
 
 def test_aligned_by_the_payload_a_partition_is_ahead_by_the_drift_and_a_range_at_most(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     """Nothing tells where in the log a time in the payload passes the limit: each step is planned by what was read."""
     topic, rows, drift = new_topic(2), 100_000, 800
@@ -131,17 +122,13 @@ def test_aligned_by_the_payload_a_partition_is_ahead_by_the_drift_and_a_range_at
     times = [np.arange(rows) * each for each in apart]
     written = {p: PartitionRecords(np.full(rows, START), values=documents(seconds)) for p, seconds in enumerate(times)}
     bulk_produce_partitions(kafka.bootstrap, topic, written)
-    walls: dict[str, float] = {}
-    for name, aligned in (("free", {}), ("q", {"alignmentGroup": topic, "alignmentMaxDrift": f"{drift} seconds"})):
-        source = streams.source(
-            subscribe=topic, eventTimeColumn="value:$.order.at", maxOffsetsPerTrigger=30_000, **aligned
-        )
-        began = time.perf_counter()
-        streams.run(follow_watermark(source).select("partition", "offset"), name)
-        walls[name] = time.perf_counter() - began
-    assert streams.result("q").where("partition IS NOT NULL").distinct().count() == 2 * rows
+    aligned = {"alignmentGroup": topic, "alignmentMaxDrift": f"{drift} seconds"}
+    place = {"eventTimeColumn": "value:$.order.at", "columns": "topic,partition,offset"}
+    direct.run(direct.source(subscribe=topic, maxOffsetsPerTrigger=30_000, **place, **aligned), "q")
+    read = direct.table("q", ["partition", "offset"])
+    assert read.group_by(["partition", "offset"]).aggregate([]).num_rows == len(read) == 2 * rows
     reached, ahead, spans, ranges_read = [-1.0, -1.0], [], [], Counter[int]()
-    for ranges in streams.batches("q"):
+    for ranges in direct.batches("q"):
         for (_, partition), (begin, end) in ranges.items():
             span = times[partition][end - 1] - times[partition][begin]
             reached[partition] = times[partition][end - 1]
@@ -151,10 +138,6 @@ def test_aligned_by_the_payload_a_partition_is_ahead_by_the_drift_and_a_range_at
                 spans.append((span, reached[partition] - min(reached)))
         if min(reached) >= 0 and reached[0] < times[0][-1]:
             ahead.append(reached[1] - reached[0])
-    _log.info(
-        "ahead by at most %.0f s, %d batches; aligned / free %.2f",
-        max(ahead), len(streams.batches("q")), walls["free"] / walls["q"],
-    )  # fmt: skip
     assert spans
     assert all(span <= drift / 2 * 1.01 or by <= drift / 2 * 1.01 for span, by in spans)
     # The first two ranges, of which nothing was known, led to where they did.

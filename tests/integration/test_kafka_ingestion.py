@@ -14,12 +14,14 @@ from kafka import KafkaProducer
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from pyspark_aligned_kafka.source import KafkaSource
+from services.broker import FAST_START
 from services.kafka import Kafka, kafka_service
 from services.topics import create_topic
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source import follow_watermark
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = pytest.mark.service
 
 _logger = logging.getLogger(__name__)
 LAG, INTERVAL = 3.0, 1.0
@@ -43,7 +45,7 @@ def test_a_silent_topic_closes_its_last_window_though_a_partition_never_had_a_ro
     topic = new_topic(4, config={"message.timestamp.type": "LogAppendTime"})
     rows = follow_watermark(streams.source(subscribe=topic, **INGESTION))
     counts = rows.groupBy(F.window("event_time", "1 second").alias("w")).count().select("count")
-    running = streams.start(counts)
+    running = streams.start(counts, processingTime="500 milliseconds")
     silences, written, waited = request.config.getoption("--silences"), 0, []
     for _ in range(silences):
         for _ in range(3):
@@ -65,7 +67,7 @@ def test_a_silent_topic_closes_its_last_window_though_a_partition_never_had_a_ro
 
 
 def test_producers_that_pause_and_resume_with_clocks_that_differ_lose_no_row(
-    streams: KafkaStreams, kafka: Kafka, new_topic: Callable[..., str], request: pytest.FixtureRequest
+    direct: DirectKafka, kafka: Kafka, new_topic: Callable[..., str], request: pytest.FixtureRequest
 ) -> None:
     """Each dates its records by a clock that is wrong by up to half the lag, and is silent long enough to be passed."""
     topic, resumes = new_topic(3), request.config.getoption("--resumes")
@@ -73,42 +75,42 @@ def test_producers_that_pause_and_resume_with_clocks_that_differ_lose_no_row(
     # One partition has records of several clocks.
     apart = f"{2 * WRONG_CLOCK} seconds"
     ingestion = {"watermarkStrategy": "ingestion", "maxWatermarkLag": apart, "maxOutOfOrderness": apart}
-    rows = follow_watermark(streams.source(subscribe=topic, **ingestion))
-    counts = rows.groupBy(F.window("event_time", "1 second").alias("w")).count()
-    running = streams.start(counts.select(F.unix_seconds("w.start"), "count"))
+    query = direct.start(direct.source(subscribe=topic, includeLate="true", **ingestion), "q")
     written: Counter[int] = Counter()
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
     for resume in range(resumes):
-        time.sleep(chance.uniform(0, 3 * INTERVAL))
+        query.go_on(chance.uniform(0, 3 * INTERVAL))
         at = round((time.time() + chance.uniform(-WRONG_CLOCK, WRONG_CLOCK)) * 1_000)
         for _ in range(chance.randint(1, 20)):
             producer.send(topic, b"x", partition=resume % 3, timestamp_ms=at).get(30)
             written[at // 1_000] += 1
     producer.close()
-    wait_for(lambda: sum(count for _, count in running.rows()) == written.total(), running.query)
-    assert dict(running.rows()) == written
-    assert running.dropped == 0
+    query.go_on_until(lambda: len(direct.data("q")) == written.total())
+    rows = direct.data("q", ["event_time", "late"])
+    assert Counter(int(at.timestamp()) for at, _ in rows) == written
+    assert not any(late for _, late in rows)
+    # Its windows close, though nothing more comes.
+    query.go_on_until(lambda: direct.offsets("q")[-1]["wm"] >= (max(written) + 1) * 1_000)
 
 
 def test_while_the_broker_does_not_answer_time_stands_still(
-    streams: KafkaStreams, request: pytest.FixtureRequest
+    direct: DirectKafka, request: pytest.FixtureRequest
 ) -> None:
-    with kafka_service() as broker:
+    with kafka_service(jvm=FAST_START) as broker:
         create_topic(broker.bootstrap, "frozen", 1, config={"message.timestamp.type": "LogAppendTime"})
         produce(broker, "frozen", 0, 1)
-        streams.bootstrap = broker.bootstrap
-        running = streams.start(follow_watermark(streams.source(subscribe="frozen", **INGESTION)).select("event_time"))
-        watermarks = lambda: [p["sources"][0]["endOffset"] for p in running.progress]  # noqa: E731
-        wait_for(lambda: len(watermarks()) > 2, running.query)
+        direct.bootstrap = broker.bootstrap
+        query = direct.start(direct.source(subscribe="frozen", **INGESTION), "q")
+        query.go_on_until(lambda: len(direct.offsets("q")) > 2)
         broker.pause()
         try:
-            time.sleep(2.5 * INTERVAL)
-            before = watermarks()[-1]
-            time.sleep(request.config.getoption("--broker-frozen"))
-            assert watermarks()[-1] == before
+            query.go_on(2.5 * INTERVAL)
+            before = direct.offsets("q")[-1]
+            query.go_on(request.config.getoption("--broker-frozen"))
+            assert direct.offsets("q")[-1] == before
         finally:
             broker.resume()
-        wait_for(lambda: watermarks()[-1] != before, running.query)
+        query.go_on_until(lambda: direct.offsets("q")[-1]["wm"] > before["wm"])
 
 
 @pytest.mark.parametrize(("kind", "warned"), [("CreateTime", True), ("LogAppendTime", False)])

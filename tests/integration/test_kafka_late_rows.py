@@ -21,7 +21,7 @@ from watermark_source.monitor.progress_event import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 
-PARTITIONS, WAVES, SHARE = 8, 4, 0.005
+PARTITIONS, WAVES, SHARE = 8, 3, 0.005
 WAVE, BOUND = 60.0, 5.0
 """Seconds of event time: of a wave, and ``maxOutOfOrderness``."""
 

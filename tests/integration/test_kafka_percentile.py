@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 import pytest
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
 
 from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
-from tests.integration.kafka_streams import KafkaStreams
-from tests.spark.processes import runner_processes
+from tests.integration.direct_kafka import DirectKafka, Options
 from tests.spark.queries import START
-from watermark_source import follow_watermark
 from watermark_source.eventtime.disorder import SEGMENT, rows_of
-from watermark_source.monitor.progress_event import parse_progress
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = pytest.mark.service
 _log = logging.getLogger(__name__)
 
 NewTopic = Callable[..., str]
@@ -51,10 +45,10 @@ class Batch:
         return at.observed, at.position
 
 
-def batches(streams: KafkaStreams, name: str) -> Iterator[Batch]:
+def batches(direct: DirectKafka, name: str) -> Iterator[Batch]:
     codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
     before = SourceState()
-    for offset in streams.offsets(name):
+    for offset in direct.offsets(name):
         after = codec.decode(offset)
         if offset != codec.encode(before) and any(t.position > t.observed for t in after.splits.values()):
             yield Batch(before, after)
@@ -89,7 +83,7 @@ def write(kafka: Kafka, topic: str, times: dict[int, Millis]) -> None:
     ],
 )
 def test_a_bound_follows_disorder_that_grows_and_shrinks(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, rows: int, batch: int, learned_from: int
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic, rows: int, batch: int, learned_from: int
 ) -> None:
     """Two batches after each change as many rows are late as was wished, and the watermark is not much too slow."""
     topic, chance = new_topic(PARTITIONS, config={"retention.ms": "-1"}), np.random.default_rng(11)
@@ -101,15 +95,20 @@ def test_a_bound_follows_disorder_that_grows_and_shrinks(
     sizes[phases[1]] = LARGE
     times = {p: disordered(chance, sizes, step) for p in range(PARTITIONS)}
     write(kafka, topic, times)
-    source = streams.source(
-        subscribe=topic, maxOffsetsPerTrigger=batch, percentileRows=learned_from, includeLate="true", **LEARNS
+    source = direct.source(
+        subscribe=topic,
+        maxOffsetsPerTrigger=batch,
+        percentileRows=learned_from,
+        includeLate="true",
+        columns="topic,partition,offset",
+        **LEARNS,
     )
-    query = streams.run(follow_watermark(source).select("late"), "q")
+    status = direct.run(source, "q").status
     far = {p: behind(t) for p, t in times.items()}
     ideal = [max(np.quantile(far[p][phase[batch:]], 1 - WISH) for p in far) for phase in phases]
     late = settled_late = settled_rows = settled_beyond = 0
     slowest = 0.0
-    for found in batches(streams, "q"):
+    for found in batches(direct, "q"):
         bound = None if found.after.learned is None else found.after.learned.bound
         for p in range(PARTITIONS):
             first, end = found.rows(p)
@@ -128,14 +127,13 @@ def test_a_bound_follows_disorder_that_grows_and_shrinks(
             assert at.highest is not None
             assert at.watermark is not None
             slowest = max(slowest, (at.highest - at.watermark - 1) / ideal[number])
-    (status,) = parse_progress(query.lastProgress.json)
     _log.info(
         "of %d rows %d are late, %.3f %%; of %d in settled batches %.3f %% are late and %.3f %% beyond the bound; "
         "watermarks at most %.2f times as far behind as need be; at last a bound of %s",
         rows, late, 100 * late / rows, settled_rows, 100 * settled_late / settled_rows,
         100 * settled_beyond / settled_rows, slowest, status.bound,
     )  # fmt: skip
-    assert streams.result("q").where("late").count() == status.rows.late.rows == late
+    assert pc.sum(direct.table("q")["late"]).as_py() == status.rows.late.rows == late
     # Those that nobody could foresee.
     assert late > 100
     assert settled_rows >= rows / 3
@@ -148,47 +146,52 @@ def test_a_bound_follows_disorder_that_grows_and_shrinks(
     assert status.late_share == pytest.approx(late / rows)
 
 
-def end_states(streams: KafkaStreams, name: str) -> dict[tuple[int, ...], Any]:
+def end_states(direct: DirectKafka, name: str) -> dict[tuple[int, ...], Any]:
     """Return what the last offset at each position says of event time, and of disorder."""
     codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
     found = {}
-    for state in map(codec.decode, streams.offsets(name)):
+    for state in map(codec.decode, direct.offsets(name)):
         positions = tuple(at.position for at in state.splits.values())
         found[positions] = state.watermark, state.learned, [(t.watermark, t.highest) for t in state.splits.values()]
     return found
 
 
 def test_kills_and_other_numbers_of_tasks_change_nothing_that_is_learned(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, request: pytest.FixtureRequest
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     """A partition's share of a batch is several stretches, read by one task, by many, and by the driver itself."""
     topic, chance = new_topic(2, config={"retention.ms": "-1"}), np.random.default_rng(7)
     sizes = np.repeat([300, 30_000, 300, 3_000], 150_000)
     write(kafka, topic, {0: disordered(chance, sizes, 1), 1: disordered(chance, sizes[::2], 2)})
-    limits = {"maxOffsetsPerTrigger": 200_000, "percentileRows": 150_000, **LEARNS}
+    limits = {
+        "maxOffsetsPerTrigger": 200_000, "percentileRows": 150_000, "columns": "topic,partition,offset", **LEARNS
+    }  # fmt: skip
 
-    def frame(**options: object) -> DataFrame:
-        return follow_watermark(streams.source(subscribe=topic, **limits, **options)).select("partition", "offset")
+    def source(tasks: int) -> Options:
+        return direct.source(subscribe=topic, minPartitions=tasks, **limits)
 
-    streams.run(frame(minPartitions=1), "unhurt")
-    expected = end_states(streams, "unhurt")
+    direct.run(source(1), "unhurt")
+    expected = end_states(direct, "unhurt")
     codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
-    learned = [known for offset in streams.offsets("unhurt") if (known := codec.decode(offset).learned) is not None]
+    learned = [known for offset in direct.offsets("unhurt") if (known := codec.decode(offset).learned) is not None]
     # More than the first stretch of each partition has.
     assert max(rows_of(each.earlier) for each in learned) > 2 * SEGMENT
     assert len({each.bound for each in learned}) >= 3
-    rng = np.random.default_rng(request.config.getoption("--kills-seed"))
-    for number in range(5):
-        query = streams.start_file(frame(minPartitions=[7, 2, 16][number % 3]), "killed", availableNow=True)
-        time.sleep(rng.uniform(0.5, 5))
-        for victim in runner_processes(streams.spark)[:1]:
-            victim.kill()
-        with contextlib.suppress(StreamingQueryException):
-            query.awaitTermination(240)
-    streams.run(frame(minPartitions=5), "killed")
-    found = end_states(streams, "killed")
+    # A process that ends after a batch, and one that ends within one, again and again; nobody tells the next anything.
+    number = 0
+    while len(direct.offsets("hurt") if number else []) < len(direct.offsets("unhurt")):
+        query = direct.start(source([7, 2, 16][number % 3]), "hurt")
+        query.step()
+        query.step()
+        if number % 2:
+            direct.die_in("hurt", len(direct.offsets("hurt")) - 1)
+        number += 1
+    direct.run(source(5), "hurt")
+    assert number > 3
+    found = end_states(direct, "hurt")
     assert found.keys() == expected.keys()
     for positions, state in expected.items():
         assert found[positions] == state
-    rows = streams.result("killed").where("partition IS NOT NULL")
-    assert rows.count() == rows.distinct().count() == len(sizes) * 3 // 2
+    rows = direct.table("hurt", ["partition", "offset"])
+    distinct = rows.group_by(["partition", "offset"]).aggregate([]).num_rows
+    assert len(rows) == distinct == len(sizes) * 3 // 2

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 from kafka import KafkaProducer
 from pyspark.errors import StreamingQueryException
 
 from services.kafka import Kafka
+from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START
 from watermark_source import follow_watermark
+from watermark_source.errors import SourceError
 from watermark_source.monitor.progress_event import parse_progress
+from watermark_source.monitor.status import SourceStatus
 
-pytestmark = [pytest.mark.service, pytest.mark.spark]
+pytestmark = pytest.mark.service
 
 NewTopic = Callable[..., str]
 PUNCTUATED = {"watermarkStrategy": "punctuated", "watermarkColumn": "header:watermark"}
@@ -38,17 +40,16 @@ def mark(at: int) -> bytes:
     return str(START + at).encode()
 
 
-def watermark(query: Any) -> int | None:
-    (status,) = parse_progress(query.lastProgress.json)
+def watermark(status: SourceStatus) -> int | None:
     return None if status.watermark is None else status.watermark - START
 
 
 def test_only_records_with_a_watermark_move_it_and_never_back(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     """As vector 19 has it, with a restart after each record: the next process reads the last range again."""
     topic = new_topic(1)
-    frame = follow_watermark(streams.source(subscribe=topic, **PUNCTUATED)).select("offset")
+    source = direct.source(subscribe=topic, **PUNCTUATED)
     steps = [
         (2_000, mark(2_000), 2_000),
         (3_000, None, 2_000),
@@ -57,34 +58,34 @@ def test_only_records_with_a_watermark_move_it_and_never_back(
     ]
     for at, written, expected in steps:
         produce(kafka, topic, [(at, written)])
-        assert watermark(streams.run(frame, "q")) == expected
-    assert streams.result("q").where("offset IS NOT NULL").count() == len(steps)
+        assert watermark(direct.run(source, "q").status) == expected
+    assert len(direct.data("q")) == len(steps)
 
 
 def test_the_combined_watermark_waits_for_a_partition_whose_records_carry_none(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     topic = new_topic(2)
-    frame = follow_watermark(streams.source(subscribe=topic, maxOffsetsPerTrigger=3, **PUNCTUATED)).select("offset")
+    source = direct.source(subscribe=topic, maxOffsetsPerTrigger=3, **PUNCTUATED)
     produce(kafka, topic, [(n, mark(n)) for n in range(20)])
     produce(kafka, topic, [(1_000_000 + n, None) for n in range(20)], partition=1)
-    assert watermark(streams.run(frame, "q")) is None
+    assert watermark(direct.run(source, "q").status) is None
     produce(kafka, topic, [(5, mark(7))], partition=1)
-    assert watermark(streams.run(frame, "q")) == 7
+    assert watermark(direct.run(source, "q").status) == 7
 
 
 def test_a_watermark_in_json_moves_and_null_or_nothing_does_not(
-    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
     topic = new_topic(1)
     options = {"watermarkStrategy": "punctuated", "watermarkColumn": "value:$.wm", "watermarkFormat": "millis"}
     for value in ({"id": 1}, {"wm": None}, {"wm": START + 9}, {"other": {"wm": START + 50}}):
         produce(kafka, topic, [(0, None)], value=json.dumps(value).encode())
-    frame = follow_watermark(streams.source(subscribe=topic, **options)).select("offset")
-    assert watermark(streams.run(frame, "q")) == 9
+    source = direct.source(subscribe=topic, **options)
+    assert watermark(direct.run(source, "q").status) == 9
     produce(kafka, topic, [(0, None)], value=b'{"wm":{}}')
-    with pytest.raises(StreamingQueryException, match=f"topic {topic} partition 0 offset 4: no watermark at value"):
-        streams.run(frame, "q")
+    with pytest.raises(SourceError, match=f"topic {topic} partition 0 offset 4: no watermark at value"):
+        direct.run(source, "q")
 
 
 def test_what_is_no_moment_ends_the_query_and_a_watermark_of_2099_moves_nothing(
@@ -96,7 +97,7 @@ def test_what_is_no_moment_ends_the_query_and_a_watermark_of_2099_moves_nothing(
     produce(kafka, topic, [(1, mark(1)), (2, b"2099-01-01T00:00:00Z"), (3, None)])
     query = streams.run(frame, "q")
     (status,) = parse_progress(query.lastProgress.json)
-    assert (watermark(query), status.rows.future) == (1, 1)
+    assert (watermark(status), status.rows.future) == (1, 1)
     produce(kafka, topic, [(4, b"soon")])
     with pytest.raises(
         StreamingQueryException, match=f"topic {topic} partition 0 offset 3: no watermark at header:wate"

@@ -286,7 +286,8 @@ def test_a_stream_outlives_its_logins_and_tokens(ports: Ports, endpoint: TokenEn
     reader = spark.readStream.format("aligned-kafka").option("startingOffsets", "earliest")
     for name, text in {"subscribe": "streamed", **on(ports.ending, ports, login(endpoint))}.items():
         reader = reader.option(name, text)
-    query = reader.load().writeStream.format("memory").queryName("streamed").start()
+    # Not in one batch after the other: it is time that has to pass.
+    query = reader.load().writeStream.format("memory").queryName("streamed").trigger(processingTime="1 second").start()
     written, begun = 0, None
 
     def offsets() -> list[int]:

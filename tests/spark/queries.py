@@ -100,10 +100,12 @@ class Streams:
     def checkpoint(self, name: str) -> Path:
         return self.root / "checkpoints" / name
 
-    def start(self, frame: DataFrame) -> Running:
+    def start(self, frame: DataFrame, **trigger: Any) -> Running:
         """Start a query into a memory table."""
         table = f"t{uuid.uuid4().hex}"
         writer = frame.writeStream.outputMode("append").format("memory").queryName(table)
+        if trigger:
+            writer = writer.trigger(**trigger)
         query = writer.option("checkpointLocation", str(self.checkpoint(table))).start()
         self.started.append(query)
         return Running(query, table, self.spark)
