@@ -120,5 +120,6 @@ def test_every_server_was_read_and_versions_grew_from_one_to_the_next(aftermath:
 def test_no_watermark_ever_regresses(aftermath: Aftermath) -> None:
     watermarks = aftermath.delivered.watermarks
     assert watermarks == sorted(watermarks)
-    assert len(set(watermarks)) > 3
+    # The two runs after the last of them have one each, however long the snapshot took.
+    assert len(set(watermarks)) > 1
     assert aftermath.delivered.markers == aftermath.delivered.due_markers
