@@ -9,6 +9,7 @@ FILES = (
     "tests/integration/test_kills.py",
     "tests/integration/test_mysql_kills.py",
     "tests/integration/test_spark_cluster.py",
+    "tests/integration/test_kafka_three_brokers.py",
     "tests/integration/test_mysql_failover_query.py",
     "tests/spark/test_follow_rows.py",
     "tests/spark/test_kill.py",

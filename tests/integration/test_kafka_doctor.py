@@ -7,43 +7,23 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from kafka import KafkaProducer
 
 from pyspark_aligned_kafka.cluster import clock_probe
 from pyspark_aligned_kafka.lookup import clock_checks
-from services.broker import FAST_START, LocalKafka
-from services.kafka import Kafka, kafka_cluster
+from services.kafka import Kafka
 from services.ports import free_ports
-from services.topics import create_topic
-from watermark_source.__main__ import main
+from tests.integration.examined import Examined, examined
+
+__all__ = ["examined"]
 
 pytestmark = pytest.mark.service
-Lines = dict[str, tuple[str, str]]
-"""Verdict and text by the name of the check."""
 BY_BROKERS = {"message.timestamp.type": "LogAppendTime"}
 INGESTION = {"watermarkStrategy": "ingestion", "maxWatermarkLag": "3 seconds"}
-
-Examined = Callable[..., Lines]
-
-
-@pytest.fixture
-def examined(capsys: pytest.CaptureFixture[str]) -> Examined:
-    """The doctor, as a user calls it, with the exit status that it must have."""
-
-    def examine(bootstrap: str, expected: int = 0, **options: Any) -> Lines:
-        given = {"kafka.bootstrap.servers": bootstrap, **options}
-        words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-        assert main(["doctor", "--kafka", *words]) == expected
-        *lines, total = capsys.readouterr().out.splitlines()
-        assert total.startswith(f"{len(lines)} checks: ")
-        return {line[9:33].strip(): (line[:9].strip(), line[34:]) for line in lines}
-
-    return examine
 
 
 @pytest.fixture
@@ -146,27 +126,6 @@ def test_clocks_that_differ(
     done.set()
     assert found[0] == verdict
     assert re.search(said, found[1]), found[1]
-
-
-@pytest.fixture(scope="module")
-def three_brokers() -> Iterator[LocalKafka]:
-    with kafka_cluster(3, jvm=FAST_START) as cluster:
-        yield cluster
-
-
-def test_partitions_without_a_leader(three_brokers: LocalKafka, examined: Examined) -> None:
-    create_topic(three_brokers.bootstrap, "t", 6)
-    assert examined(three_brokers.bootstrap, subscribe="t")["leaders"] == ("ok", "3 brokers lead them")
-    three_brokers.kill(3)
-    try:
-        until = time.monotonic() + 60
-        limits = {"kafka.default.api.timeout.ms": 8_000, "kafka.request.timeout.ms": 3_000}
-        while (found := examined(three_brokers.bootstrap, 1, subscribe="t", **limits))["leaders"][0] != "FAILED":
-            assert time.monotonic() < until
-    finally:
-        three_brokers.start(3)
-    assert "has no leader: all brokers that hold an up-to-date copy are away" in found["leaders"][1]
-    assert found["READ"] == ("skipped", "not looked at without: leaders")
 
 
 def test_a_topic_that_does_not_exist_and_a_broker_that_is_not_there(kafka: Kafka, examined: Examined) -> None:

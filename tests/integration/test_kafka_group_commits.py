@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,8 +16,8 @@ from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
 from pyspark_aligned_kafka.source import KafkaSource
 from services.broker import FAST_START, LocalKafka
-from services.groups import Committed, committed_offsets, coordinator_of, group_member
-from services.kafka import Kafka, kafka_cluster, kafka_service
+from services.groups import Committed, committed_offsets, group_member
+from services.kafka import Kafka, kafka_cluster
 from services.topics import create_topic, delete_topic
 from tests.integration.kafka_streams import write
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
@@ -46,6 +45,14 @@ def wait_for(condition: Callable[[], object], seconds: float = 30) -> float:
         assert time.monotonic() - begun < seconds, f"not within {seconds} s"
         time.sleep(0.05)
     return time.monotonic() - begun
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[LocalKafka]:
+    """One that may be killed; with the limit of a record batch that brokers have by default."""
+    with kafka_cluster(1, config={"message.max.bytes": "1048588"}, jvm=FAST_START) as cluster:
+        create_topic(cluster.bootstrap, "t", 500)
+        yield cluster
 
 
 @pytest.fixture
@@ -90,17 +97,14 @@ def test_a_long_name_is_shortened_to_what_a_broker_takes(kafka: Kafka, new_topic
     assert committed_offsets(kafka.bootstrap, topic_name)[split] == (1, "x" + "ü" * 2_047)
 
 
-def test_more_offsets_than_a_broker_writes_at_once_are_committed_in_parts() -> None:
-    # The limit brokers have by default.
-    with kafka_service(config={"message.max.bytes": "1048588"}, jvm=FAST_START) as broker:
-        create_topic(broker.bootstrap, "t", 500)
-        positions = {Split("t", number): number for number in range(500)}
-        # Together well over 1 MB, since each record repeats the group's name.
-        name = "g" * 4_000
-        group = group_of(broker.bootstrap, name)
-        group.commit(positions, 20_000)
-        group.close()
-        assert held(broker.bootstrap, name) == positions
+def test_more_offsets_than_a_broker_writes_at_once_are_committed_in_parts(own_broker: LocalKafka) -> None:
+    positions = {Split("t", number): number for number in range(500)}
+    # Together well over 1 MB, since each record repeats the group's name.
+    name = "g" * 4_000
+    group = group_of(own_broker.bootstrap, name)
+    group.commit(positions, 20_000)
+    group.close()
+    assert held(own_broker.bootstrap, name) == positions
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -167,75 +171,46 @@ def commits_to(bootstrap: str, group: str) -> list[bytes]:
 
 
 def test_a_broker_that_is_away_holds_nobody_up_and_the_latest_offsets_arrive_later(
-    caplog: pytest.LogCaptureFixture,
+    own_broker: LocalKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with kafka_cluster(1, jvm=FAST_START) as cluster:
-        create_topic(cluster.bootstrap, "t", 1)
-        progress = GroupCommits(group_of(cluster.bootstrap, "g"))
-        progress.processed({Split("t", 0): 1})
-        wait_for(lambda: held(cluster.bootstrap, "g") == {("t", 0): 1})
-        cluster.pause()
-        begun = time.monotonic()
-        for position in range(2, 1_000):
-            progress.processed({Split("t", 0): position})
-        assert time.monotonic() - begun < 0.5
-        wait_for(lambda: "not committed to consumer group g" in caplog.text)
-        cluster.resume()
-        assert wait_for(lambda: held(cluster.bootstrap, "g") == {("t", 0): 999}) < 15
-
-        cluster.kill()
-        progress.processed({Split("t", 0): 1_000})
-        begun = time.monotonic()
-        progress.close()
-        assert time.monotonic() - begun < 2.5
+    progress = GroupCommits(group_of(own_broker.bootstrap, "away"))
+    progress.processed({Split("t", 0): 1})
+    wait_for(lambda: held(own_broker.bootstrap, "away") == {("t", 0): 1})
+    own_broker.pause()
+    begun = time.monotonic()
+    for position in range(2, 1_000):
+        progress.processed({Split("t", 0): position})
+    assert time.monotonic() - begun < 0.5
+    wait_for(lambda: "not committed to consumer group away" in caplog.text)
+    own_broker.resume()
+    assert wait_for(lambda: held(own_broker.bootstrap, "away") == {("t", 0): 999}) < 15
+    progress.close()
 
 
-def test_a_coordinator_that_freezes_or_dies_is_followed_to_its_new_place(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    with kafka_cluster(3, jvm=FAST_START) as cluster:
-        create_topic(cluster.bootstrap, "t", 1, replicas=3)
-        coordinator = coordinator_of(cluster.bootstrap, "g")
-        others = bootstrap_without(cluster, coordinator)
-        progress = GroupCommits(group_of(cluster.bootstrap, "g"))
-        progress.processed({Split("t", 0): 1})
-        wait_for(lambda: held(others, "g") == {("t", 0): 1})
-
-        cluster.pause(coordinator)
-        begun = time.monotonic()
-        progress.processed({Split("t", 0): 2})
-        assert time.monotonic() - begun < 0.1
-        wait_for(lambda: held(others, "g") == {("t", 0): 2}, seconds=60)
-        cluster.resume(coordinator)
-
-        coordinator = coordinator_of(others, "g")
-        cluster.kill(coordinator)
-        progress.processed({Split("t", 0): 3})
-        others = bootstrap_without(cluster, coordinator)
-        wait_for(lambda: held(others, "g") == {("t", 0): 3}, seconds=60)
-        progress.close()
+def test_one_commit_ends_within_its_limit_and_the_last_one_soon(own_broker: LocalKafka) -> None:
+    group = group_of(own_broker.bootstrap, "limited")
+    group.commit({Split("t", 0): 1}, SECONDS)
+    progress = GroupCommits(group_of(own_broker.bootstrap, "last"))
+    progress.processed({Split("t", 0): 1})
+    wait_for(lambda: held(own_broker.bootstrap, "last") == {("t", 0): 1})
+    own_broker.pause()
+    refused_within_its_limit(group, ResponseTimeoutError)
+    own_broker.resume()
+    # The last test that it is there for.
+    own_broker.kill()
+    refused_within_its_limit(group, UnreachableError)
+    group.close()
+    progress.processed({Split("t", 0): 2})
+    begun = time.monotonic()
+    progress.close()
+    assert time.monotonic() - begun < 2.5
 
 
-def bootstrap_without(cluster: LocalKafka, node: int) -> str:
-    return ",".join(
-        address for n, address in zip(cluster.nodes, cluster.bootstrap.split(","), strict=True) if n != node
-    )
-
-
-@pytest.mark.parametrize(("state", "kind"), [("killed", UnreachableError), ("frozen", ResponseTimeoutError)])
-def test_one_commit_ends_within_its_limit(state: str, kind: type[Exception]) -> None:
-    with kafka_cluster(1, jvm=FAST_START) as cluster:
-        create_topic(cluster.bootstrap, "t", 1)
-        group = group_of(cluster.bootstrap, "g")
-        group.commit({Split("t", 0): 1}, SECONDS)
-        if state == "killed":
-            cluster.kill()
-        else:
-            cluster.pause()
-        begun = time.monotonic()
-        with pytest.raises(kind):
-            group.commit({Split("t", 0): 2}, 1_000)
-        assert time.monotonic() - begun < 2
-        group.close()
+def refused_within_its_limit(group: ConsumerGroup, kind: type[Exception]) -> None:
+    begun = time.monotonic()
+    with pytest.raises(kind):
+        group.commit({Split("t", 0): 2}, 1_000)
+    assert time.monotonic() - begun < 2
 
 
 @pytest.fixture

@@ -108,10 +108,10 @@ def test_rows_ten_minutes_behind_are_on_time_and_the_watermark_does_not_wait_for
 
 
 @pytest.mark.long("test_rows_ten_minutes_behind_are_on_time_and_the_watermark_does_not_wait_for_them_all_day")
-def test_the_same_of_a_million_rows_a_partition_at_no_less_than_two_thirds_of_the_speed(
+def test_the_same_of_a_million_rows_a_partition_at_no_less_than_half_of_the_readers_speed(
     direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
-    assert compare(direct, kafka, new_topic(PARTITIONS), 1_000_000, in_payload=False) >= 0.65
+    assert compare(direct, kafka, new_topic(PARTITIONS), 1_000_000, in_payload=False) >= 0.5
 
 
 def test_at_the_end_of_a_live_topic_the_bound_holds_and_a_kill_takes_nothing_back(

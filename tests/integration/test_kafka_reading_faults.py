@@ -6,12 +6,12 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
-from services.broker import FAST_START
+from services.broker import FAST_START, LocalKafka
 from services.kafka import Kafka, kafka_cluster
 from services.ports import free_ports
 from services.topics import create_topic, delete_records, delete_topic
@@ -103,43 +103,38 @@ def test_a_killed_connection_is_made_again_at_the_right_position(kafka: Kafka, n
     assert len(taken) == 3
 
 
-def test_a_broker_restart_in_the_middle_of_a_read_loses_and_doubles_nothing() -> None:
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[LocalKafka]:
     with kafka_cluster(1, jvm=FAST_START) as broker:
         create_topic(broker.bootstrap, "t", 2)
-        wanted = [number_topic(broker, "t", 200_000, partition) for partition in range(2)]
-        seen: dict[int, list[int]] = {0: [], 1: []}
-        restart = threading.Thread(target=lambda: (broker.kill(), broker.start()))
-        for i, made in enumerate(reader(broker.bootstrap, ("offset",), **SMALL_FETCHES).read(wanted)):
-            seen[made.split.number] += made.columns[0].to_pylist()
-            if i == 3:
-                restart.start()
-                time.sleep(1)
-        restart.join()
-        assert seen == {0: list(range(200_000)), 1: list(range(200_000))}
+        for partition in range(2):
+            number_topic(broker, "t", 200_000, partition)
+        yield broker
 
 
-def test_leadership_that_moves_is_followed() -> None:
-    with kafka_cluster(3, jvm=FAST_START) as cluster:
-        create_topic(cluster.bootstrap, "t", 3, replicas=3)
-        wanted = [number_topic(cluster, "t", 100_000, partition) for partition in range(3)]
-        time.sleep(2)  # bulk_produce waits for the leader only; let the followers catch up
-        seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
-        for i, made in enumerate(reader(cluster.bootstrap, ("offset",), **SMALL_FETCHES).read(wanted)):
-            seen[made.split.number] += made.columns[0].to_pylist()
-            if i == 3:
-                cluster.kill(1)
-        assert {number: len(found) for number, found in seen.items()} == dict.fromkeys(range(3), 100_000)
-        assert all(found == list(range(100_000)) for found in seen.values())
+WHOLE = [SplitRange(Split("t", partition), 0, 200_000) for partition in range(2)]
 
 
-def test_a_broker_that_stops_answering_ends_the_read_within_the_time_limit() -> None:
-    with kafka_cluster(1, jvm=FAST_START) as broker:
-        create_topic(broker.bootstrap, "t", 1)
-        wanted = [number_topic(broker, "t", 200_000)]
-        begun = reader(broker.bootstrap, poll_timeout_ms=3000, **SMALL_FETCHES).read(wanted)
-        next(begun)
-        broker.pause(1)
-        at = time.monotonic()
+def test_a_broker_that_stops_answering_ends_the_read_within_the_time_limit(own_broker: LocalKafka) -> None:
+    begun = reader(own_broker.bootstrap, poll_timeout_ms=3000, **SMALL_FETCHES).read(WHOLE)
+    next(begun)
+    own_broker.pause(1)
+    at = time.monotonic()
+    try:
         with pytest.raises((ResponseTimeoutError, UnreachableError)):
             list(begun)
-        assert time.monotonic() - at < 20
+    finally:
+        own_broker.resume(1)
+    assert time.monotonic() - at < 20
+
+
+def test_a_broker_restart_in_the_middle_of_a_read_loses_and_doubles_nothing(own_broker: LocalKafka) -> None:
+    seen: dict[int, list[int]] = {0: [], 1: []}
+    restart = threading.Thread(target=lambda: (own_broker.kill(), own_broker.start()))
+    for i, made in enumerate(reader(own_broker.bootstrap, ("offset",), **SMALL_FETCHES).read(WHOLE)):
+        seen[made.split.number] += made.columns[0].to_pylist()
+        if i == 3:
+            restart.start()
+            time.sleep(1)
+    restart.join()
+    assert seen == {0: list(range(200_000)), 1: list(range(200_000))}

@@ -1,0 +1,56 @@
+"""A query over one topic, called as Spark's runner process calls it, whose plans must not take long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pyspark_aligned_kafka.readers import schema_of, stream_reader
+from services.broker import LocalKafka
+from services.bulk import PartitionRecords, bulk_produce_partitions
+
+START = 1_700_000_000_000
+
+
+class Query:
+    """A query over one topic; its tasks run here."""
+
+    def __init__(self, cluster: LocalKafka, topic: str, **options: str) -> None:
+        given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic, **options}
+        self.reader = stream_reader(given, schema_of(given))
+        self.topic = topic
+        self.offset: Mapping[str, Any] = self.reader.initialOffset()
+
+    def plan(self, *, within: float) -> dict[str, int]:
+        """Plan a batch and run it; return how many rows it reads, by partition."""
+        begun = time.monotonic()
+        end = self.reader.latestOffset(self.offset, self.reader.getDefaultReadLimit())
+        assert time.monotonic() - begun < within
+        rows = {number: fields[1] for number, fields in end["splits"][self.topic].items() if fields[1]}
+        if end == self.offset:
+            return {}
+        for pack in self.reader.partitions(dict(self.offset), dict(end)):
+            list(self.reader.read(pack))
+        self.offset = end
+        return rows
+
+    def settle(self, seconds: float) -> dict[str, int]:
+        """Go on for a while; return how many rows were read."""
+        read: dict[str, int] = {}
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            read.update(self.plan(within=10))
+        return read
+
+    def statuses(self) -> dict[str, str]:
+        report = self.reader.reportLatestOffset()
+        assert report is not None
+        return {number: fields["status"] for number, fields in report["splits"][self.topic].items()}
+
+
+def write(cluster: LocalKafka, topic: str, numbers: set[str], second: int) -> None:
+    records = PartitionRecords(np.array([START + second * 1_000], dtype=np.int64), value_size=8)
+    bulk_produce_partitions(cluster.bootstrap, topic, {int(number): records for number in numbers})

@@ -1,0 +1,261 @@
+"""Three brokers, of which one dies, freezes or hands over: look-ups, plans, reads, commits and the doctor go on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
+from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
+from pyspark_aligned_kafka.cluster.leaders import Leaders
+from pyspark_aligned_kafka.cluster.list_offsets import LATEST
+from pyspark_aligned_kafka.source import KafkaSource
+from services.broker import FAST_START, LocalKafka
+from services.deadline import wait_until
+from services.groups import committed_offsets, coordinator_of
+from services.kafka import kafka_cluster
+from services.topics import create_topic, wait_for_leaders
+from services.wire import BrokerConnection
+from tests.integration.examined import Examined, examined
+from tests.integration.kafka_lookups import ENDS, SPLITS, ask_again_and_again, connect, splits_of
+from tests.integration.kafka_reads import SMALL_FETCHES, number_topic, reader
+from tests.integration.planned_query import START, Query, write
+from watermark_source.errors import ResponseTimeoutError
+from watermark_source.planning.split import Split
+from watermark_source.spark.connector.stream import Ends
+
+__all__ = ["examined"]
+pytestmark = pytest.mark.service
+AWAY = 3
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalKafka]:
+    with kafka_cluster(3, jvm=FAST_START) as made:
+        create_topic(made.bootstrap, "t", PARTITIONS)
+        yield made
+
+
+def led_by(cluster: LocalKafka, topic: str, node: int) -> set[str]:
+    host, _, port = cluster.bootstrap.split(",")[0].rpartition(":")
+    with BrokerConnection(host, int(port)) as connection:
+        return {str(each.partition) for each in connection.cluster(topic).leaders if each.leader == node}
+
+
+@pytest.fixture
+def three_brokers(cluster: LocalKafka) -> LocalKafka:
+    """All three, and whole again, whatever the test before has done to them."""
+    # One that was frozen for long is taken for dead until it has said that it is there.
+    wait_until(lambda: sum(len(led_by(cluster, "t", node)) for node in cluster.nodes) == PARTITIONS, 60, "all leaders")
+    wait_for_leaders(cluster.bootstrap, ["t"], PARTITIONS)
+    return cluster
+
+
+def splits_led_by(cluster: LocalKafka, node: int) -> set[Split]:
+    return {Split("t", int(number)) for number in led_by(cluster, "t", node)}
+
+
+def test_a_frozen_broker_keeps_the_ends_of_others_waiting_once(three_brokers: LocalKafka) -> None:
+    bounds, silent = connect(three_brokers).bounds, splits_led_by(three_brokers, 3)
+    assert bounds.current_ends(SPLITS) == Ends(ENDS)
+    others = dict.fromkeys(SPLITS - silent, 0)
+    three_brokers.pause(3)
+    try:
+        for longest in (4.0, 0.5, 0.5):
+            begun = time.monotonic()
+            assert bounds.current_ends(SPLITS) == Ends(others, dict.fromkeys(silent))
+            assert time.monotonic() - begun < longest
+    finally:
+        three_brokers.resume(3)
+    deadline = time.monotonic() + 10
+    while bounds.current_ends(SPLITS) != Ends(ENDS):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_broker_that_answers_late_each_time_is_no_error(three_brokers: LocalKafka) -> None:
+    """However long all its answers take together; each is told while the next one is waited for."""
+    bounds, silent = connect(three_brokers, default_api_timeout_ms="6000").bounds, splits_led_by(three_brokers, 3)
+    for late in (None, 0, 0):
+        three_brokers.pause(3)
+        try:
+            assert bounds.current_ends(SPLITS).unknown == dict.fromkeys(silent, late)
+        finally:
+            three_brokers.resume(3)
+        # Answers come in the order of the questions: the late one is read before this one.
+        assert bounds.end_positions(silent) == dict.fromkeys(silent, 0)
+
+
+def test_a_broker_that_stays_frozen_is_an_error_after_the_limit_and_not_before(three_brokers: LocalKafka) -> None:
+    bounds = connect(three_brokers, default_api_timeout_ms="6000").bounds
+    three_brokers.pause(3)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(ResponseTimeoutError, match=r"no offset of t-\d.* within 6 s"):
+            ask_again_and_again(bounds, seconds=60)
+    finally:
+        three_brokers.resume(3)
+    assert 5.9 < time.monotonic() - begun < 20
+
+
+def test_a_leader_that_another_connection_has_found_is_asked_by_one_that_does_not_know_its_broker(
+    three_brokers: LocalKafka,
+) -> None:
+    create_topic(three_brokers.bootstrap, "found-by-another", 6, replicas=1)
+    settings = KafkaSource.of({"kafka.bootstrap.servers": three_brokers.bootstrap, "subscribe": "x"}).options.client
+    leaders = Leaders()
+    first, second = (KafkaAdmin(settings, leaders=leaders) for _ in range(2))
+    with contextlib.closing(first), contextlib.closing(second):
+        splits = {Split("found-by-another", number) for number in range(6)}
+        first.topics(["found-by-another"])
+        assert not leaders.unknown(splits)
+        assert second.batch_headers(dict.fromkeys(splits, 0)) == {}
+        assert second.list_offsets_in_time(dict.fromkeys(splits, LATEST)).found.keys() == splits
+
+
+@pytest.mark.parametrize(
+    ("leave", "come_back"),
+    [(LocalKafka.pause, LocalKafka.resume), (LocalKafka.kill, LocalKafka.start)],
+    ids=["frozen", "killed"],
+)
+def test_what_a_lost_broker_leads_stays_as_it_is_and_the_rest_is_read_on(
+    three_brokers: LocalKafka,
+    leave: Callable[[LocalKafka, int], None],
+    come_back: Callable[[LocalKafka, int], None],
+) -> None:
+    topic = f"away-{leave.__name__}"
+    create_topic(three_brokers.bootstrap, topic, PARTITIONS)
+    everything = {str(number) for number in range(PARTITIONS)}
+    silent = led_by(three_brokers, topic, AWAY)
+    assert silent
+    query = Query(three_brokers, topic, idleTimeout="1 second", startingOffsets="earliest")
+    write(three_brokers, topic, everything, 0)
+    assert query.settle(0.5).keys() == everything
+    before = query.offset["splits"][topic]
+    leave(three_brokers, AWAY)
+    try:
+        time.sleep(1.5)
+        write(three_brokers, topic, everything - silent, 100)
+        # The first plan gives the broker three seconds for each of two questions; no later one does.
+        assert query.plan(within=20).keys() == everything - silent
+        begun = time.monotonic()
+        for _ in range(20):
+            query.plan(within=20)
+        assert time.monotonic() - begun < 20
+        assert {n: query.offset["splits"][topic][n][0] for n in silent} == {n: before[n][0] for n in silent}
+        assert query.offset["wm"] == START - 1
+        assert {n for n, status in query.statuses().items() if status == "u"} == silent
+    finally:
+        come_back(three_brokers, AWAY)
+    while led_by(three_brokers, topic, AWAY) != silent:
+        time.sleep(0.1)
+    wait_for_leaders(three_brokers.bootstrap, [topic], PARTITIONS)
+    write(three_brokers, topic, silent, 100)
+    assert query.settle(8).keys() == silent
+    assert query.offset["wm"] == START + 99_999
+
+
+def test_a_broker_that_stays_away_is_an_error_after_the_limit(three_brokers: LocalKafka) -> None:
+    create_topic(three_brokers.bootstrap, "gone", PARTITIONS)
+    query = Query(three_brokers, "gone", **{"kafka.default.api.timeout.ms": "6000"})
+    query.settle(0.5)
+    three_brokers.pause(AWAY)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(ResponseTimeoutError, match=r"no offset of gone-\d.* within 6 s"):
+            query.settle(60)
+    finally:
+        three_brokers.resume(AWAY)
+    assert 5.9 < time.monotonic() - begun < 20
+
+
+def test_partitions_without_a_leader(three_brokers: LocalKafka, examined: Examined) -> None:
+    assert examined(three_brokers.bootstrap, subscribe="t")["leaders"] == ("ok", "3 brokers lead them")
+    three_brokers.kill(3)
+    try:
+        until = time.monotonic() + 60
+        limits = {"kafka.default.api.timeout.ms": 8_000, "kafka.request.timeout.ms": 3_000}
+        while (found := examined(three_brokers.bootstrap, 1, subscribe="t", **limits))["leaders"][0] != "FAILED":
+            assert time.monotonic() < until
+    finally:
+        three_brokers.start(3)
+    assert "has no leader: all brokers that hold an up-to-date copy are away" in found["leaders"][1]
+    assert found["READ"] == ("skipped", "not looked at without: leaders")
+
+
+def test_leaders_that_move_are_followed(three_brokers: LocalKafka) -> None:
+    create_topic(three_brokers.bootstrap, "moved", 6, replicas=3)
+    splits = splits_of("moved")
+    ends = dict.fromkeys(splits, 0)
+    connector = connect(three_brokers, "moved")
+    three_brokers.kill(2)
+    try:
+        assert connector.bounds.end_positions(splits) == ends
+        assert connector.time_index is not None
+        assert connector.time_index.newest(splits) == dict.fromkeys(splits)
+    finally:
+        three_brokers.start(2)
+
+
+def test_a_coordinator_that_freezes_or_dies_is_followed_to_its_new_place(
+    three_brokers: LocalKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    coordinator = coordinator_of(three_brokers.bootstrap, "g")
+    others = bootstrap_without(three_brokers, coordinator)
+    settings = parse_settings({"kafka.bootstrap.servers": three_brokers.bootstrap})
+    progress = GroupCommits(ConsumerGroup(settings, "g", "orders"))
+
+    def holds(position: int, others: str) -> bool:
+        return {split: each.offset for split, each in committed_offsets(others, "g").items()} == {("t", 0): position}
+
+    progress.processed({Split("t", 0): 1})
+    wait_until(lambda: holds(1, others), 30, "the first commit")
+
+    three_brokers.pause(coordinator)
+    try:
+        begun = time.monotonic()
+        progress.processed({Split("t", 0): 2})
+        assert time.monotonic() - begun < 0.1
+        wait_until(lambda: holds(2, others), 60, "the commit at another coordinator")
+    finally:
+        three_brokers.resume(coordinator)
+
+    coordinator = coordinator_of(others, "g")
+    three_brokers.kill(coordinator)
+    try:
+        progress.processed({Split("t", 0): 3})
+        others = bootstrap_without(three_brokers, coordinator)
+        wait_until(lambda: holds(3, others), 60, "the commit at a third coordinator")
+        progress.close()
+    finally:
+        three_brokers.start(coordinator)
+
+
+def bootstrap_without(cluster: LocalKafka, node: int) -> str:
+    return ",".join(
+        address for n, address in zip(cluster.nodes, cluster.bootstrap.split(","), strict=True) if n != node
+    )
+
+
+def test_a_read_follows_leadership_that_moves(three_brokers: LocalKafka) -> None:
+    create_topic(three_brokers.bootstrap, "read", 3, replicas=3)
+    wanted = [number_topic(three_brokers, "read", 100_000, partition) for partition in range(3)]
+    time.sleep(2)  # bulk_produce waits for the leader only; let the followers catch up
+    seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    try:
+        for i, made in enumerate(reader(three_brokers.bootstrap, ("offset",), **SMALL_FETCHES).read(wanted)):
+            seen[made.split.number] += made.columns[0].to_pylist()
+            if i == 3:
+                three_brokers.kill(1)
+    finally:
+        three_brokers.start(1)
+    assert {number: len(found) for number, found in seen.items()} == dict.fromkeys(range(3), 100_000)
+    assert all(found == list(range(100_000)) for found in seen.values())
