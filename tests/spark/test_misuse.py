@@ -16,6 +16,8 @@ from watermark_source.errors import UsageError
 
 pytestmark = pytest.mark.spark
 
+Load = Callable[..., DataFrame]
+
 MISUSES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
     "no marker column": (lambda df: follow_watermark(df.drop("marker")), "no column 'marker'.*includeMarkers"),
     "called twice": (lambda df: follow_watermark(follow_watermark(df)), "no column 'marker'"),
@@ -37,22 +39,19 @@ MISUSES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
 
 
 @pytest.mark.parametrize("misuse", MISUSES)
-def test_a_call_that_cannot_work_says_what_it_saw_and_what_it_needs(streams: Streams, misuse: str) -> None:
-    streams.write({0: [(0, 1)]})
+def test_a_call_that_cannot_work_says_what_it_saw_and_what_it_needs(loaded: Load, misuse: str) -> None:
     call, text = MISUSES[misuse]
     with pytest.raises(UsageError, match=text):
-        call(streams.load())
+        call(loaded())
 
 
-def test_without_markers_in_the_stream_the_call_names_the_option(streams: Streams) -> None:
-    streams.write({0: [(0, 1)]})
+def test_without_markers_in_the_stream_the_call_names_the_option(loaded: Load) -> None:
     with pytest.raises(UsageError, match="includeMarkers left at true"):
-        follow_watermark(streams.load(includeMarkers="false"))
+        follow_watermark(loaded(includeMarkers="false"))
 
 
-def test_a_batch_frame_is_refused(streams: Streams) -> None:
-    streams.write({0: [(0, 1)]})
-    batch = streams.spark.createDataFrame([], streams.load().schema)
+def test_a_batch_frame_is_refused(loaded: Load) -> None:
+    batch = loaded().sparkSession.createDataFrame([], loaded().schema)
     for call in (follow_watermark, markers):
         with pytest.raises(UsageError, match=r"needs a stream \(spark.readStream\)"):
             call(batch)

@@ -10,12 +10,13 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-from tests.spark.queries import Streams
 from watermark_source import data_rows, follow_watermark, temporal_join
 from watermark_source.errors import UsageError
 from watermark_source.operators.followed_time import STATE_STORE
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
+
+Load = Callable[..., DataFrame]
 
 ON_CLOCK = {"watermarkStrategy": "none"}
 COLLATED = "CAST(value AS STRING) COLLATE UTF8_LCASE"
@@ -101,11 +102,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_it_is_refused(streams: Streams, case: Case) -> None:
-    for name in ("probe", "build"):
-        streams.write({0: []}, name=name)
-    probe = case.probe(streams.load(name="probe", **case.probe_options))
-    build = case.build(streams.load(name="build", **case.build_options))
+def test_it_is_refused(loaded: Load, case: Case) -> None:
+    probe = case.probe(loaded(name="probe", **case.probe_options))
+    build = case.build(loaded(name="build", **case.build_options))
     with pytest.raises(UsageError) as refused:
         temporal_join(probe, build, **{"on": "value", "build_time": "since", **case.arguments})
     assert [text for text in case.says if text not in str(refused.value)] == [], str(refused.value)
@@ -114,12 +113,11 @@ def test_it_is_refused(streams: Streams, case: Case) -> None:
 
 @pytest.mark.parametrize(("clicks", "users"), [(False, True), (True, False), (True, True), (False, False)])
 def test_a_source_that_declares_nothing_of_its_watermarks_is_refused_on_processing_time(
-    streams: Streams, clicks: bool, users: bool
+    loaded: Load, clicks: bool, users: bool
 ) -> None:
-    streams.write({0: []})
     given = {"clicks": clicks, "users": users}
     probe, build = (
-        follow_watermark(streams.load(sourceName=name, undeclared=str(undeclared).lower(), **ON_CLOCK))
+        follow_watermark(loaded(sourceName=name, undeclared=str(undeclared).lower(), **ON_CLOCK))
         for name, undeclared in given.items()
     )
     silent = " and ".join(name for name, undeclared in given.items() if undeclared)
@@ -132,30 +130,27 @@ def test_a_source_that_declares_nothing_of_its_watermarks_is_refused_on_processi
 
 
 @pytest.mark.parametrize("first", ["clock", "event times"])
-def test_a_side_with_one_source_on_the_clock_goes_by_the_event_times_of_the_other(streams: Streams, first: str) -> None:
-    streams.write({0: []})
-    sources = [follow_watermark(streams.load(sourceName=n, **o)) for n, o in (("clicks", ON_CLOCK), ("orders", {}))]
+def test_a_side_with_one_source_on_the_clock_goes_by_the_event_times_of_the_other(loaded: Load, first: str) -> None:
+    sources = [follow_watermark(loaded(sourceName=n, **o)) for n, o in (("clicks", ON_CLOCK), ("orders", {}))]
     probe, other = sources if first == "clock" else sources[::-1]
     both = probe.union(other)
-    on_clock = renamed(follow_watermark(streams.load(sourceName="users", **ON_CLOCK)).drop("split"))
+    on_clock = renamed(follow_watermark(loaded(sourceName="users", **ON_CLOCK)).drop("split"))
     with pytest.raises(UsageError, match=r"probe \(orders\) goes by event time and build \(users\) by processing time"):
         temporal_join(both, on_clock, on="value", build_time="since", buffer=True)
-    by_event_times = renamed(follow_watermark(streams.load(sourceName="users")).drop("split"))
+    by_event_times = renamed(follow_watermark(loaded(sourceName="users")).drop("split"))
     joined = temporal_join(both, by_event_times, on="value", build_time="since")
     assert joined.columns == ["split", "value", "event_time"]
 
 
-def test_state_in_another_store_is_refused(streams: Streams) -> None:
-    streams.write({0: []})
-    streams.spark.conf.unset(STATE_STORE)
-    rows = follow_watermark(streams.load())
+def test_state_in_another_store_is_refused(loaded: Load) -> None:
+    rows = follow_watermark(loaded())
+    rows.sparkSession.conf.unset(STATE_STORE)
     with pytest.raises(UsageError, match=r'is not set, .* spark\.conf\.set\("spark'):
         temporal_join(rows, rows.selectExpr("split", "event_time AS since"), on="split", build_time="since")
 
 
-def test_a_group_whose_snapshots_hold_it_is_enough_on_the_clock(streams: Streams) -> None:
-    streams.write({0: []})
-    rows = follow_watermark(streams.load(**ON_CLOCK, **GROUP))
+def test_a_group_whose_snapshots_hold_it_is_enough_on_the_clock(loaded: Load) -> None:
+    rows = follow_watermark(loaded(**ON_CLOCK, **GROUP))
     build = rows.selectExpr("split", "value AS user", "event_time AS since")
     joined = temporal_join(rows, build, on="split", build_time="SINCE", how="inner")
     assert joined.columns == ["split", "value", "event_time", "user"]
