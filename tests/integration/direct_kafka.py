@@ -66,18 +66,23 @@ class DirectQuery:
         while self.step():
             pass
 
+    def step_or_wait(self) -> None:
+        """Do a batch if there is one, else wait for as long as Spark does before it asks again."""
+        if not self.step():
+            time.sleep(0.01)
+
     def go_on_until(self, condition: Callable[[], object], *, seconds: float = 60) -> None:
         """Go on until the condition holds."""
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"not within {seconds} s"
-            self.step()
+            self.step_or_wait()
 
     def go_on(self, seconds: float) -> None:
         """Go on for a while."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            self.step()
+            self.step_or_wait()
 
     @property
     def status(self) -> SourceStatus:
