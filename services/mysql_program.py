@@ -71,6 +71,17 @@ class Program:
         shell = ["/bin/sh", "-c", 'script="$0"; exec "$@" <"$script"', str(script), *started, "--bootstrap"]
         run_to_end(shell, folder=folder, seconds=INITIALISE_SECONDS, what=what)
 
+    def validate(self, settings: Path, folder: Path) -> None:
+        """Look at a file of MySQL's settings as its server does when it starts.
+
+        Raises:
+            ServiceError: the server would refuse them; the message holds its output.
+        """
+        command = [*self.command, f"--defaults-file={settings}", "--validate-config"]
+        run_to_end(
+            command, folder=folder, seconds=INITIALISE_SECONDS, what=f"reading the settings of {self.flavour.value}"
+        )
+
     def _mariadb_script(self) -> str:
         folder = self.system_tables
         names = ("mariadb_system_tables.sql", "mariadb_performance_tables.sql", "mariadb_system_tables_data.sql")

@@ -68,6 +68,17 @@ def test_config_overrides_reach_the_server_with_dashes_too() -> None:
         assert found == (("MINIMAL", 17, "ROW"),)
 
 
+def test_what_a_data_folder_is_made_with_can_be_chosen_and_servers_differ_in_identity() -> None:
+    with mysql_service(config={"lower_case_table_names": "1"}, where=Where.LOCAL) as server:
+        _run(server, "CREATE DATABASE a", "CREATE TABLE a.T (id INT)")
+        assert _run(server, "SHOW TABLES IN a") == (("t",),)
+        with closing(LocalMySql(flavour=Flavour.MYSQL)) as other:
+            other.start()
+            identity = "SELECT @@server_uuid"
+            assert _run(other, identity) != _run(server, identity)
+            assert _run(other, "SELECT @@lower_case_table_names, @@gtid_executed") == ((0, ""),)
+
+
 def test_a_replica_follows_its_source_and_goes_on_alone() -> None:
     with mysql_pair() as pair:
         _run(pair.source, "CREATE DATABASE a", "CREATE TABLE a.t (id INT PRIMARY KEY)", "INSERT INTO a.t VALUES (1)")
