@@ -11,49 +11,56 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from tests.spark.counting_timer import counted_after
-from tests.spark.queries import Rows, Streams, at
-from tests.spark.test_follow_operators import in_sessions, in_windows, twice_grouped, without_duplicates
+from tests.spark.queries import START, Rows, Streams, at
+from tests.spark.test_follow_operators import in_windows, of_few_in_sessions, of_few_twice_grouped
 from watermark_source import follow_watermark, markers, order_by_event_time, temporal_join
 from watermark_source.eventtime.watermark import MAX
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
+pytestmark = pytest.mark.spark
 
 MINUTE, HOUR = 60, 3_600
 ROWS: Rows = {0: [(HOUR, 1), (HOUR + 10, 2)], 1: [(0, 3), (30, 4)]}
 # Far behind all that is usual, as "for ever" is often written: 9999-12-31 23:59:59.999.
-FOR_EVER = 253_402_300_799_999
+FOR_EVER = 253_402_300_799_999 / 1_000 - START / 1_000
 ENDS = {"finalWatermark": "true"}
 
 Build = Callable[[DataFrame], DataFrame]
 
 
-def ordered(rows: DataFrame) -> DataFrame:
-    return order_by_event_time(rows.select("value", "split", "event_time"), "split").select("value", "late")
-
-
+OWN_STATE = pytest.mark.usefixtures("rocksdb")
 CASES: dict[str, tuple[Build, list[tuple[Any, ...]]]] = {
-    "window": (in_windows, [(at(0), 2), (at(HOUR), 2)]),
-    "session_window": (in_sessions, [(at(0), 1), (at(30), 1), (at(HOUR), 2)]),
-    "dropDuplicates": (without_duplicates, [(1,), (2,), (3,), (4,)]),
+    "dropDuplicatesWithinWatermark and session_window": (of_few_in_sessions, [(at(0), 1), (at(30), 1), (at(HOUR), 2)]),
     # START is 13 minutes into an hour.
-    "union and two aggregations": (twice_grouped, [(at(-13 * MINUTE), 2), (at(47 * MINUTE), 2)]),
+    "dropDuplicates, union and two aggregations": (
+        of_few_twice_grouped,
+        [(at(-13 * MINUTE), 2), (at(47 * MINUTE), 2)],
+    ),
     "timer": (lambda rows: counted_after(60_000, rows, "split"), [(0, 2), (1, 2)]),
-    "order_by_event_time": (ordered, [(1, False), (2, False), (3, False), (4, False)]),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_stream_that_has_ended_leaves_nothing_in_state(streams: Streams, case: str) -> None:
+def test_a_stream_that_has_ended_leaves_nothing_in_state(
+    streams: Streams, case: str, request: pytest.FixtureRequest
+) -> None:
     build, expected = CASES[case]
+    if case == "timer":
+        request.getfixturevalue("rocksdb")
     streams.write(ROWS)
     query = streams.run(build(follow_watermark(streams.load(**ENDS))), "q")
     assert sorted(tuple(row) for row in streams.result("q").collect()) == expected
     assert [o["wm"] for o in streams.offsets("q")[-2:]] == [MAX, MAX]
     states = [operator for progress in query.recentProgress for operator in progress["stateOperators"]]
     assert sum(int(operator["numRowsDroppedByWatermark"]) for operator in states) == 0
-    if case != "order_by_event_time":
-        # Its index of what waits stays, and is empty.
-        assert int(states[-1]["numRowsTotal"]) == 0
+    assert int(states[-1]["numRowsTotal"]) == 0
+
+
+@OWN_STATE
+def test_rows_that_wait_for_their_turn_are_let_go_and_those_of_for_ever_too(streams: Streams) -> None:
+    streams.write({**ROWS, 2: [(0, 5), (FOR_EVER, 6)]})
+    rows = follow_watermark(streams.load(**ENDS)).select("value", "split", "event_time")
+    streams.run(order_by_event_time(rows, "split", buckets=2).select("value", "late"), "q")
+    assert sorted(tuple(row) for row in streams.result("q").collect()) == [(value, False) for value in range(1, 7)]
 
 
 def test_an_outer_join_of_two_streams_that_have_ended_gives_what_had_no_partner(streams: Streams) -> None:
@@ -66,21 +73,15 @@ def test_an_outer_join_of_two_streams_that_have_ended_gives_what_had_no_partner(
     assert sorted(map(tuple, streams.result("q").collect()), key=str) == [(1, 1), (2, None), (None, 9)]
 
 
+@OWN_STATE
 def test_a_temporal_join_of_streams_that_have_ended_gives_all_rows(streams: Streams) -> None:
     streams.write({0: [(0, 1), (HOUR, 2)]}, name="versions")
     streams.write({0: [(10, 1), (2 * HOUR, 2)]}, name="probe")
     versions = follow_watermark(streams.load(name="versions", **ENDS)).selectExpr("split", "event_time", "value AS v")
     probe = follow_watermark(streams.load(name="probe", **ENDS)).select("split", "event_time", "value")
-    joined = temporal_join(probe, versions, on="split").select("value", "v")
+    joined = temporal_join(probe, versions, on="split", buckets=2).select("value", "v")
     streams.run(joined, "q")
     assert sorted(map(tuple, streams.result("q").collect())) == [(1, 1), (2, 2)]
-
-
-def test_a_row_of_for_ever_is_let_go_too(streams: Streams) -> None:
-    seconds = FOR_EVER / 1_000 - 1_699_999_980
-    streams.write({0: [(0, 1), (seconds, 2)]})
-    streams.run(ordered(follow_watermark(streams.load(**ENDS))), "q")
-    assert sorted(tuple(row) for row in streams.result("q").collect()) == [(1, False), (2, False)]
 
 
 def test_the_marker_of_the_end_can_be_collected(streams: Streams) -> None:
@@ -92,15 +93,14 @@ def test_the_marker_of_the_end_can_be_collected(streams: Streams) -> None:
     assert [row.watermark.year for row in found if row.type == "watermark"][-2:] == [9999, 9999]
 
 
-@pytest.mark.parametrize("missing", [1, 2, 3])
-def test_a_driver_that_dies_at_the_end_leaves_nothing_undone(streams: Streams, missing: int) -> None:
+def test_a_driver_that_dies_at_the_end_leaves_nothing_undone(streams: Streams) -> None:
     """It is killed with the last batches planned or done, and its successor says no error before all is out."""
     streams.write(ROWS)
     frame = in_windows(follow_watermark(streams.load(maxRowsPerTrigger=2, **ENDS)))
     streams.run(frame, "q")
     expected = sorted(tuple(row) for row in streams.result("q").collect())
-    last = len(streams.offsets("q")) - 1
-    for is_planned in (True, False):
+    for missing, is_planned in ((1, True), (2, False), (3, True)):
+        last = len(streams.offsets("q")) - 1
         for batch in range(last - missing + 1, last + 1):
             first = batch == last - missing + 1
             kinds = ["commits"] if is_planned and first else ["commits", "offsets"]
@@ -110,20 +110,6 @@ def test_a_driver_that_dies_at_the_end_leaves_nothing_undone(streams: Streams, m
         streams.run(frame, "q")
         assert sorted(tuple(row) for row in streams.result("q").collect()) == expected
         assert streams.offsets("q")[-1]["ended"]
-        last = len(streams.offsets("q")) - 1
-
-
-def test_a_second_start_says_that_the_stream_has_ended_and_reads_nothing(streams: Streams) -> None:
-    streams.write(ROWS)
-    frame = in_windows(follow_watermark(streams.load(**ENDS)))
-    streams.run(frame, "q")
-    before = streams.offsets("q")
-    streams.write({0: [(2 * HOUR, 9)]})
-    for options in (ENDS, {}):
-        again = in_windows(follow_watermark(streams.load(**options)))
-        with pytest.raises(StreamingQueryException, match=r"StreamEndedError.*has ended.*new checkpoint location"):
-            streams.run(again, "q")
-    assert streams.offsets("q") == before
 
 
 @pytest.mark.parametrize("trigger", [{"processingTime": "0 seconds"}, {"once": True}])
@@ -134,10 +120,17 @@ def test_a_trigger_that_lets_the_query_go_on_is_refused(streams: Streams, trigge
         query.awaitTermination(120)
 
 
-def test_runs_without_it_go_on_and_the_last_one_has_it(streams: Streams) -> None:
+def test_runs_without_it_go_on_the_last_one_has_it_and_none_comes_after_that(streams: Streams) -> None:
     streams.write(ROWS)
     streams.run(in_windows(follow_watermark(streams.load())), "q")
     assert streams.result("q").count() == 0
     streams.write({0: [(HOUR + 20, 5)]})
     streams.run(in_windows(follow_watermark(streams.load(**ENDS))), "q")
     assert sorted(tuple(row) for row in streams.result("q").collect()) == [(at(0), 2), (at(HOUR), 3)]
+    before = streams.offsets("q")
+    streams.write({0: [(2 * HOUR, 9)]})
+    for options in (ENDS, {}):
+        again = in_windows(follow_watermark(streams.load(**options)))
+        with pytest.raises(StreamingQueryException, match=r"StreamEndedError.*has ended.*new checkpoint location"):
+            streams.run(again, "q")
+    assert streams.offsets("q") == before

@@ -23,7 +23,6 @@ EVENTS: dict[str, Any] = {}
     ("left", "right"),
     [
         pytest.param(EVENTS, CLOCK, id="event times and a clock"),
-        pytest.param(CLOCK, EVENTS, id="a clock and event times"),
         pytest.param(CLOCK, CLOCK, id="a clock and a clock"),
     ],
 )
