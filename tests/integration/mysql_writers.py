@@ -29,7 +29,7 @@ def writers(
     count: int = 4,
     keys: int = 4_000,
     kind: Keys = INTEGER,
-    pause: float = 0,
+    pause: float = 0.005,
     seed: int = 1,
 ) -> Iterator[None]:
     """Change rows of a table, with the first ``keys`` keys of a kind, a name and an amount, until the block is left.

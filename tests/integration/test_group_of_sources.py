@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.service, pytest.mark.spark]
 
 NewTopic = Callable[..., str]
 DRIFT, STEP = 10.0, 0.2
-TIMES = {"slow": np.round(np.arange(0, 400, STEP), 3), "fast": np.round(np.arange(0, 400, 0.02), 3)}
+TIMES = {"slow": np.round(np.arange(0, 200, STEP), 3), "fast": np.round(np.arange(0, 200, 0.02), 3)}
 
 
 def aligned(group: str, **options: Any) -> dict[str, Any]:
@@ -69,11 +69,11 @@ def test_by_a_column_sources_are_never_further_apart_than_the_drift_and_one_rang
     slow: str, streams: KafkaStreams, mysql_streams: MySqlStreams, new_topic: NewTopic
 ) -> None:
     """Nothing tells where in the binlog a column passes the limit: what is read blindly may be beyond it."""
-    times = {"slow": np.round(np.arange(0, 200, 0.2), 3), "fast": np.arange(0, 600, 2.0)}
+    times = {"slow": np.round(np.arange(0, 100, 0.2), 3), "fast": np.arange(0, 300, 2.0)}
     for name in times:
         mysql_streams.run_sql(f"CREATE TABLE {name} (id INT PRIMARY KEY AUTO_INCREMENT, at DATETIME(3))")
     # In turn, so that the same stretch of the binlog has nine times as much event time of the fast table.
-    parts = zip(*(np.array_split(each, 30) for each in times.values()), strict=True)
+    parts = zip(*(np.array_split(each, 15) for each in times.values()), strict=True)
     for part in parts:
         for name, seconds in zip(times, part, strict=True):
             rows = ", ".join(f"('{at(float(second))}')" for second in seconds)

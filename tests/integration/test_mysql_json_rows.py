@@ -167,7 +167,7 @@ def on_server(database: Database) -> dict[str, set[str]]:
 def test_tables_with_different_columns_and_keys_are_one_stream(database: Database) -> None:
     fill(database)
     life = Life(
-        database, tables=f"{database.name}.*", rowFormat="json", snapshotChunkRows=100, snapshotParallelism=2
+        database, tables=f"{database.name}.*", rowFormat="json", snapshotChunkRows=200, snapshotParallelism=2
     )  # fmt: skip
     found: list[dict[str, Any]] = []
     end: Mapping[str, Any] = life.reader.initialOffset()
@@ -220,7 +220,7 @@ def test_columns_that_come_go_and_change_are_followed(mysql_database: Database) 
 def test_json_is_read_through_spark_and_says_what_it_is(mysql_streams: MySqlStreams) -> None:
     database = mysql_streams.database
     fill(database)
-    frame = mysql_streams.source("*", rowFormat="json", excludeColumns="at", snapshotChunkRows=200)
+    frame = mysql_streams.source("*", rowFormat="json", excludeColumns="at", snapshotChunkRows=600)
     assert frame.columns[0] == "_row"
     assert "amount" not in frame.columns
     mysql_streams.run(frame, "all")

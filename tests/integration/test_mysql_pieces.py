@@ -82,7 +82,7 @@ def test_a_range_in_pieces_is_the_same_rows_with_the_same_numbers(
     assert len(rows) > 7_000
     assert len({row[:3] for row in rows}) == len(rows)
     assert few <= 2
-    for pieces in (3, 7, 60):
+    for pieces in (7, 60):
         tasks, found = _rows(database, pieces)
         assert tasks >= pieces
         assert found == rows
@@ -102,11 +102,10 @@ def test_a_query_that_began_with_a_snapshot_reads_the_binlog_in_pieces_too(datab
     whole = sorted(map(_shown, life.rows(start, end)))
     assert len(whole) > 7_000
 
-    for pieces in (3, 20):
-        again = Life(database, tables=tables, minPartitions=pieces)
-        assert len(again.reader.partitions(dict(start), dict(end))) >= pieces
-        assert sorted(map(_shown, again.rows(start, end))) == whole
-        again.reader.stop()
+    again = Life(database, tables=tables, minPartitions=20)
+    assert len(again.reader.partitions(dict(start), dict(end))) >= 20
+    assert sorted(map(_shown, again.rows(start, end))) == whole
+    again.reader.stop()
     life.reader.stop()
 
 

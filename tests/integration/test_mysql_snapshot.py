@@ -55,7 +55,7 @@ def test_every_replay_of_a_batch_gives_equal_rows_and_the_last_state_is_the_serv
         done = snapshot_under_load(mysql_database, seed)
         replays, rows, seed = replays + done.replays, rows + done.rows, seed + 1
     _log.info("%d replays of %d rows up to seed %d", replays, rows, seed - 1)
-    assert rows > replays * 1_000
+    assert rows > replays * 500
 
 
 class Replayed(NamedTuple):
@@ -66,22 +66,22 @@ class Replayed(NamedTuple):
 
 
 def snapshot_under_load(database: Database, seed: int, *, declared: str = _TABLE, **options: Any) -> Replayed:
-    """Stream a table of 10 000 rows, to which four writers write, and each batch again by another process a bit later.
+    """Stream a table of 5 000 rows, to which four writers write, and each batch again by another process a bit later.
 
     Rows are equal byte for byte, changes fit the table, and the table is the server's in the end.
     """
     database.run("DROP TABLE IF EXISTS t")
-    fill(database, rows=10_000, declared=declared)
-    chosen = {"snapshotChunkRows": 500, "snapshotParallelism": 2, **options}
+    fill(database, rows=5_000, declared=declared)
+    chosen = {"snapshotChunkRows": 250, "snapshotParallelism": 2, **options}
     life, other = Life(database, **chosen), Life(database, **chosen)
     table: dict[int, tuple[Any, ...]] = {}
     replays = rows = after_snapshot = 0
     end: Mapping[str, Any] = life.reader.initialOffset()
-    with writers(database, "t", keys=20_000, seed=100 * seed):
+    with writers(database, "t", keys=10_000, seed=100 * seed):
         while after_snapshot < 3:
             start, end = end, life.reader.latestOffset(end, ALL)
             first = life.batches(start, end)
-            time.sleep(0.2)
+            time.sleep(0.1)
             offsets = (json.loads(json.dumps(offset)) for offset in (start, end))
             assert as_bytes(first) == as_bytes(other.batches(*offsets))
             applied(changes_of(first), table)
@@ -165,32 +165,6 @@ def apply_all(rows: Iterable[Mapping[str, Any]], tables: Mapping[str, dict[int, 
         )
 
 
-@pytest.mark.timeout(600)
-def test_a_query_takes_the_snapshot_and_goes_on_after_restarts(mysql_streams: MySqlStreams) -> None:
-    database = mysql_streams.database
-    fill(database, rows=600)
-    frame = mysql_streams.source(snapshotChunkRows=50, snapshotParallelism=3)
-    with writers(database, "t", count=2, keys=1_200):
-        query = mysql_streams.start_file(frame, "all")
-        end = time.monotonic() + 400
-        stop_at = 3
-        while not any("wm" in offset for offset in mysql_streams.offsets("all")):
-            assert query.exception() is None, query.exception()
-            assert time.monotonic() < end
-            time.sleep(0.1)
-            if len(mysql_streams.offsets("all")) == stop_at:
-                # In the middle of a batch, as it comes.
-                query.stop()
-                query = mysql_streams.start_file(frame, "all")
-                stop_at += 2
-        query.stop()
-    mysql_streams.run(frame, "all")
-    columns = ("_commit_version", "_change_number", "_change_type", "id", "name", "amount")
-    table: dict[int, tuple[Any, ...]] = {}
-    applied((tuple(row) for row in mysql_streams.changes("all", columns)), table)  # type: ignore[misc]
-    assert table == {row[0]: row for row in database.run("SELECT id, name, amount FROM t")}
-
-
 def test_a_run_that_ends_reads_the_snapshot_and_the_binlog_up_to_its_beginning(mysql_streams: MySqlStreams) -> None:
     database = mysql_streams.database
     fill(database, rows=300)
@@ -211,14 +185,17 @@ def test_a_run_that_ends_reads_the_snapshot_and_the_binlog_up_to_its_beginning(m
     assert [row["_snapshot"] for row in found] == [True] * 550 + [False] * 210
 
 
-def test_snapshot_alone_ends_with_the_tables_as_they_were(mysql_streams: MySqlStreams) -> None:
-    database = mysql_streams.database
-    fill(database, rows=300)
-    frame = mysql_streams.source(startingOffsets="snapshot", snapshotChunkRows=100)
-    mysql_streams.run(frame, "all")
-    database.run("UPDATE t SET amount = -1")
-    mysql_streams.run(frame, "all")
-    assert len(mysql_streams.changes("all", ("id",))) == 300
+def test_snapshot_alone_ends_with_the_tables_as_they_were(mysql_database: Database) -> None:
+    fill(mysql_database, rows=300)
+    life = Life(mysql_database, startingOffsets="snapshot", snapshotChunkRows=100)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    found: list[Change] = []
+    for after in ("UPDATE t SET amount = -1", "DO 0"):
+        while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+            found += life.changes(start, end)
+        mysql_database.run(after)
+    life.reader.stop()
+    assert len(found) == 300
 
 
 @pytest.mark.parametrize("key", ["BIGINT UNSIGNED", "BIGINT", "TINYINT"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -19,7 +18,6 @@ from pyspark_mysql_cdc_wm.snapshot import chunk_bounds
 from services.deadline import wait_until
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
-from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_tables import TABLE, Tables, applied, batch, fill, on_server
 from tests.integration.mysql_writers import writers
 from watermark_source.errors import SchemaError
@@ -27,14 +25,16 @@ from watermark_source.errors import SchemaError
 pytestmark = pytest.mark.service
 
 
-def test_tables_that_come_later_are_read_whole_while_the_binlog_goes_on(
+def test_tables_that_come_later_are_read_whole_while_the_binlog_goes_on_and_across_a_restart(
     mysql_database: Database, looks_often: None
 ) -> None:
     database = mysql_database
     fill(database, "t", 300)
     # One that comes by another name is there in whole at once.
     fill(database, "hidden", 2_000)
-    life = Life(database, tables=f"{database.name}.t,{database.name}.new_*", snapshotChunkRows=100)
+    options = {"tables": f"{database.name}.t,{database.name}.new_*", "snapshotChunkRows": 100}
+    life = Life(database, **options)
+    restarted = False
     tables: Tables = {}
     watermarks: list[int] = []
     meanwhile: set[int] = set()
@@ -48,6 +48,9 @@ def test_tables_that_come_later_are_read_whole_while_the_binlog_goes_on(
                 watermarks.append(end["wm"])
                 if "snapshot" in end:
                     meanwhile.add(end["wm"])
+            if not restarted and f"{database.name}.new_renamed" in end.get("snapshot", ()):
+                life.reader.stop()
+                life, restarted = Life(database, **options), True
             if turn == 6:
                 database.run("RENAME TABLE hidden TO new_renamed", TABLE.format("new_created"))
                 running.enter_context(writers(database, "new_renamed", count=1, keys=4_000))
@@ -64,6 +67,7 @@ def test_tables_that_come_later_are_read_whole_while_the_binlog_goes_on(
     names = ("t", "new_renamed", "new_created")
     assert {name: tables[name] for name in names} == on_server(database, *names)
     assert watermarks == sorted(watermarks)
+    assert restarted
     # It does not wait for the new ones.
     assert len(meanwhile) > 1
 
@@ -278,39 +282,3 @@ def test_a_table_that_is_made_anew_from_a_long_select_is_waited_for(
         assert f"{database.name}.t" in life.reader.latestOffset(end, ALL)["snapshot"]
         made.result()
     life.reader.stop()
-
-
-@pytest.mark.timeout(600)
-def test_a_query_finds_new_tables_and_goes_on_after_restarts(mysql_streams: MySqlStreams) -> None:
-    database = mysql_streams.database
-    fill(database, "t", 400)
-    fill(database, "hidden", 400)
-    frame = mysql_streams.source("t,new_*", snapshotChunkRows=50, snapshotParallelism=2)
-
-    def wait(name: str) -> None:
-        until = time.monotonic() + 240
-        while not any(f"{database.name}.{name}" in o.get("complete", ()) for o in mysql_streams.offsets("all")):
-            assert query.exception() is None, query.exception()
-            assert time.monotonic() < until
-            time.sleep(0.1)
-
-    with writers(database, "t", count=1, keys=800, pause=0.01):
-        query = mysql_streams.start_file(frame, "all")
-        wait("t")
-        database.run("RENAME TABLE hidden TO new_one")
-        with writers(database, "new_one", count=1, keys=800, pause=0.01):
-            while not any("new_one" in str(o.get("snapshot")) for o in mysql_streams.offsets("all")):
-                assert query.exception() is None, query.exception()
-                time.sleep(0.05)
-            # In the middle of its snapshot.
-            query.stop()
-            query = mysql_streams.start_file(frame, "all")
-            wait("new_one")
-            query.stop()
-    mysql_streams.run(frame, "all")
-    columns = ("_commit_version", "_change_number", "_change_type", "_table", "id", "name", "amount")
-    tables: Tables = {}
-    applied((row.asDict() for row in mysql_streams.changes("all", columns)), tables)
-    assert tables == on_server(database, "t", "new_one")
-    watermarks = [offset["wm"] for offset in mysql_streams.offsets("all") if "wm" in offset]
-    assert watermarks == sorted(watermarks)

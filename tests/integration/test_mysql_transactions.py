@@ -27,7 +27,7 @@ from watermark_source.errors import ResponseTimeoutError, SourceError
 pytestmark = pytest.mark.service
 
 _log = logging.getLogger(__name__)
-_SECONDS = 5
+_SECONDS = 3
 
 
 @pytest.fixture(scope="module")
