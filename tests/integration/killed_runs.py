@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pyarrow.parquet as pq
 
 from services.process import ChildProcess
 from tests.integration.killed_driver import KilledJob
@@ -18,6 +23,27 @@ def batches(job: KilledJob, log: str) -> int:
     (query,) = job.names
     folder = job.checkpoint(query) / log
     return sum(file.name.isdigit() for file in folder.iterdir()) if folder.exists() else 0
+
+
+def files_of(entry: Path) -> list[Path]:
+    """Return the files that an entry of a file sink's own log names."""
+    _, *lines = entry.read_text().splitlines()
+    return [Path(unquote(urlsplit(json.loads(line)["path"]).path)) for line in lines]
+
+
+def written(job: KilledJob) -> list[list[Path]]:
+    """Return the files of each batch of a job's only query, which has too few batches for a compacted log."""
+    (query,) = job.names
+    log = job.sink(query) / "_spark_metadata"
+    return [files_of(entry) for entry in sorted(log.glob("[0-9]*"), key=lambda file: int(file.name))]
+
+
+def rows_written(job: KilledJob) -> int:
+    """Return how many rows the sink of a job's only query holds."""
+    (query,) = job.names
+    # A compacted entry names the files of those before it again.
+    files = {file for entry in (job.sink(query) / "_spark_metadata").glob("[0-9]*") for file in files_of(entry)}
+    return sum(pq.read_metadata(file).num_rows for file in files)
 
 
 def run_with_kills(

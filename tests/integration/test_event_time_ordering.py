@@ -23,6 +23,8 @@ DISORDER = 30.0
 """Seconds."""
 SPAN = 600.0
 PARTITIONS = 3
+ROWS = 1_000
+"""Of each partition, and of a batch."""
 
 
 def times_of(chance: np.random.Generator, records: int) -> np.ndarray:
@@ -36,9 +38,9 @@ def test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_done_again(
 ) -> None:
     chance = np.random.default_rng(1)
     topic = new_topic(PARTITIONS)
-    written = {partition: times_of(chance, 3_000) for partition in range(PARTITIONS)}
+    written = {partition: times_of(chance, ROWS) for partition in range(PARTITIONS)}
     streams.write(topic, written)
-    source = streams.source(subscribe=topic, maxOutOfOrderness=f"{DISORDER:.0f} seconds", maxOffsetsPerTrigger=1_500)
+    source = streams.source(subscribe=topic, maxOutOfOrderness=f"{DISORDER:.0f} seconds", maxOffsetsPerTrigger=ROWS)
     rows = follow_watermark(source).selectExpr("offset % 5 AS key", "event_time", "partition", "offset", "value")
     ordered = order_by_event_time(rows, "key")
     left = Left(["key", "unix_millis(event_time)", "partition", "offset", "late"])
@@ -58,7 +60,7 @@ def test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_done_again(
     before = len(left.rows)
     left.run(streams, ordered, "q")
     found = sorted(row[2:4] for row in left.rows[before:] if row[4])
-    assert found == [(0, 3_000), (0, 3_001), (2, 3_000)]
+    assert found == [(0, ROWS), (0, ROWS + 1), (2, ROWS)]
     check([row for row in left.rows if not row[4]], written, before=SPAN + 1)
 
 

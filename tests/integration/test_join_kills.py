@@ -17,7 +17,7 @@ from services.kafka import Kafka
 from services.mysql import MySql
 from services.mysql_client import run
 from tests.integration.killed_join_driver import JOINED, JoinJob
-from tests.integration.killed_runs import run_with_kills
+from tests.integration.killed_runs import rows_written, run_with_kills
 from tests.spark.queries import Streams
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
@@ -26,14 +26,6 @@ _BATCHES = 6
 """Of the snapshot; each is of two chunks."""
 
 _log = logging.getLogger(__name__)
-
-
-def delivered(job: JoinJob, spark: SparkSession) -> int:
-    """Return how many rows the file sink holds."""
-    log = job.sink(JOINED) / "_spark_metadata"
-    if not log.exists() or not any('"add"' in file.read_text() for file in log.glob("[0-9]*")):
-        return 0
-    return spark.read.parquet(str(job.sink(JOINED))).count()
 
 
 def test_no_click_misses_its_user_whenever_the_driver_is_killed(
@@ -58,7 +50,7 @@ def test_no_click_misses_its_user_whenever_the_driver_is_killed(
     in_snapshot: list[bool] = []
     try:
         run_with_kills(
-            job, kills, chance, lambda: delivered(job, spark) == clicks,
+            job, kills, chance, lambda: rows_written(job) == clicks,
             patience=240 + users / 2_000,
             killed=lambda: in_snapshot.append("snapshot" in streams.offsets(JOINED, source=1)[-1]),
         )  # fmt: skip

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +15,8 @@ import pytest
 
 from services.kafka import Kafka
 from tests.integration.kafka_streams import write
-from tests.integration.killed_ordering_driver import DISORDER_SECONDS, KEYS, ORDERED, OrderingJob
-from tests.integration.killed_runs import batches, run_with_kills
+from tests.integration.killed_ordering_driver import DISORDER_SECONDS, KEYS, OrderingJob
+from tests.integration.killed_runs import batches, rows_written, run_with_kills, written
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
 
@@ -42,16 +40,6 @@ def times_of(chance: np.random.Generator, rows: int) -> np.ndarray:
     return np.append(np.insert(found, near_the_end, 0.0), SPAN_SECONDS + 1_000)
 
 
-def written(job: OrderingJob) -> list[list[Path]]:
-    """Return the files of each batch, as the sink's own log tells them."""
-    log = job.sink(ORDERED) / "_spark_metadata"
-    found = []
-    for entry in sorted((file for file in log.glob("[0-9]*")), key=lambda file: int(file.name)):
-        _, *lines = entry.read_text().splitlines()
-        found.append([Path(unquote(urlsplit(json.loads(line)["path"]).path)) for line in lines])
-    return found
-
-
 def test_rows_leave_once_and_in_order_whenever_the_driver_is_killed(
     request: pytest.FixtureRequest, kafka: Kafka, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -66,12 +54,9 @@ def test_rows_leave_once_and_in_order_whenever_the_driver_is_killed(
     due = {(p, offset) for p, found in times.items() for offset in range(len(found) - 1)}
     left_when_killed = []
 
-    def delivered() -> int:
-        return sum(pq.read_metadata(file).num_rows for files in written(job) for file in files)
-
     run_with_kills(
-        job, kills, random.Random(seed), lambda: delivered() >= len(due),
-        killed=lambda: left_when_killed.append(len(due) - delivered()), most_batches=4,
+        job, kills, random.Random(seed), lambda: rows_written(job) >= len(due),
+        killed=lambda: left_when_killed.append(len(due) - rows_written(job)), most_batches=4,
     )  # fmt: skip
     assert all(left_when_killed), f"nothing was left for a kill to lose: {left_when_killed}"
     _log.info("%d rows in %d batches; left at each kill: %s", len(due), batches(job, "commits"), left_when_killed)
