@@ -35,13 +35,12 @@ def test_a_group_that_does_not_exist_holds_nothing(kafka: Kafka, topic_name: str
         describe_group(kafka.bootstrap, topic_name)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_only_while_it_has_a_member_a_group_takes_no_offsets_from_outside(
-    kafka: Kafka, new_topic, topic_name: str, protocol: str
+    kafka: Kafka, new_topic, topic_name: str
 ) -> None:
     topic = new_topic(1)
     with (
-        group_member(kafka.bootstrap, topic_name, topic, protocol=protocol),
+        group_member(kafka.bootstrap, topic_name, topic),
         pytest.raises(ServiceError, match="refused"),
     ):
         alter_offsets(kafka.bootstrap, topic_name, {(topic, 0): 0})

@@ -18,7 +18,7 @@ from kafka.errors import MessageSizeTooLargeError
 from services.broker import FAST_START, LocalKafka
 from services.deadline import wait_until
 from services.errors import ServiceError
-from services.kafka import WHERE_VARIABLE, Kafka, Where, kafka_cluster, kafka_service
+from services.kafka import WHERE_VARIABLE, Kafka, Where, kafka_service
 from services.topics import create_topic
 from services.wire import BrokerConnection
 from tests.services.what_is_left import accepts, members
@@ -59,43 +59,45 @@ def test_what_is_written_is_read_back(kafka: Kafka, new_topic) -> None:
     assert _read(kafka.bootstrap, topic, 2) == [b"one", b"two"]
 
 
-def test_a_record_of_16_megabytes_passes(kafka: Kafka, new_topic) -> None:
-    topic = new_topic()
-    record = os.urandom(16 * 1024 * 1024)
-    _write(kafka.bootstrap, topic, record)
-    assert _read(kafka.bootstrap, topic, 1) == [record]
-
-
-def test_records_survive_kill_9_and_the_address_stays(topic_name: str) -> None:
-    with kafka_service(jvm=FAST_START, where=Where.LOCAL) as kafka:
+def test_a_broker_survives_what_tests_do_to_it_and_goes_when_the_block_is_left(
+    topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with kafka_service(config={"message.max.bytes": "2000"}, jvm=FAST_START, where=Where.LOCAL) as kafka:
+        assert isinstance(kafka, LocalKafka)
         before = kafka.bootstrap
         create_topic(before, topic_name)
+        with pytest.raises(MessageSizeTooLargeError):
+            _write(before, topic_name, os.urandom(5000))
         _write(before, topic_name, b"before the kill")
         kafka.kill()
         assert not accepts(_port(before))
         kafka.start()
         assert kafka.bootstrap == before
         assert _read(before, topic_name, 1) == [b"before the kill"]
-        kafka.restart()
+        _frozen_accepts_and_does_not_answer(kafka)
+        kafka.stop()
+        assert not accepts(_port(before))
+        kafka.start()
         assert _read(before, topic_name, 1) == [b"before the kill"]
-
-
-def test_config_overrides_reach_the_broker(topic_name: str) -> None:
-    with kafka_service(config={"message.max.bytes": "2000"}, jvm=FAST_START, where=Where.LOCAL) as kafka:
-        create_topic(kafka.bootstrap, topic_name)
-        with pytest.raises(MessageSizeTooLargeError):
-            _write(kafka.bootstrap, topic_name, os.urandom(5000))
-
-
-def test_nothing_is_left_when_the_block_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with kafka_service(jvm=FAST_START, where=Where.LOCAL) as kafka:
-        assert isinstance(kafka, LocalKafka)
-        group, port = os.getpgid(kafka.pid()), _port(kafka.bootstrap)
+        group = os.getpgid(kafka.pid())
         assert list(tmp_path.iterdir())
     assert not members(group)
-    assert not accepts(port)
+    assert not accepts(_port(before))
     assert not list(tmp_path.iterdir())
+
+
+def _frozen_accepts_and_does_not_answer(kafka: LocalKafka) -> None:
+    kafka.pause()
+    port = _port(kafka.bootstrap)
+    with (
+        BrokerConnection("127.0.0.1", port, timeout_seconds=0.5) as frozen,
+        pytest.raises(ServiceError, match="no answer"),
+    ):
+        frozen.cluster()
+    kafka.resume()
+    with BrokerConnection("127.0.0.1", port) as thawed:
+        assert thawed.cluster().brokers.keys() == {1}
 
 
 _OWNER = """
@@ -108,7 +110,9 @@ with kafka_service(jvm=FAST_START, where=Where.LOCAL) as kafka:
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long("the same with SIGKILL"))]
+)
 def test_nothing_is_left_when_the_owner_dies(how: signal.Signals, tmp_path: Path) -> None:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(
@@ -125,13 +129,12 @@ def test_nothing_is_left_when_the_owner_dies(how: signal.Signals, tmp_path: Path
 
 
 def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
-    with kafka_service(jvm=FAST_START, where=Where.LOCAL) as kafka:
-        kafka.stop()
-        with (
-            socket.create_server(("127.0.0.1", _port(kafka.bootstrap))),
-            pytest.raises(ServiceError, match=r"(?s)Kafka node 1 ended with exit code 1 .*Address already in use"),
-        ):
-            kafka.start()
+    with (
+        closing(LocalKafka(jvm=FAST_START)) as kafka,
+        socket.create_server(("127.0.0.1", _port(kafka.bootstrap))),
+        pytest.raises(ServiceError, match=r"(?s)Kafka node 1 ended with exit code 1 .*Address already in use"),
+    ):
+        kafka.start()
 
 
 def test_a_setting_that_kafka_refuses_is_named() -> None:
@@ -140,39 +143,6 @@ def test_a_setting_that_kafka_refuses_is_named() -> None:
         kafka_service(config={"log.retention.ms": "soon"}, where=Where.LOCAL),
     ):
         pass
-
-
-def test_a_cluster_goes_on_when_a_node_is_killed(topic_name: str) -> None:
-    with kafka_cluster(3, jvm=FAST_START) as cluster:
-        create_topic(cluster.bootstrap, topic_name, 3, replicas=3)
-        _write(cluster.bootstrap, topic_name, b"kept")
-        victim = _leader(cluster.bootstrap, topic_name)
-        cluster.kill(victim)
-        others = ",".join(address for node, address in enumerate(cluster.bootstrap.split(","), 1) if node != victim)
-        wait_until(lambda: _leader(others, topic_name) not in (None, victim), 30, "a new leader")
-        assert _read(others, topic_name, 1) == [b"kept"]
-        cluster.start(victim)
-        assert accepts(_port(cluster.bootstrap.split(",")[victim - 1]))
-
-
-def _leader(bootstrap: str, topic: str) -> int | None:
-    host, _, port = bootstrap.split(",", maxsplit=1)[0].rpartition(":")
-    with BrokerConnection(host, int(port)) as connection:
-        return {each.partition: each.leader for each in connection.cluster(topic).leaders}.get(0)
-
-
-def test_a_frozen_broker_accepts_and_does_not_answer(topic_name: str) -> None:
-    with kafka_cluster(1, jvm=FAST_START) as cluster:
-        cluster.pause()
-        port = _port(cluster.bootstrap)
-        with (
-            BrokerConnection("127.0.0.1", port, timeout_seconds=0.5) as frozen,
-            pytest.raises(ServiceError, match="no answer"),
-        ):
-            frozen.cluster()
-        cluster.resume()
-        with BrokerConnection("127.0.0.1", port) as thawed:
-            assert thawed.cluster().brokers.keys() == {1}
 
 
 def test_a_node_that_does_not_exist_is_refused() -> None:

@@ -16,7 +16,7 @@ from services import mysql_program
 from services.deadline import wait_until
 from services.debian import DebianRoot
 from services.errors import ServiceError
-from services.mysql import MySql, mysql_pair, mysql_service
+from services.mysql import MySql, mysql_service
 from services.mysql_client import answers, run
 from services.mysql_program import Flavour, flavour_from_environment
 from services.mysqld import LocalMySql
@@ -45,8 +45,15 @@ def test_its_binlog_has_row_events_that_describe_themselves_and_gtids(mysql: MyS
     assert found == (tuple(expected),)
 
 
-def test_rows_survive_kill_9_and_the_address_stays() -> None:
-    with mysql_service(where=Where.LOCAL) as server:
+def test_a_server_survives_what_tests_do_to_it_and_goes_when_the_block_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    config = {"binlog-row-metadata": "MINIMAL", "max_connections": "17"}
+    with mysql_service(config=config, where=Where.LOCAL) as server:
+        assert isinstance(server, LocalMySql)
+        found = _run(server, "SELECT @@global.binlog_row_metadata, @@global.max_connections, @@global.binlog_format")
+        assert found == (("MINIMAL", 17, "ROW"),)
         before = server.port
         _run(server, "CREATE DATABASE a", "CREATE TABLE a.t (id INT PRIMARY KEY)", "INSERT INTO a.t VALUES (7)")
         name = "server_uid" if server.flavour is Flavour.MARIADB else "server_uuid"
@@ -59,13 +66,16 @@ def test_rows_survive_kill_9_and_the_address_stays() -> None:
         server.restart()
         assert _run(server, "SELECT id FROM a.t") == ((7,),)
         assert _run(server, f"SELECT @@{name}") == identity
-
-
-def test_config_overrides_reach_the_server_with_dashes_too() -> None:
-    config = {"binlog-row-metadata": "MINIMAL", "max_connections": "17"}
-    with mysql_service(config=config, where=Where.LOCAL) as server:
-        found = _run(server, "SELECT @@global.binlog_row_metadata, @@global.max_connections, @@global.binlog_format")
-        assert found == (("MINIMAL", 17, "ROW"),)
+        server.pause()
+        assert accepts(server.port)
+        assert not answers(server.host, server.port, seconds=1)
+        server.resume()
+        assert answers(server.host, server.port)
+        group = os.getpgid(server.pid)
+        assert list(tmp_path.iterdir())
+    assert not members(group)
+    assert not accepts(before)
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_data_folder_is_made_with_can_be_chosen_and_servers_differ_in_identity() -> None:
@@ -79,48 +89,12 @@ def test_what_a_data_folder_is_made_with_can_be_chosen_and_servers_differ_in_ide
             assert _run(other, "SELECT @@lower_case_table_names, @@gtid_executed") == ((0, ""),)
 
 
-def test_a_replica_follows_its_source_and_goes_on_alone() -> None:
-    with mysql_pair() as pair:
-        _run(pair.source, "CREATE DATABASE a", "CREATE TABLE a.t (id INT PRIMARY KEY)", "INSERT INTO a.t VALUES (1)")
-        pair.wait_until_replica_has_all()
-        pair.source.kill()
-        assert _run(pair.replica, "SELECT id FROM a.t") == ((1,),)
-        ((executed,),) = _run(pair.replica, "SELECT @@global.gtid_executed")
-        pair.source.start()
-        ((source,),) = _run(pair.source, "SELECT @@server_uuid")
-        assert str(executed).startswith(str(source))
-        _run(pair.source, "INSERT INTO a.t VALUES (2)")
-        pair.wait_until_replica_has_all()
-        assert _run(pair.replica, "SELECT id FROM a.t ORDER BY id") == ((1,), (2,))
-
-
 def test_mariadb_can_be_asked_for() -> None:
     with mysql_service(flavour=Flavour.MARIADB, where=Where.LOCAL) as server:
         assert server.flavour is Flavour.MARIADB
         ((version, metadata),) = _run(server, "SELECT VERSION(), @@global.binlog_row_metadata")
         assert "MariaDB" in str(version)
         assert metadata == "FULL"
-
-
-def test_a_frozen_server_accepts_and_does_not_answer() -> None:
-    with closing(LocalMySql()) as server:
-        server.start()
-        server.pause()
-        assert accepts(server.port)
-        assert not answers(server.host, server.port, seconds=1)
-        server.resume()
-        assert answers(server.host, server.port)
-
-
-def test_nothing_is_left_when_the_block_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with mysql_service(where=Where.LOCAL) as server:
-        assert isinstance(server, LocalMySql)
-        group, port = os.getpgid(server.pid), server.port
-        assert list(tmp_path.iterdir())
-    assert not members(group)
-    assert not accepts(port)
-    assert not list(tmp_path.iterdir())
 
 
 _OWNER = """
