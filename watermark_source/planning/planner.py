@@ -25,9 +25,7 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import snapshot_split, snapshots_after
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_status import (
-    changed_status,
-)
+from watermark_source.planning.split_status import changed_status
 from watermark_source.planning.split_watermark import future_cap
 from watermark_source.planning.state import GroupState, SourceState, SplitState, SplitStatus
 from watermark_source.planning.time_index import TimeIndex
@@ -141,32 +139,32 @@ def _plan(
     known = known_before(state, observation, policy, has_index=index is not None, has_rows=rows is not None)
     choice = choose(state, known, observation, index, rows)
     policy, logs = known.policy, observation.logs
-    strategy, planned, snapshots = policy.strategy, choice.splits, known.snapshots
-    if choice.has_rows and strategy.watermark_lag is not None:
+    strategy, planned, snapshots, has_rows = policy.strategy, choice.splits, known.snapshots, choice.has_rows
+    if has_rows and strategy.watermark_lag is not None:
         # A batch goes out in any case: splits at rest need not wait until the whole source is.
         planned = {**planned, **by_clock(planned, observation, strategy, MIN)}
-    planned = {**planned, **marked_returning(state, planned, policy.idleness)}
+    if marked := marked_returning(state, planned, policy.idleness):
+        planned = {**planned, **marked}
     cap = future_cap(observation.now, strategy)
     unread = {} if ahead is None else look_ahead(ahead, planned, state.watermark, logs, cap)
     shown = planned if ahead is None else left_by(planned, unread, state.watermark, logs, strategy)
-    without_snapshots = {s: t for s, t in shown.items() if s not in snapshots}
     # Once there is a watermark, what a snapshot holds is late whatever is done: nobody gains by waiting for it.
-    waited_for = shown if state.watermark is None else without_snapshots
+    waited_for = shown if state.watermark is None else {s: t for s, t in shown.items() if s not in snapshots}
     counting = waited_for if known.begun else at_dated_ends(waited_for, observation, strategy)
     looks_ahead = ahead is not None
     watermark = _watermark(state, counting, observation, policy, on_clock=known.on_clock, looks_ahead=looks_ahead)
-    nothing_left = not (choice.has_rows or known.losses or known.going_on)
+    nothing_left = not (has_rows or known.losses or known.going_on)
     if policy.final_watermark and nothing_left and is_at_its_end(planned, logs):
         watermark = MAX
     if known.on_clock:
-        moved = tick_is_due(state, observation, strategy.watermark_interval, has_rows=choice.has_rows)
+        moved = tick_is_due(state, observation, strategy.watermark_interval, has_rows=has_rows)
     else:
         moved = watermark != state.watermark
     first = announce and watermark is not None
     says_something = bool(moved or known.done or changed_status(state.splits, planned) or first)
     # A run with an end would be over with the first batch that is none.
     held = logs.ends_are_final and any(t.status is SplitStatus.PAUSED for t in planned.values())
-    is_batch = choice.has_rows or bool(known.losses) or held or (policy.sends_markers and says_something)
+    is_batch = has_rows or bool(known.losses) or held or (policy.sends_markers and says_something)
     return Plan(
         state=SourceState(
             splits=planned,
@@ -178,13 +176,13 @@ def _plan(
             group=GroupState(
                 member=state.group.member,
                 limit=None if choice.limit is None else choice.limit.watermark,
-                held=state.group.held + (held and not choice.has_rows),
+                held=state.group.held + (held and not has_rows),
             ),
             learned=known.learned,
             run=state.run + announce,
         ),
         is_batch=is_batch,
-        has_rows=choice.has_rows,
+        has_rows=has_rows,
         waits_for_more=choice.waits_for_more,
         limit=choice.limit,
         losses=known.losses,

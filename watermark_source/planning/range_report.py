@@ -75,9 +75,8 @@ def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
     return _together(counted, tuple(missing))
 
 
-def whole(report: RangeReport) -> Coverage:
+def whole(r: RangeReport) -> Coverage:
     """Return what a report tells of all of its range: as ``cover`` does, thousands of which take their time."""
-    r = report
     return Coverage(r.max_event_time, r.rows, r.future_rows, (), r.late, r.undated_rows, r.marked, r.segments)
 
 
