@@ -23,7 +23,7 @@ from pyspark_aligned_kafka.records.header_scan import HeaderScan
 from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
 from pyspark_aligned_kafka.records.moments import MomentReader
 from pyspark_aligned_kafka.records.rows import KEY_AT, VALUE_AT
-from watermark_source.arrow_columns import bitmap
+from watermark_source.arrow_columns import bitmap, integers
 from watermark_source.errors import EventTimeError
 
 _NO_TIME = np.int64(2**63 - 1)
@@ -57,8 +57,7 @@ class EventTimes:
                 "to null, and it moves no watermark"
             )
         if self._choice.without is WithoutTime.TIMESTAMP:
-            own = np.frombuffer(records.timestamps.buffers()[1], np.int64, len(micros))
-            np.copyto(micros, own, where=wrong.astype(bool))
+            np.copyto(micros, integers(records.timestamps), where=wrong.astype(bool))
             return pa.Array.from_buffers(TIMESTAMP, len(micros), [None, pa.py_buffer(micros)]), missing
         micros[wrong.astype(bool)] = _NO_TIME
         present = bitmap(wrong == 0)

@@ -13,6 +13,7 @@ from pyspark_aligned_kafka.records.found_times import Found, Records
 from pyspark_aligned_kafka.records.headers import headers_array
 from pyspark_aligned_kafka.records.moments import END_MICROS, FIRST_MICROS
 from pyspark_aligned_kafka.records.rows import HEADERS_AT, KEY_AT, VALUE_AT
+from watermark_source.arrow_columns import integers, is_valid
 from watermark_source.errors import EventTimeError, shortened
 
 COLUMNS = ("key", "value", "headers", "timestamp", "offset")
@@ -83,9 +84,7 @@ def _of(records: Records) -> str:
 
 
 def _found(answer: pa.Array) -> Found:
-    rows = len(answer)
-    values = np.frombuffer(answer.buffers()[1], np.int64, rows, 8 * answer.offset)
-    missing = _is_null(answer)
+    values, missing = integers(answer), ~is_valid(answer)
     unit = answer.type.unit if pa.types.is_timestamp(answer.type) else "ms"
     if unit == "ns":
         # 64 bits of them are 292 years before and after 1970.
@@ -95,12 +94,3 @@ def _found(answer: pa.Array) -> Found:
         missing |= (values < FIRST_MICROS // factor) | (values >= END_MICROS // factor)
         micros = np.where(missing, 0, values) * factor
     return Found(micros, missing.astype(np.uint8), int(np.count_nonzero(missing)))
-
-
-def _is_null(answer: pa.Array) -> npt.NDArray[np.bool_]:
-    validity = answer.buffers()[0]
-    if validity is None or not answer.null_count:
-        return np.zeros(len(answer), np.bool_)
-    bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
-    found: npt.NDArray[np.bool_] = bits[answer.offset : answer.offset + len(answer)] == 0
-    return found
