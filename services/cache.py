@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import sys
@@ -23,6 +24,11 @@ def cache_folder() -> Path:
     """``$XDG_CACHE_HOME/watermark-source``, by default ``~/.cache/watermark-source``."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "watermark-source"
+
+
+def fingerprinted(kind: str, *parts: object) -> str:
+    """Return the name of an entry that is made of these parts: made of others, it is another entry."""
+    return f"{kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
 
 
 def cached(name: str, fill: Callable[[Path], None]) -> Path:

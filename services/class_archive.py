@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from services.cache import cached
+from services.cache import cached, fingerprinted
 from services.java import java_command
 
 _ARCHIVE = "classes.jsa"
@@ -31,8 +30,8 @@ def class_archive(name: str, jars: Iterable[Path], first_run: str, flags: tuple[
         ServiceError: there is no Java.
     """
     files = (Path(java_command()).resolve(), *sorted(jars))
-    installed = "\n".join((*flags, *(f"{file} {file.stat().st_mtime_ns}" for file in files)))
-    entry = f"{name}-classes-{hashlib.sha256(installed.encode()).hexdigest()[:16]}"
+    installed = ((str(file), file.stat().st_mtime_ns) for file in files)
+    entry = fingerprinted(f"{name}-classes", *flags, *installed)
     archive = cached(entry, partial(_make, first_run, flags)) / _ARCHIVE
     return (*flags, _SILENT, f"-XX:SharedArchiveFile={archive}")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from services.cache import cached
+from services.cache import cached, fingerprinted
 from services.errors import ServiceError
 from services.local_database import LocalDatabase
 from services.mysql_client import answers
@@ -143,5 +142,5 @@ class LocalMySql(LocalDatabase):
 
 
 def _data_name(program: Program) -> str:
-    parts = (*program.command, Path(program.command[-1]).stat().st_mtime_ns, *server_settings(program.flavour).items())
-    return f"mysql-data-{hashlib.sha256(repr(parts).encode()).hexdigest()[:16]}"
+    installed = Path(program.command[-1]).stat().st_mtime_ns
+    return fingerprinted("mysql-data", *program.command, installed, *server_settings(program.flavour).items())
