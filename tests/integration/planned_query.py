@@ -12,6 +12,7 @@ from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from services.broker import LocalKafka
 from services.bulk import PartitionRecords, bulk_produce_partitions
 
+_SPARK_ASKS_AFTER = 0.01
 START = 1_700_000_000_000
 
 
@@ -42,7 +43,10 @@ class Query:
         read: dict[str, int] = {}
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            read.update(self.plan(within=10))
+            rows = self.plan(within=10)
+            read.update(rows)
+            if not rows:
+                time.sleep(_SPARK_ASKS_AFTER)
         return read
 
     def statuses(self) -> dict[str, str]:

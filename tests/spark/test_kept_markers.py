@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 from pyspark.sql.functions import window
 
-from tests.spark.file_log import FileLogDataSource
 from tests.spark.queries import Streams, at
 from watermark_source import follow_watermark, split_late
 from watermark_source.errors import UsageError
@@ -18,6 +17,7 @@ from watermark_source.errors import UsageError
 pytestmark = pytest.mark.spark
 
 Step = Callable[[DataFrame], DataFrame]
+Load = Callable[..., DataFrame]
 
 
 def _static(df: DataFrame) -> DataFrame:
@@ -88,12 +88,9 @@ MAY_REMOVE: dict[str, tuple[Step, str]] = {
 
 
 @pytest.fixture(scope="module")
-def keeping(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def keeping(spark: SparkSession, loaded: Load) -> set[str]:
     """After which steps one marker, as a batch in the schema of a stream, is still there, by Spark."""
-    spark.dataSource.register(FileLogDataSource)
-    streams = Streams(spark, tmp_path_factory.mktemp("marker"))
-    streams.write({0: [(0, 1)]})
-    schema = streams.load().schema
+    schema = loaded().schema
     marker = ("watermark", None, None, at(1), None, False, None)
     row = spark.createDataFrame([(None,) * (len(schema) - 1) + (marker,)], schema)
     steps = {**KEEPS, **{name: step for name, (step, _) in MAY_REMOVE.items()}}
@@ -102,29 +99,26 @@ def keeping(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> se
 
 
 @pytest.mark.parametrize("step", KEEPS)
-def test_what_keeps_every_marker_is_accepted(streams: Streams, keeping: set[str], step: str) -> None:
+def test_what_keeps_every_marker_is_accepted(loaded: Load, keeping: set[str], step: str) -> None:
     assert step in keeping
-    streams.write({0: [(0, 1)]})
-    assert "marker" not in follow_watermark(KEEPS[step](streams.load())).columns
+    assert "marker" not in follow_watermark(KEEPS[step](loaded())).columns
 
 
 @pytest.mark.parametrize("step", MAY_REMOVE)
 def test_what_may_remove_a_marker_is_refused_with_what_to_write_instead(
-    streams: Streams, keeping: set[str], step: str
+    loaded: Load, keeping: set[str], step: str
 ) -> None:
     change, text = MAY_REMOVE[step]
     assert step not in keeping
-    streams.write({0: [(0, 1)]})
     with pytest.raises(UsageError, match=f"{text}.*no window would ever close. Call follow_watermark first"):
-        follow_watermark(change(streams.load()))
+        follow_watermark(change(loaded()))
 
 
-def test_the_error_has_the_filter_to_write_instead(streams: Streams) -> None:
-    streams.write({0: [(0, 1)]})
+def test_the_error_has_the_filter_to_write_instead(loaded: Load) -> None:
     with pytest.raises(UsageError) as refused:
-        follow_watermark(streams.load().where("value > 3"))
+        follow_watermark(loaded().where("value > 3"))
     _, instead = str(refused.value).split('or spare the markers: where("')
-    follow_watermark(streams.load().where(instead.removesuffix('")')))
+    follow_watermark(loaded().where(instead.removesuffix('")')))
 
 
 OF_STREAMS_ALONE: dict[str, tuple[Step, str]] = {
@@ -135,11 +129,10 @@ OF_STREAMS_ALONE: dict[str, tuple[Step, str]] = {
 
 
 @pytest.mark.parametrize("step", OF_STREAMS_ALONE)
-def test_what_cannot_be_known_to_keep_them_is_refused(streams: Streams, step: str) -> None:
+def test_what_cannot_be_known_to_keep_them_is_refused(loaded: Load, step: str) -> None:
     change, text = OF_STREAMS_ALONE[step]
-    streams.write({0: [(0, 1)]})
     with pytest.raises(UsageError, match=f"{text} before it may remove the marker rows"):
-        follow_watermark(change(streams.load()))
+        follow_watermark(change(loaded()))
 
 
 def test_windows_close_behind_what_is_accepted(streams: Streams) -> None:
