@@ -1,4 +1,4 @@
-"""A query through two fail-overs: each time the source is killed, and the query goes on with the replica."""
+"""A query through three fail-overs: each time the source is killed, and the query goes on with the replica."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.service, pytest.mark.timeout(1_800)]
 
 _log = logging.getLogger(__name__)
 _NAME = "changes"
-_FAIL_OVERS = 2
+_FAIL_OVERS = 3
 _KEYS = 3_000
 _CHUNK_ROWS = 100
 _BATCHES = 4
@@ -120,6 +120,5 @@ def test_every_server_was_read_and_versions_grew_from_one_to_the_next(aftermath:
 def test_no_watermark_ever_regresses(aftermath: Aftermath) -> None:
     watermarks = aftermath.delivered.watermarks
     assert watermarks == sorted(watermarks)
-    # The two runs after the last of them have one each, however long the snapshot took.
-    assert len(set(watermarks)) > 1
+    assert len(set(watermarks)) > 3
     assert aftermath.delivered.markers == aftermath.delivered.due_markers
