@@ -107,11 +107,16 @@ jars("jars", [Module({_SMALL.organisation!r}, {_SMALL.name!r}, {_SMALL.revision!
 """
 
 
+def _logs() -> list[Path]:
+    return list(cache_folder().glob("jars.part-*/ivy/ivy.log"))
+
+
 @pytest.mark.service
 def test_a_killed_download_is_taken_up_again_and_leaves_no_process() -> None:
     with _start(_DOWNLOAD) as killed:
-        wait_until(lambda: any(cache_folder().glob("jars.part-*/ivy/ivy.log")), 30, "the start of the download")
-        (log,) = cache_folder().glob("jars.part-*/ivy/ivy.log")
+        # The log is there before the download is: it is under way once it has written something.
+        wait_until(lambda: any(log.stat().st_size for log in _logs()), 30, "the start of the download")
+        (log,) = _logs()
         killed.send_signal(signal.SIGKILL)
     wait_until(lambda: not log.exists(), 10, "the end of the orphaned download")
     found = jars("jars", [_SMALL])
