@@ -17,8 +17,9 @@ from services.deadline import wait_until
 from services.mysql_client import connect
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import make_user
 from tests.integration.mysql_tables import TABLE, Tables, applied, batch, fill, on_server
-from watermark_source.errors import UnsupportedFormatError
+from watermark_source.errors import RefusedError, UnsupportedFormatError
 
 pytestmark = pytest.mark.service
 
@@ -130,6 +131,28 @@ def test_a_chunk_of_a_table_that_is_locked_for_longer_than_two_waits_says_so_and
         assert len(rows.result(60)) == 10
     life.reader.stop()
     assert f"{mysql_database.name}.t is locked, or about to be altered: waiting to read it" in caplog.text
+
+
+def test_a_query_is_loaded_and_waits_while_its_table_is_locked(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.locked_tables.HELD_SECONDS", 1)
+    # Here of five seconds; of a minute, after which a server that does not answer is taken for gone.
+    monkeypatch.setattr("pyspark_mysql_cdc_wm.client.settings.ANSWER_SECONDS", 5)
+    database, server = mysql_database, mysql_database.server
+    fill(database, "t", 10)
+    make_user(server, "sees", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*", f"INSERT ON {database.name}.t")
+    with connect(server.host, server.port, database=database.name) as holder, holder.cursor() as cursor:
+        cursor.execute("LOCK TABLES t WRITE")
+        life = Life(database)
+        start = life.reader.initialOffset()
+        assert life.reader.latestOffset(start, ALL) == start
+        assert f"{database.name}.t is locked, or about to be altered: its snapshot waits" in caplog.text
+        with pytest.raises(RefusedError, match="may not read"):
+            Life(database, username="sees")
+        cursor.execute("UNLOCK TABLES")
+    assert len(life.rows(start, life.reader.latestOffset(start, ALL))) == 10
+    life.reader.stop()
 
 
 def test_a_table_dropped_since_the_tables_were_listed_is_left_out(mysql_database: Database) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.errors.server import LOCKED, code_of
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
+from pyspark_mysql_cdc_wm.lookup.locked_tables import waiting_for_locks
 from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
 from pyspark_mysql_cdc_wm.lookup.table_list import grant_select
 from pyspark_mysql_cdc_wm.lookup.visibility import GTIDS_ON, shows_all_of_its_end
@@ -13,7 +15,7 @@ from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from watermark_source.checks import Caution, Check
-from watermark_source.errors import OptionError, RefusedError, UnsupportedFormatError, listed
+from watermark_source.errors import OptionError, RefusedError, SourceError, UnsupportedFormatError, listed
 
 
 def table_checks(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
@@ -53,14 +55,15 @@ def _readable(server: CheckedServer) -> str:
 
 
 def check_tables(connection: MySqlConnection, tables: Iterable[TableName]) -> None:
-    """Check that tables may be read.
+    """Check that tables may be read; one that is locked may be, later.
 
     Raises:
         RefusedError: they may not.
         UnknownSplitError: one is not there.
     """
-    for table in tables:
-        _check_table(connection, table)
+    with waiting_for_locks(connection):
+        for table in tables:
+            _check_table(connection, table)
 
 
 def _check_table(connection: MySqlConnection, table: TableName) -> None:
@@ -72,6 +75,10 @@ def _check_table(connection: MySqlConnection, table: TableName) -> None:
             f"{settings.where}: the user {settings.username!r} may not read {table}. On the server: "
             f"{grant_select(settings.username, table)}"
         ) from refused
+    except SourceError as refused:
+        # Who may not read it is told so before the lock is waited for.
+        if code_of(refused.__cause__) != LOCKED:
+            raise
 
 
 def _columns(server: CheckedServer) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.errors.server import LOCKED, code_of
+from pyspark_mysql_cdc_wm.lookup.locked_tables import waiting_for_locks
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.transactions import has_gtids
 from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
@@ -30,8 +30,6 @@ from watermark_source.spark.connector.snapshots import SnapshotSize
 
 _log = logging.getLogger(__name__)
 
-_HELD_SECONDS = 5
-"""So long a table's name is waited for, if somebody has locked it."""
 _TELL_SECONDS = 60.0
 """Between two warnings about a table that is locked."""
 
@@ -177,7 +175,7 @@ class ChunkBounds:
     def _is_held(self, name: TableName) -> bool:
         """Return whether somebody who defines a table anew is still at it after some seconds."""
         held = False
-        with self._waiting_for_locks():
+        with waiting_for_locks(self._connection):
             try:
                 self._connection.rows(f"SELECT 1 FROM {name.quoted} LIMIT 0")  # noqa: S608 - quoted
             except SourceError as refused:
@@ -205,7 +203,7 @@ class ChunkBounds:
         if not now.chunk_columns:
             return (None,)
         ends: list[Bound] = []
-        with self._waiting_for_locks():
+        with waiting_for_locks(self._connection):
             while len(ends) < most and (not ends or ends[-1] is not None):
                 try:
                     start = self._key_after(name, now.chunk_columns, start)
@@ -217,13 +215,6 @@ class ChunkBounds:
                     break
                 ends.append(start)
         return tuple(ends)
-
-    @contextmanager
-    def _waiting_for_locks(self) -> Iterator[None]:
-        """Wait a few seconds for a table that somebody has locked, and not a year."""
-        self._connection.rows(f"SET SESSION lock_wait_timeout = {_HELD_SECONDS}")
-        yield
-        self._connection.rows("SET SESSION lock_wait_timeout = DEFAULT")
 
     def _tell_locked(self, name: TableName) -> None:
         now = time.monotonic()
