@@ -82,7 +82,7 @@ def _wait_for_leaders(admin: KafkaAdminClient, names: Collection[str], partition
     while True:
         try:
             admin.list_partition_offsets(latest, timeout_ms=_TIMEOUT_MS)
-            return
+            break
         except (RetriableError, UnknownBrokerIdError) as not_yet:
             # A broker may not know yet what another one has made, or that one has come back.
             if time.monotonic() >= end:
