@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from pyspark_aligned_kafka.client.sasl import LoginModule
-from pyspark_aligned_kafka.client.tokens import TokenSource, tokens_of
+from pyspark_aligned_kafka.client.token_source import TokenSource
 from watermark_source.errors import OptionError
 
 _log = logging.getLogger(__name__)
@@ -91,6 +91,8 @@ def login_configs(values: Mapping[str, Any]) -> dict[str, Any]:
     mechanism, module = values["sasl.mechanism"], values["sasl.jaas.config"]
     options = {} if module is None else module.options
     if mechanism == "OAUTHBEARER":
+        from pyspark_aligned_kafka.client.tokens import tokens_of  # noqa: PLC0415 - brings kafka-python with it
+
         return {"sasl_oauth_token_provider": tokens_of(_token_source(values))}
     if mechanism == "GSSAPI":
         return {"sasl_kerberos_service_name": _service(values[_SERVICE], module)}

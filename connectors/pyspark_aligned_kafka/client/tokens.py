@@ -13,7 +13,6 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from dataclasses import dataclass, field
 from functools import lru_cache
 from http.client import HTTPResponse
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request
 from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from pyspark_aligned_kafka.client.token_source import TokenSource
 from watermark_source.errors import RefusedError, shortened
 
 _log = logging.getLogger(__name__)
@@ -36,32 +36,6 @@ _CHECK = (
     "check kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.oauthbearer.scope and the client's id and secret in "
     "kafka.sasl.jaas.config"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TokenSource:
-    """Where tokens come from: an endpoint and who asks it, or a file that somebody else keeps up."""
-
-    url: str = field(repr=False)
-    """May hold a secret beside the place, as ``?code=``."""
-    client_id: str | None = None
-    client_secret: str | None = field(default=None, repr=False)
-    scope: str | None = None
-    extensions: tuple[tuple[str, str], ...] = ()
-    trusted_file: str | None = None
-    """Certificates that the endpoint's has to go back to; ``None``: the system's."""
-    limit_s: float = 10.0
-
-    @property
-    def place(self) -> str:
-        """Return the URL's part that may be shown."""
-        url = urllib.parse.urlsplit(self.url)
-        return urllib.parse.urlunsplit((url.scheme, url.netloc.rpartition("@")[2], url.path, "", ""))
-
-    @property
-    def login(self) -> str:
-        """Return the id and secret as a header has them."""
-        return base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
 
 
 class _Token(NamedTuple):

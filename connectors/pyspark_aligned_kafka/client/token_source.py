@@ -1,0 +1,33 @@
+"""Where the tokens of OAUTHBEARER come from."""
+
+from __future__ import annotations
+
+import base64
+import urllib.parse
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSource:
+    """Where tokens come from: an endpoint and who asks it, or a file that somebody else keeps up."""
+
+    url: str = field(repr=False)
+    """May hold a secret beside the place, as ``?code=``."""
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scope: str | None = None
+    extensions: tuple[tuple[str, str], ...] = ()
+    trusted_file: str | None = None
+    """Certificates that the endpoint's has to go back to; ``None``: the system's."""
+    limit_s: float = 10.0
+
+    @property
+    def place(self) -> str:
+        """Return the URL's part that may be shown."""
+        url = urllib.parse.urlsplit(self.url)
+        return urllib.parse.urlunsplit((url.scheme, url.netloc.rpartition("@")[2], url.path, "", ""))
+
+    @property
+    def login(self) -> str:
+        """Return the id and secret as a header has them."""
+        return base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
