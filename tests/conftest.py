@@ -187,6 +187,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "spark.log.level": "ERROR",
         # A busy machine takes longer than the 15 seconds Spark gives a Python process to come up.
         "spark.python.authenticate.socketTimeout": "60s",
+        "spark.python.daemon.module": "tests.worker_daemon",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
         # Between two questions for news: by default a hundred a second, in every query that waits.

@@ -1,0 +1,27 @@
+"""Spark's daemon of Python workers, which has loaded what all our tasks need: each starts half a second sooner.
+
+Spark itself loads nothing before it forks, for what it loads may start threads.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import pyspark.daemon
+
+_OF_EVERY_TASK = (
+    "numpy",
+    "pyarrow",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.worker",
+    "watermark_source.spark.tasks.reading",
+    "pyspark_aligned_kafka.readers",
+    "pyspark_aligned_kafka.records.decoding",
+)
+
+if __name__ == "__main__":
+    for name in _OF_EVERY_TASK:
+        importlib.import_module(name)
+    pyspark.daemon.manager()
