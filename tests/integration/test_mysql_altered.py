@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
-from watermark_source.errors import SchemaError
+from watermark_source.errors import SchemaError, UnsupportedFormatError
 
 pytestmark = pytest.mark.service
 
@@ -123,6 +123,23 @@ def test_a_column_that_the_stream_has_not_ends_the_query_which_goes_on_with_it_w
     # The rows before have a column that nobody has any more, and that ends nothing.
     again = Life(database, startingOffsets="latest")
     assert rows_of(again, start, "id", new) == [(1, None), (2, "two"), (3, None)]
+
+
+def test_a_column_with_a_wider_type_ends_the_query_which_goes_on_with_it_when_loaded_again(
+    mysql_database: Database,
+) -> None:
+    database = mysql_database
+    database.run(_TABLE)
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run(
+        "INSERT INTO t VALUES (1, 'one', 1, 1)", "ALTER TABLE t MODIFY id BIGINT",
+        "INSERT INTO t VALUES (1 << 40, '', 2, 2)",
+    )  # fmt: skip
+    told = "the column id is int64, and the stream has it as int32. Load the stream again and start the query with its"
+    with pytest.raises(UnsupportedFormatError, match=told):
+        rows_of(life, start, "id")
+    assert rows_of(Life(database, startingOffsets="latest"), start, "id") == [(1,), (1 << 40,)]
 
 
 def test_a_column_that_was_added_and_dropped_again_ends_nothing(

@@ -69,10 +69,17 @@ def _fitted(where: str, name: str, kind: pa.DataType, values: pa.Array) -> pa.Ar
         return values
     if _has_room(kind, was):
         return values.cast(kind)
+    way = (
+        "Load the stream again and start the query with its checkpoint: it goes on here, with the type that the table "
+        "has now. Or leave the column out by the option excludeColumns, or set rowFormat to json in a new query, which "
+        "follows such changes"
+        if _has_room(was, kind)
+        else "Leave it out by the option excludeColumns, set rowFormat to json, which follows such changes, or begin a "
+        "new query after the change"
+    )
     raise UnsupportedFormatError(
         f"{where} was altered: at this place of the binlog the column {name} is {was}, and the stream has it as "
-        f"{kind}. Leave it out by the option excludeColumns, set rowFormat to json, which follows such changes, or "
-        "begin a new query after the change"
+        f"{kind}. {way}"
     )
 
 
