@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from services.errors import ServiceError
+from services.deadline import wait_until
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
 _TIMEOUT_MS = 30_000
 _LEADERS_SECONDS = 90.0
 """Longer than a request that gets no answer, which is asked again."""
-_POLL_SECONDS = 0.05
 
 
 def create_topic(
@@ -78,18 +76,15 @@ def _wait_for_leaders(admin: KafkaAdminClient, names: Collection[str], partition
 
     latest = {TopicPartition(name, n): OffsetSpec.LATEST for name in names for n in range(partitions)}
 
-    end = time.monotonic() + _LEADERS_SECONDS
-    while True:
+    def answered() -> bool:
         try:
             admin.list_partition_offsets(latest, timeout_ms=_TIMEOUT_MS)
-            break
-        except (RetriableError, UnknownBrokerIdError) as not_yet:
+        except (RetriableError, UnknownBrokerIdError):
             # A broker may not know yet what another one has made, or that one has come back.
-            if time.monotonic() >= end:
-                raise ServiceError(
-                    f"not every leader of {', '.join(names)} answered within {_LEADERS_SECONDS:g} s"
-                ) from not_yet
-        time.sleep(_POLL_SECONDS)
+            return False
+        return True
+
+    wait_until(answered, _LEADERS_SECONDS, f"every leader of {', '.join(names)}")
 
 
 @contextmanager
