@@ -10,10 +10,6 @@ import importlib
 import pyspark.daemon
 
 _OF_EVERY_TASK = (
-    "numpy",
-    "pyarrow",
-    "pyspark.sql.worker.create_data_source",
-    "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.worker",
     "watermark_source.spark.tasks.reading",
