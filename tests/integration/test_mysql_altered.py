@@ -27,6 +27,13 @@ def rows_of(life: Life, start: Mapping[str, Any], *columns: str) -> list[tuple[A
     return [tuple(row[name] for name in columns) for row in rows]
 
 
+def from_now_on(database: Database) -> tuple[Life, Mapping[str, Any]]:
+    """Make the table, and return a stream that begins behind that, with its place."""
+    database.run(_TABLE)
+    life = Life(database, startingOffsets="latest")
+    return life, life.reader.initialOffset()
+
+
 def test_what_was_logged_before_the_columns_were_as_they_are_now_fits_them(mysql_database: Database) -> None:
     database = mysql_database
     database.run(
@@ -110,9 +117,7 @@ def test_a_column_that_the_stream_has_not_ends_the_query_which_goes_on_with_it_w
     mysql_database: Database, alter: str, new: str
 ) -> None:
     database = mysql_database
-    database.run(_TABLE)
-    life = Life(database, startingOffsets="latest")
-    start = life.reader.initialOffset()
+    life, start = from_now_on(database)
     database.run("INSERT INTO t VALUES (1, 'one', 1, 1)", alter, *_INSERTED)
     told = (
         rf"{database.name}\.t was altered by .*{re.escape(alter)}: where the binlog is read it has columns that the "
@@ -129,9 +134,7 @@ def test_a_column_with_a_wider_type_ends_the_query_which_goes_on_with_it_when_lo
     mysql_database: Database,
 ) -> None:
     database = mysql_database
-    database.run(_TABLE)
-    life = Life(database, startingOffsets="latest")
-    start = life.reader.initialOffset()
+    life, start = from_now_on(database)
     database.run(
         "INSERT INTO t VALUES (1, 'one', 1, 1)", "ALTER TABLE t MODIFY id BIGINT",
         "INSERT INTO t VALUES (1 << 40, '', 2, 2)",
@@ -146,9 +149,7 @@ def test_a_column_that_was_added_and_dropped_again_ends_nothing(
     mysql_database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = mysql_database
-    database.run(_TABLE)
-    life = Life(database, startingOffsets="latest")
-    start = life.reader.initialOffset()
+    life, start = from_now_on(database)
     database.run(
         "ALTER TABLE t ADD COLUMN brief INT", "INSERT INTO t VALUES (1, 'one', 1, 1, 1)",
         "ALTER TABLE t DROP COLUMN brief", "INSERT INTO t VALUES (2, 'two', 2, 2)",
