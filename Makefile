@@ -39,6 +39,8 @@ MUTANTS_EACH ?= 30
 # Spark starts its Python workers with this interpreter.
 export PYSPARK_PYTHON := $(CURDIR)/$(RUN)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(RUN)
+# Images for containers often set it, and then each of the hundreds of processes of a run compiles the project anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-json demo-mysql demo-join check test test-long test-containers lint bench docs broker soak fuzz mutants \
@@ -63,6 +65,7 @@ check: lint ## lint, and what needs neither a server nor long: two minutes
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
 test: java $(INSTALLED) ## all tests, against real servers: 25 minutes on two cores
+	$(RUN) -m services.prepare
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
 
 test-long: java $(INSTALLED) ## the same and what is longer by nature: more kills, histories, silences; an hour and more

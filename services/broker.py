@@ -86,7 +86,7 @@ class LocalKafka:
             raise ServiceError(f"brokers = {brokers}: a cluster has at least one")
         self._jvm = jvm or Jvm()
         self._classpath = kafka_classpath()
-        self._quick = _quick_start() if self._jvm.short_lived else ()
+        self._quick = quick_broker() if self._jvm.short_lived else ()
         ports = free_ports(2 * brokers)
         self._ports = dict(zip(range(1, brokers + 1), ports[:brokers], strict=True))
         controllers = dict(zip(self._ports, ports[brokers:], strict=True))
@@ -257,8 +257,11 @@ def kafka_classpath() -> str:
 
 
 @functools.cache
-def _quick_start() -> tuple[str, ...]:
-    """The first time, a broker makes an archive of its classes: ten seconds, 60 MB."""
+def quick_broker() -> tuple[str, ...]:
+    """Java options for a broker that lives shortly.
+
+    The first time, one makes an archive of its classes: ten seconds, 60 MB.
+    """
     return class_archive("kafka", _jars(), "services.kafka_first_run", QUICK_START)
 
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 
 from services.class_archive import class_archive
 from services.java import QUICK_START
 from services.pyspark_home import pyspark_home
+
+LOCAL_CHECKPOINTS: Mapping[str, str] = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""Settings for checkpoints on the local disk: by default Hadoop starts some sixty processes (``readlink``) for each
+batch of a query with state."""
 
 
 @functools.cache

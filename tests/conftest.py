@@ -23,7 +23,7 @@ from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
 from services.spark_jars import spark_kafka_jars
-from services.spark_start import quick_spark
+from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from services.topics import create_topic
 from services.where import WHERE_VARIABLE, Where
 from tests.longest_first import in_order
@@ -183,6 +183,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         # No query of a test runs long enough for Java's second compiler to be worth its time.
         "spark.driver.extraJavaOptions": quick_spark(),
         "spark.driver.memory": "2g",
+        **LOCAL_CHECKPOINTS,
         "spark.local.dir": str(folder / "local"),
         "spark.log.level": "ERROR",
         # A busy machine takes longer than the 15 seconds Spark gives a Python process to come up.

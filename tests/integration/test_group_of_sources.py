@@ -53,14 +53,17 @@ def test_two_topics_of_one_query_are_never_further_apart_than_the_drift(
     streams: KafkaStreams, new_topic: NewTopic
 ) -> None:
     frames, emitted = {}, Emitted()
-    for name, times in TIMES.items():
+    times_of = {name: times[times < 100] for name, times in TIMES.items()}
+    for name, times in times_of.items():
         topic = new_topic(1)
         streams.write(topic, {0: times})
         limits = {"maxOffsetsPerTrigger": 100} if name == "slow" else {}
         frames[name] = streams.source(subscribe=topic, sourceName=name, **aligned("one query"), **limits)
     run_into(emitted, streams, frames)
-    assert {name: len(emitted.times(name)) for name in TIMES} == {name: len(times) for name, times in TIMES.items()}
-    drift = emitted.greatest_drift(*TIMES)
+    assert {name: len(emitted.times(name)) for name in times_of} == {
+        name: len(times) for name, times in times_of.items()
+    }
+    drift = emitted.greatest_drift(*times_of)
     assert DRIFT / 2 < drift.seconds <= DRIFT + STEP, f"{drift}; allowed are {DRIFT} s and a record, {STEP} s"
 
 

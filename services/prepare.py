@@ -1,0 +1,76 @@
+"""What a run of all tests needs is fetched and made side by side: ``python -m services.prepare``; once, two minutes.
+
+Whatever fails here is tried again, and told, by the test that needs it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
+
+from services.broker import kafka_classpath, quick_broker
+from services.errors import ServiceError
+from services.mysql_program import Flavour, programs
+from services.spark_jars import merge_catalog_jars, spark_kafka_jars
+from services.spark_start import quick_spark
+
+_IMPORT_ALL = """
+import importlib, pkgutil, sys
+package = importlib.import_module(sys.argv[1])
+for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+    importlib.import_module(module.name)
+"""
+
+
+def main() -> None:
+    """Do all of it at once: half of it waits for the network."""
+    tasks = _tasks()
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        running = [pool.submit(each) for each in tasks]
+        for done in as_completed(running):
+            failed = done.exception()
+            if isinstance(failed, ServiceError | subprocess.CalledProcessError):
+                sys.stderr.write(f"left to the tests: {failed}\n")
+            elif failed is not None:
+                raise failed
+
+
+def _tasks() -> Sequence[Callable[[], object]]:
+    return (
+        _broker,
+        quick_spark,
+        spark_kafka_jars,
+        merge_catalog_jars,
+        *(partial(_server, flavour) for flavour in Flavour),
+        *(partial(_compile, package) for package in ("pyspark_mysql_cdc_wm", "pyspark_aligned_kafka")),
+        partial(_compile, "watermark_source.extractors"),
+    )
+
+
+def _broker() -> None:
+    kafka_classpath()
+    quick_broker()
+
+
+def _compile(package: str) -> None:
+    # The processes of the tests would each compile all of it.
+    subprocess.run([sys.executable, "-c", _IMPORT_ALL, package], check=True)
+
+
+def _server(flavour: Flavour) -> None:
+    refusals = []
+    for get in programs(flavour):
+        try:
+            get()
+        except ServiceError as refused:  # noqa: PERF203 - a handful of ways
+            refusals.append(str(refused))
+        else:
+            return
+    raise ServiceError("\n".join(refusals))
+
+
+if __name__ == "__main__":
+    main()
