@@ -48,6 +48,14 @@ def test_every_row_is_complete(row: Option) -> None:
     assert row.default_text is not None or row.default is not None
 
 
+@pytest.mark.parametrize("row", [
+    row for row in OPTION_TABLE.options if row.default is not None and row.default_text is not None
+], ids=lambda row: row.name)  # fmt: skip
+def test_a_default_is_what_the_page_says(row: Option) -> None:
+    assert row.default_text is not None
+    assert row.read(row.default_text) == row.default
+
+
 @pytest.mark.parametrize("rows", [DOCUMENTED, [*MYSQL_OPTIONS, *ENGINE_OPTIONS]], ids=["kafka", "mysql"])
 def test_no_option_is_named_twice(rows: list[Option]) -> None:
     names = [row.name.lower() for row in rows]

@@ -75,7 +75,7 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
             option = next(each for each in MYSQL_OPTIONS if each.name == name)
             raise OptionError(name, None, "is needed", example=option.example)
     for name, why in NO_MEANING.items():
-        if values[name] is not None:
+        if given_text(given, name) is not None:
             raise OptionError(name, given_text(given, name), f"has no meaning here: {why}", example="leave it out")
     if values["columns"] is not None and any(name.lower() not in CHANGE_COLUMNS for name in values["excludeColumns"]):
         raise OptionError(

@@ -79,6 +79,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         name="watermarkPercentile",
         parse=on_time,
+        default=999_000,
         default_text="99.9",
         accepted="must be a percentage, at least 50 and less than 100, with at most four digits behind the point",
         example="99.9",
@@ -88,7 +89,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         name="percentileRows",
         parse=positive_integer,
-        default_text="100000",
+        default=100_000,
         accepted="must be a whole number of at least 1",
         example="100000",
         doc="From how many of the source's last rows the bound is learned, at least half of them. Fewer follow a "
@@ -98,7 +99,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         name="lookaheadRows",
         parse=positive_integer,
-        default_text="200000",
+        default=200_000,
         accepted="must be a whole number of at least 1",
         example="200000",
         doc="How many rows of each split are looked at ahead of a batch: no row that lies within so many rows behind a "
@@ -116,6 +117,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         name="maxWatermarkLag",
         parse=duration(minimum=0),
+        default=10_000,
         default_text="10 seconds",
         accepted=f"must be {durations.ACCEPTED}",
         example="10 seconds",
@@ -127,7 +129,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     Option(
         name="maxEventTimeLag",
         parse=duration(minimum=0),
-        default_text="10 seconds",
+        default_text="that of `maxWatermarkLag`",
         accepted=f"must be {durations.ACCEPTED}",
         example="1 minute",
         doc="The same as `maxWatermarkLag`, where applications date the events: how long after its event time an event "

@@ -25,8 +25,6 @@ from watermark_source.spark.options.engine_option_table import (
 )
 from watermark_source.spark.options.strategy_options import PERCENTILE, PUNCTUATED, percentile_of
 
-DEFAULT_WATERMARK_LAG = 10_000
-DEFAULT_LOOKAHEAD_ROWS = 200_000
 _BOUNDED = (BOUNDED, PERCENTILE, INGESTION, LOOKAHEAD)
 """Strategies with a bound on out-of-orderness."""
 _LAGS = ("maxWatermarkLag", "maxEventTimeLag")
@@ -222,7 +220,7 @@ def _check_idleness(values: Mapping[str, Any]) -> None:
 
 def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, dated: bool) -> int | None:
     strategy = values["watermarkStrategy"]
-    named = [name for name in _LAGS if values[name] is not None]
+    named = [name for name in _LAGS if given_text(given, name) is not None]
     if strategy != INGESTION:
         if named:
             raise OptionError(
@@ -238,11 +236,12 @@ def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, dated
         )  # fmt: skip
     if len(named) > 1:
         raise OptionError(named[1], given_text(given, named[1]), f"excludes {named[0]}; give one of the two")
-    lag: int = values[named[0]] if named else DEFAULT_WATERMARK_LAG
+    bound = named[0] if named else _LAGS[0]
+    lag: int = values[bound]
     if values["maxOutOfOrderness"] > lag:
         raise OptionError(
             "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
-            f"must not exceed {named[0] if named else 'maxWatermarkLag'}, which is {durations.format_duration(lag)}: "
+            f"must not exceed {bound}, which is {durations.format_duration(lag)}: "
             "an event so far behind would be late as soon as its split has nothing left to read", example="5 seconds",
         )  # fmt: skip
     return lag
@@ -251,7 +250,7 @@ def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, dated
 def _look_ahead(values: Mapping[str, Any], given: Mapping[str, str], *, dated: bool) -> LookAheadOptions | None:
     strategy = values["watermarkStrategy"]
     if strategy != LOOKAHEAD:
-        for name in (name for name in ("lookaheadRows", "lookaheadTime") if values[name] is not None):
+        for name in (name for name in ("lookaheadRows", "lookaheadTime") if given_text(given, name) is not None):
             raise OptionError(
                 name, given_text(given, name),
                 f"belongs to watermarkStrategy lookahead, and the strategy is {strategy}", example="leave it out",
@@ -268,4 +267,4 @@ def _look_ahead(values: Mapping[str, Any], given: Mapping[str, str], *, dated: b
             "cannot be with watermarkStrategy lookahead: a split with a row that is far behind would be left out "
             "before that is read", example=WAITS,
         )  # fmt: skip
-    return LookAheadOptions(rows=values["lookaheadRows"] or DEFAULT_LOOKAHEAD_ROWS, time=values["lookaheadTime"])
+    return LookAheadOptions(rows=values["lookaheadRows"], time=values["lookaheadTime"])

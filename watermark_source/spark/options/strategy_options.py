@@ -13,8 +13,6 @@ from watermark_source.option_table import given_text
 
 PERCENTILE = "percentile"
 PUNCTUATED = "punctuated"
-DEFAULT_ON_TIME = 999_000
-DEFAULT_ROWS = 100_000
 _OF_PERCENTILE = ("watermarkPercentile", "percentileRows")
 
 
@@ -47,7 +45,7 @@ def percentile_of(values: Mapping[str, Any], given: Mapping[str, str], *, dated:
             "in order", example="bounded",
         )  # fmt: skip
     if strategy != PERCENTILE:
-        for name in (name for name in _OF_PERCENTILE if values[name] is not None):
+        for name in (name for name in _OF_PERCENTILE if given_text(given, name) is not None):
             raise OptionError(
                 name, given_text(given, name),
                 f"belongs to watermarkStrategy percentile, and the strategy is {strategy}", example="leave it out",
@@ -60,7 +58,7 @@ def percentile_of(values: Mapping[str, Any], given: Mapping[str, str], *, dated:
             "is needed because watermarkStrategy is percentile: it is the largest bound that may be learned, and the "
             "one until enough rows are known", example="10 minutes",
         )  # fmt: skip
-    wish = Percentile(values["watermarkPercentile"] or DEFAULT_ON_TIME, values["percentileRows"] or DEFAULT_ROWS, most)
+    wish = Percentile(values["watermarkPercentile"], values["percentileRows"], most)
     if wish.rows < 2 * wish.enough:
         raise OptionError(
             "percentileRows", given_text(given, "percentileRows"),
