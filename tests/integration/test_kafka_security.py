@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 
+from pyspark_aligned_kafka.cluster.metadata import metadata_request
+from pyspark_aligned_kafka.options.kafka_options import parse
+from pyspark_aligned_kafka.reading.brokers import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
 from services.broker import FAST_START
 from services.kafka import kafka_cluster
@@ -118,8 +121,24 @@ def test_a_wrong_login_is_refused_and_neither_error_nor_debug_log_shows_it(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     message = refused(ports.sasl, "SASL_PLAINTEXT", who)
+    assert f"the Kafka broker 127.0.0.1:{ports.sasl} refused: SaslAuthenticationFailedError" in message
     assert "kafka.sasl.jaas.config" in message
     assert WRONG not in message + caplog.text
+
+
+def test_who_refuses_a_login_is_named_wherever_it_is_asked(ports: Ports) -> None:
+    bootstrap = f"127.0.0.1:{free_ports(1)[0]},127.0.0.1:{ports.sasl}"
+    given = {"kafka.bootstrap.servers": bootstrap, "subscribe": "t", "kafka.security.protocol": "SASL_PLAINTEXT"}
+    right, wrong = (Brokers(parse({**given, **login(PLAIN, "u", password)}).client) for password in (SECRET, WRONG))
+    with contextlib.closing(right), contextlib.closing(wrong):
+        for asked in (right, wrong):
+            asked.learn_brokers(right.run(lambda deadline: right.ask_any(lambda: metadata_request(["t"]), deadline)))
+        with pytest.raises(RefusedError, match=f"the Kafka broker 127.0.0.1:{ports.sasl} refused"):
+            wrong.socket_to(1, 5_000)
+        # The client library remembers a refusal, and connects no more.
+        request = metadata_request(["t"])
+        with pytest.raises(RefusedError, match=f"the Kafka broker 127.0.0.1:{ports.sasl} refused"):
+            wrong.run(lambda deadline: wrong.ask(1, request, deadline))
 
 
 def test_a_login_at_a_port_that_wants_none_is_refused(ports: Ports) -> None:
@@ -134,4 +153,6 @@ def test_a_client_certificate_gets_in(ports: Ports, key: str) -> None:
 
 def test_a_broker_that_cannot_prove_who_it_is_is_refused(ports: Ports) -> None:
     unknown = {"kafka.ssl.truststore.location": str(PEM / "unknown-ca.pem")}
-    assert "certificate verify failed" in refused(ports.both, "SASL_SSL", {**login(PLAIN, "u", SECRET), **unknown})
+    message = refused(ports.both, "SASL_SSL", {**login(PLAIN, "u", SECRET), **unknown})
+    assert f"the Kafka broker 127.0.0.1:{ports.both} refused" in message
+    assert "certificate verify failed" in message

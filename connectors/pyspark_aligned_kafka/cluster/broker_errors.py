@@ -1,4 +1,4 @@
-"""What kafka-python raises, as errors of this project that name the brokers and say what to do."""
+"""What kafka-python raises, as errors of this project that name the broker and say what to do."""
 
 from __future__ import annotations
 
@@ -22,8 +22,17 @@ from pyspark_aligned_kafka.client.login import HINTS
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from watermark_source.errors import RefusedError, ResponseTimeoutError, SourceError, UnreachableError, shortened
 
+
+class RefusedByBrokerError(KafkaError):  # type: ignore[misc]  # kafka-python has no types
+    """A refusal, and the broker at which it was. Never leaves ``cluster``."""
+
+    def __init__(self, address: str, error: KafkaError) -> None:
+        super().__init__(f"the Kafka broker {address} refused: {reason(error)}")
+
+
 # What a broker says about us, which asking again will not change.
 _REFUSALS = (
+    RefusedByBrokerError,
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
     IllegalSaslStateError,
@@ -48,12 +57,14 @@ def reason(error: KafkaError) -> str:
 
 
 def translated(error: KafkaError, settings: ClientSettings) -> SourceError:
-    """Return the error of this project that says the same, naming the brokers."""
+    """Return the error of this project that says the same, naming the broker, or the bootstrap servers."""
     servers = ",".join(settings.bootstrap_servers)
     if is_refusal(error):
+        named = isinstance(error, RefusedByBrokerError)
+        said = reason(error) if named else f"the Kafka brokers at {servers} refused: {reason(error)}"
         return RefusedError(
-            f"the Kafka brokers at {servers} refused: {reason(error)}; check kafka.security.protocol, "
-            "kafka.sasl.mechanism, kafka.sasl.jaas.config, kafka.ssl.* and the user's rights"
+            f"{said}; check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.jaas.config, kafka.ssl.* and "
+            "the user's rights"
         )
     if isinstance(error, SILENCE):
         return ResponseTimeoutError(
@@ -72,13 +83,12 @@ def translated(error: KafkaError, settings: ClientSettings) -> SourceError:
     )
 
 
-def no_login(error: Exception, settings: ClientSettings) -> RefusedError:
+def no_login(error: Exception, address: str, settings: ClientSettings) -> RefusedError:
     """Return the error for what a mechanism of kafka-python raises before a broker has refused anything."""
     mechanism = settings.values["sasl.mechanism"]
     hint = HINTS.get(mechanism, "check kafka.sasl.mechanism and kafka.sasl.jaas.config")
     return RefusedError(
-        f"the login by {mechanism} at {','.join(settings.bootstrap_servers)} cannot be made: "
-        f"{type(error).__name__}: {shortened(error)}; {hint}"
+        f"the login by {mechanism} at {address} cannot be made: {type(error).__name__}: {shortened(error)}; {hint}"
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +17,7 @@ from pyspark_aligned_kafka.client.sasl import hide_wire_logs
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.broker_errors import (
     SILENCE,
+    RefusedByBrokerError,
     is_refusal,
     no_login,
     nobody,
@@ -116,13 +118,26 @@ class Cluster:
         try:
             connection = await self._connected(node, min(self._setup_ms, deadline.left_ms))
         except KafkaConnectionError as error:
-            if is_refusal(error):
-                raise
             self._why_not[node] = reason(error)
             raise KafkaConnectionError(self._told(node)) from error
         except NodeNotReadyError as error:
             raise NodeNotReadyError(self._told(node)) from error
-        return await self._open().wait_for(connection.send_request(request), deadline.left_ms)
+        # The login on it may be renewed meanwhile.
+        with self._names_who_refuses(node):
+            return await self._open().wait_for(connection.send_request(request), deadline.left_ms)
+
+    @contextlib.contextmanager
+    def _names_who_refuses(self, node: int | str) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError as error:
+            if is_refusal(error):
+                raise RefusedByBrokerError(self._address(node), error) from error
+            raise
+
+    def _address(self, node: int | str) -> str:
+        broker = self._open().cluster.broker_metadata(node)
+        return str(node) if broker is None else f"{broker.host}:{broker.port}"
 
     def _told(self, node: int | str) -> str:
         """Return why a broker could not be connected to lately; of one that others named also where."""
@@ -136,6 +151,10 @@ class Cluster:
         )
 
     async def _connected(self, node: int | str, limit_ms: float) -> KafkaConnection:
+        with self._names_who_refuses(node):
+            return await self._made(node, limit_ms)
+
+    async def _made(self, node: int | str, limit_ms: float) -> KafkaConnection:
         manager = self._open()
         connection: KafkaConnection = manager.get_connection(
             node,
@@ -162,7 +181,7 @@ class Cluster:
         except Exception as error:
             if not self._settings.uses_sasl or connection.parser is None:
                 raise
-            raise no_login(error, self._settings) from error
+            raise no_login(error, self._address(node), self._settings) from error
         return connection
 
     def ask_soon(self, node: int | str, request: Any, deadline: Deadline) -> Awaitable[Any]:

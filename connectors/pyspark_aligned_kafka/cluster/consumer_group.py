@@ -61,7 +61,7 @@ class ConsumerGroup:
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError, SourceError: the ``__cause__``, if any, is
-                kafka-python's error. Some of the positions may have been committed.
+                a ``KafkaError``. Some of the positions may have been committed.
         """
 
         async def work(_: Deadline) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kafka.errors import (
-    AuthorizationError,
     IncompatibleBrokerVersion,
     KafkaConnectionError,
     KafkaError,
@@ -19,7 +18,7 @@ from kafka.errors import (
     for_code,
 )
 
-from pyspark_aligned_kafka.cluster.broker_errors import reason
+from pyspark_aligned_kafka.cluster.broker_errors import RefusedByBrokerError, reason
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.leaders import Leaders
@@ -35,6 +34,8 @@ from watermark_source.errors import (
     listed,
 )
 from watermark_source.planning.split import Split
+
+_NOT_CONNECTED = (KafkaConnectionError, NodeNotReadyError, RefusedByBrokerError)
 
 
 @dataclass(slots=True)
@@ -130,8 +131,6 @@ async def _fold(part: Mapping[Split, int], answer: Awaitable[Any], tried: Round)
         if NEWEST not in part.values():
             raise
         tried.found.update(dict.fromkeys(part, Found(None, None)))
-    except AuthorizationError:
-        raise
     except KafkaError as error:
         tried.again.update(dict.fromkeys(part, error))
     else:
@@ -159,7 +158,7 @@ def _read_offsets(response: OffsetsResponse, asked: Mapping[Split, int], tried: 
 
 
 def _gave_up(again: Mapping[Split, KafkaError], deadline: Deadline) -> SourceError:
-    unreachable = all(isinstance(error, (KafkaConnectionError, NodeNotReadyError)) for error in again.values())
+    unreachable = all(isinstance(error, _NOT_CONNECTED) for error in again.values())
     kind: type[SourceError] = UnreachableError if unreachable else ResponseTimeoutError
     reasons = "; ".join(sorted({reason(error) for error in again.values()}))
     return kind(
