@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from pyspark_aligned_kafka.client import sasl
-from pyspark_aligned_kafka.client.login import JAAS
+from pyspark_aligned_kafka.client.login_settings import JAAS
 from watermark_source.errors import OptionError
 from watermark_source.option_table import Option, boolean, host_name, integer, non_empty, positive_integer, word
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_aligned_kafka.client import setting_table as table
-from pyspark_aligned_kafka.client.login import check_login, login_configs
+from pyspark_aligned_kafka.client.login_settings import check_login, login_configs
 from pyspark_aligned_kafka.client.tls import Tls, tls_context
 from watermark_source.errors import OptionError
 from watermark_source.option_table import unknown_option

@@ -18,7 +18,7 @@ from kafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from pyspark_aligned_kafka.client.login import HINTS
+from pyspark_aligned_kafka.client.login_settings import HINTS
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from watermark_source.errors import RefusedError, ResponseTimeoutError, SourceError, UnreachableError, shortened
 
