@@ -47,6 +47,58 @@ class Option:
             ) from None
 
 
+def one_of(
+    *,
+    name: str,
+    choices: Iterable[str],
+    example: str,
+    doc: str,
+    default: str | None = None,
+    default_text: str | None = None,
+    kind: Callable[[str], Any] = str,
+) -> Option:
+    """Return a row that takes one of the words, in any case, and makes a ``kind`` of it."""
+    words = tuple(choices)
+    parse = word(words)
+    return Option(
+        name=name,
+        parse=lambda text: kind(parse(text)),
+        accepted=f"must be {', '.join(words[:-1])} or {words[-1]}",
+        example=example,
+        doc=doc,
+        default=None if default is None else kind(default),
+        default_text=default_text or default,
+    )
+
+
+def true_or_false(*, name: str, default: bool, example: str, doc: str) -> Option:
+    """Return a row that takes ``true`` or ``false``."""
+    return Option(
+        name=name,
+        parse=boolean,
+        accepted="must be true or false",
+        example=example,
+        doc=doc,
+        default=default,
+        default_text="true" if default else "false",
+    )
+
+
+def at_least_one(
+    *, name: str, example: str, doc: str, default: int | None = None, default_text: str | None = None
+) -> Option:
+    """Return a row that takes a whole number of at least 1."""
+    return Option(
+        name=name,
+        parse=positive_integer,
+        accepted="must be a whole number of at least 1",
+        example=example,
+        doc=doc,
+        default=default,
+        default_text=default_text,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class OptionTable:
     """All options of one source. ``prefixes`` are families passed on unread, such as ``kafka.``."""

@@ -14,6 +14,7 @@ from watermark_source.option_table import (
     duration,
     host_name,
     non_empty,
+    one_of,
     ports,
     positive_integer,
     word,
@@ -37,6 +38,13 @@ def test_a_wrong_value_says_option_value_accepted_and_example() -> None:
     with pytest.raises(OptionError) as caught:
         TABLE.parse({"boxwidth": "0"})
     assert str(caught.value) == ('option boxWidth = "0": must be a whole number (must be at least 1), for example 7')
+
+
+def test_a_row_of_words_says_which_and_gives_what_they_mean() -> None:
+    row = one_of(name="lid", choices=("open", "ajar", "shut"), kind=str.upper, default="shut", example="open", doc="")
+    assert (row.default, row.default_text, row.read(" Ajar ")) == ("SHUT", "shut", "AJAR")
+    with pytest.raises(OptionError, match='lid = "up": must be open, ajar or shut, for example open'):
+        row.read("up")
 
 
 def test_a_long_name_value_or_reason_is_cut() -> None:

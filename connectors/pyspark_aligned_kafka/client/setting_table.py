@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,12 +12,12 @@ from typing import Any
 from pyspark_aligned_kafka.client import sasl
 from pyspark_aligned_kafka.client.login_settings import JAAS
 from watermark_source.errors import OptionError
-from watermark_source.option_table import Option, boolean, host_name, integer, non_empty, positive_integer, word
+from watermark_source.option_table import Option, boolean, host_name, integer, non_empty, one_of, positive_integer, word
 
+READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
 _LONGEST_NAME = 32_767
 """Bytes of a string in Kafka's protocol."""
-READ_UNCOMMITTED = "read_uncommitted"
 
 _SERVER = re.compile(r"(?:[A-Za-z0-9_]+://)?(?P<address>(?:\[[0-9A-Fa-f:.%]+\]|[^\s:,\[\]/]+):(?P<port>\d{1,5}))")
 _TEXT = "must be a text that is not empty"
@@ -123,6 +123,22 @@ def _row(  # noqa: PLR0917 - reads as a row of the table
     return Setting(option, target)
 
 
+def _one_of(
+    java: str,
+    target: str | None,
+    choices: Iterable[str],
+    example: str,
+    doc: str,
+    *,
+    default: str | None = None,
+    default_text: str | None = None,
+) -> Setting:
+    option = one_of(
+        name=f"kafka.{java}", choices=choices, example=example, doc=doc, default=default, default_text=default_text
+    )
+    return Setting(option, target)
+
+
 def protocol_name(text: str) -> str:
     """Parse a name that is not empty and that Kafka's protocol can carry."""
     name = non_empty(text)
@@ -167,19 +183,16 @@ SETTINGS: tuple[Setting, ...] = (
          "The brokers asked first; they name the others.", default_text="needed"),
     _row("client.id", "client_id", protocol_name, "must be a name that is not empty", "checkout-query",
          "Name of this client in the brokers' logs and quotas.", default="aligned-kafka"),
-    _row("client.dns.lookup", "client_dns_lookup",
-         word(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")),
-         "must be use_all_dns_ips or resolve_canonical_bootstrap_servers_only", "use_all_dns_ips",
+    _one_of("client.dns.lookup", "client_dns_lookup",
+         ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"), "use_all_dns_ips",
          "How host names become addresses. `use_all_dns_ips`: those of a name are tried one after the other. "
          "`resolve_canonical_bootstrap_servers_only`: the same, and each bootstrap server goes by its canonical name, "
          "which its certificate must then hold.", default="use_all_dns_ips"),
     _row("client.rack", None, protocol_name, "must be a name that is not empty", "eu-west-1a",
          "Rack of the executors, for reading from the nearest replica (KIP-392).", default_text="none"),
-    _row("security.protocol", "security_protocol", word(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
-         "must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", "SASL_SSL",
+    _one_of("security.protocol", "security_protocol", ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "SASL_SSL",
          "Whether connections are encrypted and whether they log in.", default="PLAINTEXT"),
-    _row("sasl.mechanism", "sasl_mechanism", word(sasl.MECHANISMS),
-         "must be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_MSK_IAM or GSSAPI",
+    _one_of("sasl.mechanism", "sasl_mechanism", sasl.MECHANISMS,
          "SCRAM-SHA-512", "How to log in. `AWS_MSK_IAM` needs the extra `msk`, `GSSAPI` (Kerberos) the extra "
          "`kerberos`, on the driver and the executors.", default_text="none"),
     _row("sasl.jaas.config", None, _jaas, "must be one login module with its options", JAAS,
@@ -244,8 +257,7 @@ SETTINGS: tuple[Setting, ...] = (
            "How often the driver looks for new partitions and topics. Planning does not wait for it; the query fails "
            "when it has not succeeded for 20 times as long. Rows of a new partition that lie behind the watermark "
            "when it is found are late."),
-    _row("isolation.level", None, word((READ_UNCOMMITTED, READ_COMMITTED)),
-         "must be read_uncommitted or read_committed", READ_COMMITTED,
+    _one_of("isolation.level", None, (READ_UNCOMMITTED, READ_COMMITTED), READ_COMMITTED,
          "Whether records of open and aborted transactions are read. Ends of the log are looked up the same way.",
          default=READ_UNCOMMITTED),
     _bytes("fetch.max.bytes", 16 << 20,

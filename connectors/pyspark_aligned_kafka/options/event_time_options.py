@@ -19,7 +19,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 )
 from pyspark_aligned_kafka.records.json_path import parse_path
 from watermark_source.errors import OptionError
-from watermark_source.option_table import Option, given_text, word
+from watermark_source.option_table import Option, given_text, one_of
 from watermark_source.spark.options.strategy_options import PUNCTUATED
 
 TIMESTAMP = "timestamp"
@@ -60,22 +60,20 @@ EVENT_TIME_OPTIONS = (
         "headers, timestamp and offset, and answers an Arrow array of timestamps, or of milliseconds as int64, one for "
         "each record. Watermarks, windows, idleness and alignment go by it: see [event time](event-time.md).",
     ),
-    Option(
+    one_of(
         name=FORMAT,
-        parse=word(_FORMATS),
+        choices=_FORMATS,
         default=Format.AUTO.value,
-        accepted=f"must be one of {', '.join(_FORMATS)}",
         example=Format.MILLIS.value,
         doc="How it is written there. Numbers since 1970-01-01 UTC, also as texts and with fractions: `seconds`, "
         "`millis`, `micros`, `nanos`. `iso8601`: a date, or a date and a time, with a zone or in UTC. `auto`: ISO "
         "8601, or a number whose size says its unit: below 10^11 seconds, below 10^14 milliseconds, below 10^17 "
         "microseconds.",
     ),
-    Option(
+    one_of(
         name=ERRORS,
-        parse=word(_WITHOUT),
+        choices=_WITHOUT,
         default=WithoutTime.FAIL.value,
-        accepted=f"must be one of {', '.join(_WITHOUT)}",
         example=WithoutTime.TIMESTAMP.value,
         doc="What becomes of a record in which it is not found. `fail`: the query ends with an error that names the "
         "record. `timestamp`: the record's own timestamp is its event time. `null`: it is delivered without an event "
@@ -95,11 +93,10 @@ MARK_OPTIONS = (
         "nothing there, or JSON's null, moves nothing; one with something that is no moment ends the query. Belongs to "
         "`watermarkStrategy` `punctuated`, which needs it.",
     ),
-    Option(
+    one_of(
         name=MARKS_FORMAT,
-        parse=word(_FORMATS),
+        choices=_FORMATS,
         default=Format.AUTO.value,
-        accepted=f"must be one of {', '.join(_FORMATS)}",
         example=Format.MILLIS.value,
         doc="How it is written there, as in `eventTimeFormat`.",
     ),

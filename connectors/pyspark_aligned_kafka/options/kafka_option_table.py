@@ -19,12 +19,13 @@ from watermark_source import durations
 from watermark_source.option_table import (
     Option,
     OptionTable,
-    boolean,
+    at_least_one,
     duration,
     integer,
     non_empty,
+    one_of,
     positive_integer,
-    word,
+    true_or_false,
 )
 from watermark_source.spark.columns.column_names import EVENT_TIME
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, NOT_NEEDED
@@ -113,12 +114,11 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         doc="`startingTimestamp` with a timestamp for each partition; lists exactly the partitions that are read. Wins "
         "over `startingOffsets`.",
     ),
-    Option(
+    one_of(
         name="startingOffsetsByTimestampStrategy",
-        parse=lambda text: NoMatch(word(member.value for member in NoMatch)(text)),
-        default=NoMatch.ERROR,
-        default_text="error",
-        accepted="must be error or latest",
+        choices=(each.value for each in NoMatch),
+        kind=NoMatch,
+        default=NoMatch.ERROR.value,
         example="latest",
         doc="What to do when a partition has no record as new as `startingTimestamp` or "
         "`startingOffsetsByTimestamp` says: fail, or begin at its end.",
@@ -149,20 +149,16 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         doc="Batch only. `endingTimestamp` with a timestamp for each partition; lists exactly the partitions that are "
         "read. Wins over `endingOffsets`.",
     ),
-    Option(
+    at_least_one(
         name="maxOffsetsPerTrigger",
-        parse=positive_integer,
         default_text="no limit",
-        accepted="must be a whole number of at least 1",
         example="1000000",
         doc="Most offsets of all partitions together in one batch; the oldest event time is read first. The trigger "
         "Once reads everything in one batch all the same.",
     ),
-    Option(
+    at_least_one(
         name="minOffsetsPerTrigger",
-        parse=positive_integer,
         default_text="none",
-        accepted="must be a whole number of at least 1",
         example="100000",
         doc="Rows wait until so many offsets of all partitions together can be read, or `maxTriggerDelay` has passed "
         "since rows were last read. The first rows a query reads after its start never wait, nor do those of the "
@@ -177,33 +173,24 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         example="5 minutes",
         doc="How long rows wait at most because of `minOffsetsPerTrigger`.",
     ),
-    Option(
+    true_or_false(
         name="failOnDataLoss",
-        parse=boolean,
         default=True,
-        default_text="true",
-        accepted="must be true or false",
         example="false",
         doc="Whether the query fails when records it should read are gone. With `false` it logs what is "
         "skipped and goes on.",
     ),
-    Option(
+    true_or_false(
         name="pushDownPredicate",
-        parse=boolean,
         default=False,
-        default_text="false",
-        accepted="must be true or false",
         example="true",
         doc="Whether a batch reads only what its filters on topic, partition, offset and timestamp leave, with "
         "`spark.sql.python.filterPushdown.enabled`. Only where no other query uses the same `load()`: see "
         "[filters](batch.md#filters).",
     ),
-    Option(
+    true_or_false(
         name="includeHeaders",
-        parse=boolean,
         default=False,
-        default_text="false",
-        accepted="must be true or false",
         example="true",
         doc="Whether the records' headers are delivered in the column `headers`.",
     ),

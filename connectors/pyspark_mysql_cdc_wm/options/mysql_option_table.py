@@ -14,12 +14,12 @@ from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
 from watermark_source.option_table import (
     Option,
     OptionTable,
-    boolean,
+    at_least_one,
     host_name,
     integer,
     non_empty,
-    positive_integer,
-    word,
+    one_of,
+    true_or_false,
 )
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, NOT_NEEDED
 
@@ -33,13 +33,6 @@ def _port(text: str) -> int:
 
 def _moment(text: str) -> StartAtTime:
     return StartAtTime(integer(text, minimum=0))
-
-
-_TLS_MODE = word(mode.value for mode in TlsMode)
-
-
-def _tls_mode(text: str) -> TlsMode:
-    return TlsMode(_TLS_MODE(text))
 
 
 def _zone(text: str) -> str:
@@ -110,12 +103,11 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         secret=True,
         doc="Appears in no log, error or checkpoint.",
     ),
-    Option(
+    one_of(
         name="sslMode",
-        parse=_tls_mode,
-        default=TlsMode.PREFERRED,
-        default_text="preferred",
-        accepted="must be disabled, preferred, required, verify_ca or verify_identity",
+        choices=(each.value for each in TlsMode),
+        kind=TlsMode,
+        default=TlsMode.PREFERRED.value,
         example="verify_identity",
         doc="As `--ssl-mode` of MySQL's own programs: TLS never, where the server offers it, always, with a "
         "certificate that is signed by `sslCa`, and with one for `hostname`. The first three verify nothing.",
@@ -189,11 +181,9 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "still has is an error, or begins there (`failOnDataLoss`). MariaDB does not log commit times: there it is "
         "when the statement before the commit began, to the second. Wins over `startingOffsets`.",
     ),
-    Option(
+    at_least_one(
         name="maxRowsPerTrigger",
-        parse=positive_integer,
         default_text="no limit",
-        accepted="must be a whole number of at least 1",
         example="1000000",
         doc="About the most rows of one batch; an update is two. Of the binlog a batch ends after the last transaction "
         "with which it has no more, or after the first one if that alone is larger; and after 256 MB of binlog. "
@@ -218,49 +208,42 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         doc="Which columns to leave out: of the tables, but not together with `columns`, or of those about changes, "
         "whose names begin with `_`.",
     ),
-    Option(
+    one_of(
         name="rowFormat",
-        parse=word(("columns", "json")),
+        choices=("columns", "json"),
         default="columns",
-        accepted="must be columns or json",
         example="json",
         doc="`columns`: the tables' columns are the stream's, and must be the same ones. `json`: each row is one text, "
         "the column `_row`, of any table's columns by name.",
     ),
-    Option(
+    one_of(
         name="schemaChangeBehavior",
-        parse=word(("exception", "ignore")),
+        choices=("exception", "ignore"),
         default="exception",
-        accepted="must be exception or ignore",
         example="ignore",
         doc="What happens when a table gets a column, or a name for one, that the stream has not. `exception`: the "
         "query ends before the first row with it; once it is loaded again its stream has the column, and nothing is "
         "lost. `ignore`: what is in the column does not come, and a warning says so.",
     ),
-    Option(
+    one_of(
         name="unloggedChangeBehavior",
-        parse=word(("exception", "ignore")),
+        choices=("exception", "ignore"),
         default="exception",
-        accepted="must be exception or ignore",
         example="ignore",
         doc="What happens when a table is changed as a whole, of which the binlog has no row: `TRUNCATE`, `RENAME`, "
         "and partitions dropped, emptied or exchanged. `exception`: the query ends there. `ignore`: it goes on, what "
         "was delivered of the table stays as it is, and a warning says so.",
     ),
-    Option(
+    at_least_one(
         name="snapshotChunkRows",
-        parse=positive_integer,
         default=500_000,
         default_text="500 000",
-        accepted="must be a whole number of at least 1",
         example="20000",
         doc="About so many rows of a table are one chunk of its snapshot, which one task reads.",
     ),
-    Option(
+    at_least_one(
         name="snapshotParallelism",
-        parse=positive_integer,
         default=8,
-        accepted="must be a whole number of at least 1",
         example="16",
         doc="So many chunks are in one batch while a snapshot is read; all are as of one point in time. With "
         "`snapshotConsistency` `table` one task reads them all.",
@@ -276,23 +259,19 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         "otherwise, and for keys that cannot be compared. It must be NOT NULL and should be the first of an index; "
         "rows of one value are in one chunk. A column without a table is that of all tables that have it.",
     ),
-    Option(
+    one_of(
         name="snapshotConsistency",
-        parse=word(("batch", "table")),
+        choices=("batch", "table"),
         default="batch",
-        accepted="must be batch or table",
         example="table",
         doc="Of which moment a snapshot is. `batch`: each batch of it is as of a place of the binlog of its own, and "
         "what was read before is brought there by its changes. `table`: all tables that a query begins with are, "
         "whole, as of the place at which it began, and all changes since come after them. The binlog since that place "
         "is read again for each batch, in one task, and must be kept until the snapshot is complete.",
     ),
-    Option(
+    true_or_false(
         name="snapshotHoldsGroup",
-        parse=boolean,
         default=True,
-        default_text="true",
-        accepted="must be true or false",
         example="false",
         doc="Whether the other sources of the alignment group read nothing until the snapshot is complete. Needs "
         "`alignmentGroup`.",
@@ -316,22 +295,16 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         doc="Whose clocks a DATETIME in `eventTimeColumn` is of; TIMESTAMP columns are moments without it. Of an hour "
         "that clocks show twice the first is meant. The stream's own column stays as it is, without a zone.",
     ),
-    Option(
+    true_or_false(
         name=ON_CLOCK,
-        parse=boolean,
         default=False,
-        default_text="false",
-        accepted="must be true or false",
         example="true",
         doc="No watermark while the snapshot is read; from the beginning of the binlog on event time is the clock "
         "(FLIP-326). Needs `watermarkStrategy` `none`, which needs it.",
     ),
-    Option(
+    true_or_false(
         name="failOnDataLoss",
-        parse=boolean,
         default=True,
-        default_text="true",
-        accepted="must be true or false",
         example="true",
         doc="Whether binlog files that were purged before they were read end the query. With false they are skipped, "
         "and a warning says so.",

@@ -6,7 +6,16 @@ from collections.abc import Mapping
 
 from watermark_source import durations
 from watermark_source.alignment.group import LONGEST_NAME
-from watermark_source.option_table import Option, boolean, duration, host_name, non_empty, ports, positive_integer, word
+from watermark_source.option_table import (
+    Option,
+    at_least_one,
+    duration,
+    host_name,
+    non_empty,
+    one_of,
+    ports,
+    true_or_false,
+)
 from watermark_source.spark.options.strategy_options import PERCENTILE, PUNCTUATED, on_time
 
 BOUNDED = "bounded"
@@ -50,11 +59,10 @@ def _group_name(text: str) -> str:
 
 
 ENGINE_OPTIONS: tuple[Option, ...] = (
-    Option(
+    one_of(
         name="watermarkStrategy",
-        parse=word((BOUNDED, MONOTONOUS, PERCENTILE, PUNCTUATED, INGESTION, LOOKAHEAD, NONE)),
+        choices=(BOUNDED, MONOTONOUS, PERCENTILE, PUNCTUATED, INGESTION, LOOKAHEAD, NONE),
         default=BOUNDED,
-        accepted="must be bounded, monotonous, percentile, punctuated, ingestion, lookahead or none",
         example="bounded",
         doc="How a split's watermark follows its event times. `bounded`: the highest event time seen less "
         "`maxOutOfOrderness` and one millisecond. `monotonous`: the same with no disorder allowed. `percentile`: the "
@@ -86,21 +94,17 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         doc="Which share of the rows is to be on time: the bound is what so many of the rows read last were behind at "
         "most. Only with `watermarkStrategy` `percentile`.",
     ),
-    Option(
+    at_least_one(
         name="percentileRows",
-        parse=positive_integer,
         default=100_000,
-        accepted="must be a whole number of at least 1",
         example="100000",
         doc="From how many of the source's last rows the bound is learned, at least half of them. Fewer follow a "
         "change sooner. At least twenty must be expected beyond `watermarkPercentile`. Only with `watermarkStrategy` "
         "`percentile`.",
     ),
-    Option(
+    at_least_one(
         name="lookaheadRows",
-        parse=positive_integer,
         default=200_000,
-        accepted="must be a whole number of at least 1",
         example="200000",
         doc="How many rows of each split are looked at ahead of a batch: no row that lies within so many rows behind a "
         "batch when that is planned is late because of it. Only with `watermarkStrategy` `lookahead`.",
@@ -190,37 +194,30 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="30 seconds",
         doc="The others go on without a source of the group that has said nothing for so long. Needs `alignmentGroup`.",
     ),
-    Option(
+    at_least_one(
         name="alignmentMembers",
-        parse=positive_integer,
         default_text="whoever is there",
-        accepted="must be a whole number of at least 1",
         example="2",
         doc="A new query reads nothing before so many sources of the group are there. Needs `alignmentGroup`.",
     ),
-    Option(
+    true_or_false(
         name="alignmentWaitForFirst",
-        parse=boolean,
         default=False,
-        default_text="false",
-        accepted="must be true or false",
         example="false",
         doc="Whether the group waits for this source's first row. Needs `alignmentGroup`.",
     ),
-    Option(
+    one_of(
         name="idleReturn",
-        parse=word((WAITS, PASSES)),
+        choices=(WAITS, PASSES),
         default=WAITS,
-        accepted="must be wait or pass",
         example="pass",
         doc="What the combined watermark does when an idle split has rows again that are behind it, all of them late. "
         "`wait`: it stands still until the split has caught up. `pass`: the split is left out until then.",
     ),
-    Option(
+    one_of(
         name="idleFollows",
-        parse=word((NOTHING, GROUP)),
+        choices=(NOTHING, GROUP),
         default=NOTHING,
-        accepted="must be nothing or group",
         example="group",
         doc="What moves the watermark while all splits are idle. `nothing`: it stands still. `group`: it goes on with "
         "the lowest watermark of the alignment group's other sources, and with the highest once they are all idle too, "
@@ -248,32 +245,23 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "`watermarkStrategy` `none` and `ingestion`, the group's with `idleFollows` `group`, that of a system that "
         "dates its rows.",
     ),
-    Option(
+    true_or_false(
         name="finalWatermark",
-        parse=boolean,
         default=False,
-        default_text="false",
-        accepted="must be true or false",
         example="true",
         doc="Whether the stream ends with this run: after its last rows the watermark is the end of time, and windows, "
         "joins and ordering let go all that they hold. For data that are complete, with `Trigger.AvailableNow` alone. "
         "Its checkpoint reads nothing more. Not with `watermarkStrategy` `none`.",
     ),
-    Option(
+    true_or_false(
         name="includeMarkers",
-        parse=boolean,
         default=True,
-        default_text="true",
-        accepted="must be true or false",
         example="true",
         doc="Whether marker rows, which carry the watermark, are part of the stream. `follow_watermark` needs them.",
     ),
-    Option(
+    true_or_false(
         name="includeLate",
-        parse=boolean,
         default=False,
-        default_text="false",
-        accepted="must be true or false",
         example="true",
         doc="Whether the stream has a column `late`: true for a row at or before the watermark that its batch begins "
         "with. `split_late` makes two streams of it. Late rows are counted in any case.",
@@ -286,20 +274,16 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="orders",
         doc="A name for this source in its offsets, status and metrics. A checkpoint belongs to one name.",
     ),
-    Option(
+    at_least_one(
         name="minPartitions",
-        parse=positive_integer,
         default_text="chosen by size",
-        accepted="must be a whole number of at least 1",
         example="8",
         doc="At least so many tasks read a batch, if it has that many rows. By default small ranges share a task and "
         "big ones are cut, by their size.",
     ),
-    Option(
+    at_least_one(
         name="maxRecordsPerPartition",
-        parse=positive_integer,
         default_text="chosen by size",
-        accepted="must be a whole number of at least 1",
         example="500000",
         doc="At most so many rows are read by one task; bigger ranges are cut. With `minPartitions` both hold.",
     ),
