@@ -16,7 +16,8 @@ from services.kafka import kafka_service
 from services.postgres import postgres_service, url_of
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.group_store.client import LONGEST, SHORTEST, GroupClient
+from watermark_source.group_store import store_waits
+from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.store import Answer, GroupStore, Identity
 
@@ -87,12 +88,15 @@ def _one_statement(name: str, url: str) -> Figure:
 
 def _traffic(name: str, url: str) -> Iterator[Figure]:
     """Count the statements a member sends, at rest and while some of its splits wait."""
-    for label, waits, interval in (("at rest", False, LONGEST), ("while it waits", True, SHORTEST)):
+    for label, waits, interval in (
+        ("at rest", False, store_waits.LONGEST),
+        ("while it waits", True, store_waits.SHORTEST),
+    ):
         store = _CountedStore(database_of(url))
         client = GroupClient(store, _identity(0))
         client.others(None)
         client.tell(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
-        time.sleep(2 * LONGEST)
+        time.sleep(2 * store_waits.LONGEST)
         client.tell(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
         before = store.exchanges
         time.sleep(_SECONDS)
@@ -125,5 +129,6 @@ def _all_members(name: str, url: str) -> Figure:
         thread.join()
     return Figure(
         f"{MEMBERS} members, {name}: statements the store answers, asked by one process", sum(asked) / _SECONDS, "a s",
-        detail=f"{_CONNECTIONS} connections; a group of {MEMBERS} at rest asks {MEMBERS / LONGEST:g} times a second",
+        detail=f"{_CONNECTIONS} connections; a group of {MEMBERS} at rest asks {MEMBERS / store_waits.LONGEST:g} times "
+        "a second",
     )  # fmt: skip

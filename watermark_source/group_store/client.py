@@ -10,20 +10,12 @@ from watermark_source.alignment.group import GroupMember
 from watermark_source.alignment.other_members import OtherMembers
 from watermark_source.errors import UsageError
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.group_store import store_waits
 from watermark_source.group_store.known_members import KnownMembers
 from watermark_source.group_store.own_row import OwnRow
 from watermark_source.group_store.store import GroupStore, Identity
 
 _log = logging.getLogger(__name__)
-
-SHORTEST, LONGEST = 0.1, 1.0
-"""Seconds between two statements: while something moves or somebody waits, and at rest."""
-_EASE, _MOST_EASE = 4, 2.0
-"""A statement that takes long is followed by a pause so many times as long, and of so many seconds at most: a store
-that is busy is asked less."""
-_FIRST = 10.0
-"""Seconds the first plan of a process waits for the first answer."""
-_LEAVING = 1.0
 
 
 class GroupClient:
@@ -60,7 +52,7 @@ class GroupClient:
         """
         if self._thread.ident is None:
             self._thread.start()
-            self._answered.wait(_FIRST)
+            self._answered.wait(store_waits.FIRST_ANSWER)
         if self._wrong is not None:
             raise self._wrong
         return self._known.known(last_limit)
@@ -88,7 +80,7 @@ class GroupClient:
     def close(self) -> None:
         """Leave the group, within a second or not at all. Takes no lock, so that a signal's handler may call it."""
         self._leaving = True
-        end = time.monotonic() + _LEAVING
+        end = time.monotonic() + store_waits.LEAVING
         while self._thread.is_alive() and not self._left and time.monotonic() < end:
             time.sleep(0.01)
 
@@ -119,7 +111,7 @@ class GroupClient:
     def _come(self) -> None:
         """Join the group, which is of silent members with another drift if they have only not reached the store."""
         if self._row.join():
-            self._rest(self._known.late_settling)
+            self._rest(store_waits.LATE_SETTLING)
             self._row.join()
 
     def _exchange(self) -> None:
@@ -135,8 +127,9 @@ class GroupClient:
 
         Nobody hurries after trouble: where a store is down or overrun, tries are what keeps it there.
         """
-        shortest = min(max(SHORTEST, _EASE * taken), _MOST_EASE) if self._trouble is None else LONGEST
-        self._rest(max(LONGEST, shortest), hurry_after=shortest)
+        eased = min(max(store_waits.SHORTEST, store_waits.EASE * taken), store_waits.MOST_EASE)
+        shortest = eased if self._trouble is None else store_waits.LONGEST
+        self._rest(max(store_waits.LONGEST, shortest), hurry_after=shortest)
 
     def _rest(self, longest: float, hurry_after: float | None = None) -> None:
         rest = 0.0
@@ -144,5 +137,5 @@ class GroupClient:
             step = time.monotonic()
             if hurry_after is not None and rest >= hurry_after and (self._hurry or self._news.is_set()):
                 return
-            time.sleep(SHORTEST / 4)
+            time.sleep(store_waits.SHORTEST / 4)
             rest += time.monotonic() - step

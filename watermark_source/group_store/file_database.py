@@ -10,11 +10,9 @@ from typing import Any
 
 from watermark_source.alignment.group import LONGEST_NAME
 from watermark_source.errors import RefusedError, UnreachableError
-from watermark_source.group_store import statements
+from watermark_source.group_store import statements, store_waits
 from watermark_source.group_store.open_file import OpenFile
 
-_BUSY_SECONDS = 2.0
-"""How long SQLite waits for another writer."""
 _TRIES, _ANOTHER_TRY = 3, 0.05
 _REFUSALS = (sqlite3.ProgrammingError, sqlite3.DataError, sqlite3.IntegrityError)
 """What says that the table, or what is in it, is not as it should be."""
@@ -71,7 +69,7 @@ class FileDatabase:
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
             # The thread that keeps a member up is not the one that made it; statements are transactions by themselves.
-            made = sqlite3.connect(self._path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            made = sqlite3.connect(self._path, store_waits.BUSY_FILE, isolation_level=None, check_same_thread=False)
             try:
                 _set_up(made)
                 self._file = OpenFile(_path_of(made))

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from watermark_source.alignment.other_members import OtherMember, OtherMembers, unanswered
 from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.group_store import store_waits
 from watermark_source.group_store.outage_grace import GracePeriod, after_answer, may_be_all
 from watermark_source.group_store.store import Answer
 
-_SILENT = 3.0
-"""Seconds without an answer from which on the store counts as one that does not answer."""
-_SETTLING = 0.4
-"""Seconds from the first word until what is known is sure: those that start together hear of each other by then."""
-_COMING = 10.0
-"""Seconds those that start together wait for one that has come, and has not planned yet."""
 _JUMP = 1.0
 """Seconds by which the store's clock has to have passed more, or less, than ours for it to have been set."""
 
@@ -33,7 +28,7 @@ class Heard(NamedTuple):
     @property
     def is_old(self) -> bool:
         """Return whether the store has not answered since for so long that it counts as silent."""
-        return time.monotonic() - self.answered_at >= _SILENT
+        return time.monotonic() - self.answered_at >= store_waits.SILENT_AFTER
 
     def is_odd_after(self, before: Heard) -> bool:
         """Return whether the store's clock was set between two answers; each was read between question and answer."""
@@ -44,10 +39,6 @@ class Heard(NamedTuple):
 
 class KnownMembers:
     """Filled by the thread that talks to the store, asked by the one that plans."""
-
-    late_settling: ClassVar[float] = 7.0
-    """Seconds until what is known is sure when the store was away meanwhile: who cannot reach it either tries again
-    within a second, and a try takes six at most."""
 
     def __init__(self, time_to_live: int) -> None:
         self._clock = Clock()
@@ -84,7 +75,7 @@ class KnownMembers:
         heard = Heard(others, answer.coming, answer.now, asked_at, time.monotonic())
         if before is None:
             # Those that came while it was away have told nobody.
-            self._settled_at = heard.answered_at + (self.late_settling if failed else 0)
+            self._settled_at = heard.answered_at + (store_waits.LATE_SETTLING if failed else 0)
         else:
             self._give_time(before, heard, failed=failed)
         self.heard = heard
@@ -93,9 +84,9 @@ class KnownMembers:
         """Return whether who is there had the time to say so: at first, and after the store was away."""
         if self._told_at is None or self._settled_at is None:
             return False
-        if heard.asked_at < max(self._told_at + _SETTLING, self._settled_at):
+        if heard.asked_at < max(self._told_at + store_waits.SETTLING, self._settled_at):
             return False
-        come_by = max(self._told_at, self._settled_at) + _COMING
+        come_by = max(self._told_at, self._settled_at) + store_waits.COMING
         if heard.coming and not self.has_begun and time.monotonic() < come_by:
             return False
         self.has_begun = True
@@ -107,7 +98,7 @@ class KnownMembers:
         After a time without answers nobody could speak; after a jump of the store's clock everybody seems silent; and
         what answers after an error may be another server, or have been emptied.
         """
-        was_silent = heard.answered_at - before.answered_at > _SILENT
+        was_silent = heard.answered_at - before.answered_at > store_waits.SILENT_AFTER
         self._grace_periods = after_answer(
             self._grace_periods,
             failed=failed,
@@ -119,4 +110,4 @@ class KnownMembers:
         )
         if failed and was_silent and not self.has_begun:
             # Those that start together may not have been able to speak either.
-            self._settled_at = heard.answered_at + self.late_settling
+            self._settled_at = heard.answered_at + store_waits.LATE_SETTLING

@@ -12,7 +12,7 @@ import pytest
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import UnreachableError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.group_store import known_members
+from watermark_source.group_store import store_waits
 from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.store import Answer, GroupStore, Identity
@@ -26,7 +26,7 @@ def at(watermark: int) -> GroupMember:
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    monkeypatch.setattr(known_members, "_SILENT", 0.5)
+    monkeypatch.setattr(store_waits, "SILENT_AFTER", 0.5)
     made: list[GroupClient] = []
 
     def one(name: str, *, drift: int | None = 1_000, folder: str = ".", time_to_live: int = 30_000) -> GroupClient:

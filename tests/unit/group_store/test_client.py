@@ -19,11 +19,9 @@ from watermark_source.alignment.group import GroupMember
 from watermark_source.alignment.other_members import OtherMembers
 from watermark_source.errors import UnreachableError, UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.group_store import client as module
-from watermark_source.group_store import file_database, known_members
+from watermark_source.group_store import file_database, known_members, store_waits
 from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.known_members import KnownMembers
 from watermark_source.group_store.store import Answer, GroupStore, Identity
 
 
@@ -86,8 +84,8 @@ def test_another_drift_is_refused_in_the_first_call(make: Make) -> None:
 def test_without_an_answer_the_last_limit_holds_until_there_is_one(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Callable[[], list[str]]
 ) -> None:
-    monkeypatch.setattr(module, "_FIRST", 0.2)
-    monkeypatch.setattr(KnownMembers, "late_settling", 0.4)
+    monkeypatch.setattr(store_waits, "FIRST_ANSWER", 0.2)
+    monkeypatch.setattr(store_waits, "LATE_SETTLING", 0.4)
     lost = make("a", folder="not there")
     assert lost.others(Millis(77)) == OtherMembers(ceiling=Millis(77))
     assert lost.others(None) == OtherMembers(ceiling=MIN)
@@ -103,7 +101,7 @@ def test_those_that_start_while_the_store_is_away_hear_of_each_other_before_eith
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a database begins last of all: it answers one of them before it answers the other."""
-    monkeypatch.setattr(module, "_FIRST", 0.1)
+    monkeypatch.setattr(store_waits, "FIRST_ANSWER", 0.1)
     away = stay_away(monkeypatch, "a-id", "b-id")
     a, b = two(make)
     until(lambda: a.trouble is not None and b.trouble is not None)
@@ -123,8 +121,8 @@ def test_those_that_start_while_the_store_is_away_hear_of_each_other_before_eith
 def test_those_that_start_while_the_store_comes_and_goes_wait_for_each_other_anew(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_FIRST", 0.1)
-    monkeypatch.setattr(KnownMembers, "late_settling", 2.0)
+    monkeypatch.setattr(store_waits, "FIRST_ANSWER", 0.1)
+    monkeypatch.setattr(store_waits, "LATE_SETTLING", 2.0)
     away = stay_away(monkeypatch, "a-id", "b-id")
     a, b = two(make)
     for _ in range(2):
@@ -139,7 +137,7 @@ def test_those_that_start_while_the_store_comes_and_goes_wait_for_each_other_ane
 def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_members, "_SILENT", 0.3)
+    monkeypatch.setattr(store_waits, "SILENT_AFTER", 0.3)
     a, b = two(make, time_to_live=1_000)
     until(lambda: b.others(None).minimum == 10)
     # Nobody reaches it for longer than the time to live, and b is the first that does again.
@@ -156,7 +154,7 @@ def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
 def test_a_store_that_answers_once_between_two_times_away_has_nobody_go_beyond_the_last_limit(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_members, "_SILENT", 0.3)
+    monkeypatch.setattr(store_waits, "SILENT_AFTER", 0.3)
     a, b = two(make, time_to_live=1_000)
     until(lambda: b.others(None).minimum == 10)
     away = stay_away(monkeypatch, "a-id", "b-id")
@@ -170,8 +168,8 @@ def test_a_store_that_answers_once_between_two_times_away_has_nobody_go_beyond_t
 
 
 def test_whatever_a_driver_raises_the_thread_goes_on(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FIRST", 0.2)
-    monkeypatch.setattr(KnownMembers, "late_settling", 0.4)
+    monkeypatch.setattr(store_waits, "FIRST_ANSWER", 0.2)
+    monkeypatch.setattr(store_waits, "LATE_SETTLING", 0.4)
     exchange = GroupStore.exchange
     monkeypatch.setattr(GroupStore, "exchange", lambda *_, **__: {}["nothing"])
     member = make("a")
@@ -200,7 +198,7 @@ def test_at_rest_a_member_asks_once_a_second_and_ten_times_while_it_waits(
     member.tell(GroupMember(), waits=True)
     time.sleep(1.5)
     assert 5 <= len(asked) <= 16
-    assert min(b - a for a, b in itertools.pairwise(asked)) >= module.SHORTEST
+    assert min(b - a for a, b in itertools.pairwise(asked)) >= store_waits.SHORTEST
 
 
 def test_a_store_that_is_slow_or_fails_is_asked_less(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +286,7 @@ def test_nobody_is_gone_because_the_store_was_emptied(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when another server takes over, without what was told to the first."""
-    monkeypatch.setattr(known_members, "_SILENT", 30)
+    monkeypatch.setattr(store_waits, "SILENT_AFTER", 30)
     away = stay_away(monkeypatch)
     _, b = two(make)
     until(lambda: b.others(None).ceiling is None)
@@ -332,7 +330,7 @@ def test_nobody_is_missed_that_has_left_because_the_store_takes_now_less_now_mor
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its clock was read at some moment between question and answer: that is no clock that was set."""
-    monkeypatch.setattr(known_members, "_SILENT", 30)
+    monkeypatch.setattr(store_waits, "SILENT_AFTER", 30)
     monkeypatch.setattr(known_members, "_JUMP", 0.3)
     exchange, slow = GroupStore.exchange, itertools.cycle([0.0, 0.6])
 

@@ -9,14 +9,14 @@ import pytest
 
 from tests.unit.group_store.clients import Make, at, stay_away, told, two, until
 from watermark_source.errors import UsageError
-from watermark_source.group_store.known_members import KnownMembers
+from watermark_source.group_store import store_waits
 
 
 def test_of_two_drifts_the_one_that_comes_back_is_refused_and_not_the_one_that_went_on(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other has come while it was away for so long that nobody knew of it, and comes after it by name."""
-    monkeypatch.setattr(KnownMembers, "late_settling", 0.2)
+    monkeypatch.setattr(store_waits, "LATE_SETTLING", 0.2)
     away = stay_away(monkeypatch)
     back = make("a", drift=5, time_to_live=300)
     told(back, at(10))
@@ -47,7 +47,7 @@ def test_of_two_drifts_the_one_that_was_there_goes_on_though_a_newcomer_reached_
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was away from all of them for so long that nobody seems to be there, and comes before the other by name."""
-    monkeypatch.setattr(KnownMembers, "late_settling", 2.0)
+    monkeypatch.setattr(store_waits, "LATE_SETTLING", 2.0)
     away = stay_away(monkeypatch)
     was_there = make("b", drift=5, time_to_live=1_500)
     told(was_there, at(10))

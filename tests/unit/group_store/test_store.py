@@ -19,12 +19,12 @@ from services.where import Where
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import CorruptDataError, OptionError, RefusedError, UnreachableError, UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.group_store import time_limit
+from watermark_source.group_store import call_limit, store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.server_table import MEMBERS
 from watermark_source.group_store.store import GroupStore, Identity
 
-OF_SERVERS = tuple(f"watermark_source.group_store.{name}" for name in ("server_database", "server_table", "time_limit"))
+OF_SERVERS = tuple(f"watermark_source.group_store.{name}" for name in ("server_database", "server_table", "call_limit"))
 """All that may import SQLAlchemy."""
 ACTIVE = MemberStatus.ACTIVE
 
@@ -308,7 +308,7 @@ def test_nobody_is_waited_for_who_accepts_and_says_nothing(
     silent: int, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = {"connect_timeout": 2, "read_timeout": 2} if "mysql" in driver else {"connect_timeout": 2}
-    monkeypatch.setattr(time_limit, "_BY_DRIVER", {driver.partition("+")[2]: limits})
+    monkeypatch.setattr(call_limit, "_BY_DRIVER", {driver.partition("+")[2]: limits})
     store = GroupStore(database_of(f"{driver}://user:hidden@127.0.0.1:{silent}/db"))
     begun = time.monotonic()
     with pytest.raises(UnreachableError, match="does not answer") as caught:
@@ -321,7 +321,7 @@ def test_nobody_is_waited_for_who_accepts_and_says_nothing(
 def test_a_server_that_is_frozen_or_killed_is_an_error_in_time_and_is_found_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(time_limit, "_CUT_AFTER", 1)
+    monkeypatch.setattr(store_waits, "CUT_AFTER", 1)
     with postgres_service(where=Where.LOCAL) as server:
         assert isinstance(server, LocalPostgres)
         store = GroupStore(database_of(url_of(server)))
@@ -345,7 +345,7 @@ def test_a_server_that_is_frozen_or_killed_is_an_error_in_time_and_is_found_agai
 @pytest.mark.service
 def test_a_statement_that_waits_for_a_lock_ends_in_time(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {"psycopg": {"options": "-c statement_timeout=500"}}
-    monkeypatch.setattr(time_limit, "_BY_DRIVER", limits)
+    monkeypatch.setattr(call_limit, "_BY_DRIVER", limits)
     store = GroupStore(database_of(postgres_url))
     told(store, who("a"), at(10))
     engine = create_engine(postgres_url)

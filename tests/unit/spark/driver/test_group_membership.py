@@ -16,10 +16,9 @@ from tests.spark.queries import write
 from tests.unit.spark.runner_process import TWO
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.group_store import client
+from watermark_source.group_store import store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.driver_folder import driver_folder
-from watermark_source.group_store.known_members import KnownMembers
 from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import Plan, plan
@@ -86,8 +85,8 @@ def test_a_process_that_starts_reads_nothing_before_it_knows_who_counts_though_n
 def test_the_time_in_which_others_are_to_come_again_does_not_pass_while_the_store_is_away(
     make: Make, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_FIRST", 0.1)
-    monkeypatch.setattr(KnownMembers, "late_settling", 0.1)
+    monkeypatch.setattr(store_waits, "FIRST_ANSWER", 0.1)
+    monkeypatch.setattr(store_waits, "LATE_SETTLING", 0.1)
     source = make(1_500, alignmentStore=url, alignmentMembers="2")
     state = GroupState(member="known", limit=Millis(70))
     source.others(state)
@@ -128,7 +127,7 @@ def test_who_is_alone_comes_again_when_somebody_has_removed_the_folder(
 def test_where_the_sources_meet_and_what_is_wrong_there_is_told_without_what_is_secret(
     make: Make, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "_FIRST", 0.1)
+    monkeypatch.setattr(store_waits, "FIRST_ANSWER", 0.1)
     source = make(alignmentStore=url)
     source.others(GroupState())
     until(lambda: "unable to open database file" in str(source.trouble))

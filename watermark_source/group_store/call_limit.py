@@ -1,4 +1,4 @@
-"""Time limit: no call of a database's driver takes longer, whether the database is gone, frozen or only slow."""
+"""Call limit: no call of a database's driver takes longer, whether the database is gone, frozen or only slow."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 
 from sqlalchemy.engine import URL
 
-SECONDS = 5
-"""For a connection, and again for every statement."""
-_CUT_AFTER = SECONDS + 1
-"""A server that can is given the time to say that it takes too long."""
-_OF_POSTGRESQL = {"connect_timeout": SECONDS, "options": f"-c statement_timeout={SECONDS * 1_000}"}
-_OF_MYSQL = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), SECONDS)
+from watermark_source.group_store import store_waits
+
+_OF_POSTGRESQL = {
+    "connect_timeout": store_waits.ONE_CALL,
+    "options": f"-c statement_timeout={store_waits.ONE_CALL * 1_000}",
+}
+_OF_MYSQL = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), store_waits.ONE_CALL)
 _BY_DRIVER: Mapping[str, Mapping[str, Any]] = {
     "psycopg": _OF_POSTGRESQL,
     "psycopg2": _OF_POSTGRESQL,
-    "pg8000": {"timeout": SECONDS},
+    "pg8000": {"timeout": store_waits.ONE_CALL},
     "pymysql": _OF_MYSQL,
     "mysqldb": _OF_MYSQL,
 }
@@ -41,7 +42,7 @@ def cut_when_late(connection: Callable[[], object]) -> Iterator[None]:
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(_CUT_AFTER):
+        while not done.wait(store_waits.CUT_AFTER):
             _cut(connection())
 
     threading.Thread(target=watch, name="alignment store's time limit", daemon=True).start()
