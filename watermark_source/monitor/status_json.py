@@ -9,7 +9,7 @@ from typing import Any
 
 from watermark_source.errors import UsageError
 from watermark_source.monitor.bound import bound_from_json, bound_to_json
-from watermark_source.monitor.late import late_from_json, late_to_json
+from watermark_source.monitor.late_json import late_from_json, late_to_json
 from watermark_source.monitor.report_fields import Fields
 from watermark_source.monitor.row_totals import RowTotals
 from watermark_source.monitor.snapshot import SnapshotProgress
