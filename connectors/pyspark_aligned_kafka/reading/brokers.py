@@ -23,7 +23,7 @@ _USED_FOR = 0.85
 """Of a login's lifetime: what is on its way by then is answered."""
 
 
-class Leaders(NamedTuple):
+class FoundLeaders(NamedTuple):
     """What a look at the metadata found."""
 
     known: Mapping[Split, Leader]
@@ -42,14 +42,14 @@ class LoggedIn(NamedTuple):
 class Brokers(Cluster):
     """Metadata and connections for reading."""
 
-    def leaders(self, topics: Collection[str], limit_ms: int) -> Leaders:
+    def leaders(self, topics: Collection[str], limit_ms: int) -> FoundLeaders:
         """Return the leaders of all partitions of the topics; those without one at the moment are left out.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError
         """
 
-        async def work(_: Deadline) -> Leaders:
+        async def work(_: Deadline) -> FoundLeaders:
             answer = await self.ask_any(lambda: metadata_request(topics), Deadline.after(limit_ms))
             self.learn_brokers(answer)
             return _leaders_in(read_metadata(answer))
@@ -106,7 +106,7 @@ def _check_version(connection: KafkaConnection) -> None:
         )
 
 
-def _leaders_in(metadata: Metadata) -> Leaders:
+def _leaders_in(metadata: Metadata) -> FoundLeaders:
     known = {
         Split(name, number): leader
         for name, topic in metadata.topics.items()
@@ -114,4 +114,4 @@ def _leaders_in(metadata: Metadata) -> Leaders:
         if leader is not None
     }
     counts = {name: len(topic.leaders) for name, topic in metadata.topics.items()}
-    return Leaders(known, counts | dict.fromkeys(metadata.unknown, 0))
+    return FoundLeaders(known, counts | dict.fromkeys(metadata.unknown, 0))
