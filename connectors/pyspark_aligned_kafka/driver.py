@@ -17,7 +17,7 @@ from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
 from pyspark_aligned_kafka.lookup.narrowing import narrowed
-from pyspark_aligned_kafka.lookup.offset_lookup import KafkaOffsetLookup
+from pyspark_aligned_kafka.lookup.position_lookup import KafkaPositionLookup
 from pyspark_aligned_kafka.lookup.preview import KafkaPreview
 from pyspark_aligned_kafka.lookup.start import start_of_stream
 from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
@@ -59,7 +59,7 @@ def look_up_batch(options: KafkaOptions, bounds: BatchBounds, wanted: Wanted) ->
         UnknownSplitError: a subscribed topic, or every assigned partition, does not exist.
     """
     with closing(KafkaAdmin(options.client)) as admin:
-        lookup = KafkaOffsetLookup(admin)
+        lookup = KafkaPositionLookup(admin)
         return narrowed(bounds.late_ranges(_discovery(admin, admin, options).discover(), lookup), wanted, lookup)
 
 

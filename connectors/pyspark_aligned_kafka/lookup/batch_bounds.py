@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from pyspark_aligned_kafka.errors import conditions
-from pyspark_aligned_kafka.lookup.resolving import OffsetLookup, offsets_of, settle
+from pyspark_aligned_kafka.lookup.resolving import PositionLookup, offsets_of, settle
 from pyspark_aligned_kafka.options.positions import (
     At,
     AtTime,
@@ -81,7 +81,7 @@ class BatchBounds:
                     condition=conditions.START_GIVEN_AFTER_END,
                 )
 
-    def late_ranges(self, splits: Set[Split], lookup: OffsetLookup) -> list[OpenRange]:
+    def late_ranges(self, splits: Set[Split], lookup: PositionLookup) -> list[OpenRange]:
         """Resolve both bounds of each split; earliest and latest stay late.
 
         A time that no record has reached yet ends a range at latest, as in Spark.

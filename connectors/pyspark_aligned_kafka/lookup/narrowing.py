@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark_aligned_kafka.lookup.resolving import OffsetLookup
+from pyspark_aligned_kafka.lookup.resolving import PositionLookup
 from pyspark_aligned_kafka.lookup.wanted import Wanted
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.open_bounds import OpenRange
 from watermark_source.planning.split import Split
 
 
-def narrowed(ranges: Sequence[OpenRange], wanted: Wanted, lookup: OffsetLookup) -> list[OpenRange]:
+def narrowed(ranges: Sequence[OpenRange], wanted: Wanted, lookup: PositionLookup) -> list[OpenRange]:
     """Return what of the ranges is wanted. What is wanted but lost already is left in, for the reader to find.
 
     Only a lowest timestamp can be looked up: before the first record that is as new, all are older. Records after it
@@ -28,7 +28,7 @@ def narrowed(ranges: Sequence[OpenRange], wanted: Wanted, lookup: OffsetLookup) 
     return found
 
 
-def _first_offsets(ranges: Sequence[OpenRange], since: Millis | None, lookup: OffsetLookup) -> Mapping[Split, int]:
+def _first_offsets(ranges: Sequence[OpenRange], since: Millis | None, lookup: PositionLookup) -> Mapping[Split, int]:
     """Return before which offset no record of a partition is as new as a time; partitions without one are left out."""
     # Records without a timestamp have a negative one, which the brokers cannot be asked for.
     if since is None or since <= 0 or not ranges:

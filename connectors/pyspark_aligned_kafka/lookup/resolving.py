@@ -20,7 +20,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 
 
-class OffsetLookup(Protocol):
+class PositionLookup(Protocol):
     """The look-ups a policy may need."""
 
     def earliest(self, splits: Set[Split]) -> Mapping[Split, int]:
@@ -36,7 +36,7 @@ class OffsetLookup(Protocol):
         ...
 
 
-def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: OffsetLookup) -> dict[Split, Settled]:
+def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: PositionLookup) -> dict[Split, Settled]:
     """Return the positions with timestamps looked up.
 
     Raises:
@@ -57,7 +57,7 @@ def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: Off
     return {**settled, **{split: Latest() if offset is None else At(offset) for split, offset in found.items()}}
 
 
-def offsets_of(settled: Mapping[Split, Settled], lookup: OffsetLookup) -> dict[Split, int]:
+def offsets_of(settled: Mapping[Split, Settled], lookup: PositionLookup) -> dict[Split, int]:
     """Return each split's offset as it is now; splits that are gone are left out."""
     offsets = {split: position.offset for split, position in settled.items() if isinstance(position, At)}
     offsets.update(_look_up(lookup.earliest, (s for s, position in settled.items() if isinstance(position, Earliest))))

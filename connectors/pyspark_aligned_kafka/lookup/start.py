@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from pyspark_aligned_kafka.lookup.resolving import OffsetLookup, offsets_of, settle
+from pyspark_aligned_kafka.lookup.resolving import PositionLookup, offsets_of, settle
 from pyspark_aligned_kafka.options.positions import JSON_LATEST, At, Everywhere, Latest, PositionPolicy, positions_of
 from watermark_source.errors import OptionError
 from watermark_source.planning.split import Split
@@ -24,7 +24,7 @@ def start_of_stream(start: PositionPolicy | None, end: PositionPolicy | None) ->
     return _USUAL if start is None else start
 
 
-def resolve(policy: PositionPolicy, splits: Set[Split], lookup: OffsetLookup) -> dict[Split, int]:
+def resolve(policy: PositionPolicy, splits: Set[Split], lookup: PositionLookup) -> dict[Split, int]:
     """Return the offset each split begins at.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 
 from pyspark_aligned_kafka.lookup import start
 from pyspark_aligned_kafka.lookup.bounds import OffsetQueries
-from pyspark_aligned_kafka.lookup.offset_lookup import KafkaOffsetLookup
+from pyspark_aligned_kafka.lookup.position_lookup import KafkaPositionLookup
 from pyspark_aligned_kafka.options.positions import PositionPolicy
 from watermark_source.planning.split import Split
 
@@ -16,7 +16,7 @@ class KafkaStartPositions:
 
     def __init__(self, admin: OffsetQueries, policy: PositionPolicy) -> None:
         self._policy = policy
-        self._lookup = KafkaOffsetLookup(admin)
+        self._lookup = KafkaPositionLookup(admin)
 
     def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Resolve the starting options; asks the brokers each time."""

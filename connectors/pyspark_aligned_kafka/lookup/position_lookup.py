@@ -9,8 +9,8 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 
 
-class KafkaOffsetLookup:
-    """``OffsetLookup`` of resolving.py. Every call asks the brokers, so "latest" may be another the next time."""
+class KafkaPositionLookup:
+    """``PositionLookup`` of resolving.py. Every call asks the brokers, so "latest" may be another the next time."""
 
     def __init__(self, admin: OffsetQueries) -> None:
         self._admin = admin
