@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from services.broker import KAFKA_VERSION, kafka_classpath
 from services.cache import cached
 from services.errors import ServiceError
 from services.ivy import Module, retrieve
 from services.java import java_command
+from services.kafka_local import KAFKA_VERSION, kafka_classpath
 from services.process import ChildProcess
 from services.topics import admin_client
 

@@ -8,8 +8,8 @@ from contextlib import closing
 import numpy as np
 from kafka import KafkaConsumer
 
-from services.broker import Jvm, LocalKafka
 from services.bulk import bulk_produce
+from services.kafka_local import Jvm, LocalKafka
 from services.topics import create_topic
 
 

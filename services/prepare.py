@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 
-from services.broker import kafka_classpath, quick_broker
 from services.errors import ServiceError
+from services.kafka_local import kafka_classpath, quick_broker
 from services.mysql_program import Flavour, programs
 from services.spark_jars import merge_catalog_jars, spark_kafka_jars
 from services.spark_start import quick_spark

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from services.broker import FAST_START
 from services.kafka import Kafka, kafka_service
+from services.kafka_local import FAST_START
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service

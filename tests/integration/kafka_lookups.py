@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from pyspark_aligned_kafka.source import KafkaSource
-from services.broker import LocalKafka
+from services.kafka_local import LocalKafka
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector.stream import Connector, LogBounds
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from pyspark_aligned_kafka.readers import schema_of, stream_reader
-from services.broker import LocalKafka
 from services.bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_local import LocalKafka
 
 _SPARK_ASKS_AFTER = 0.01
 START = 1_700_000_000_000

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from pyspark_aligned_kafka.readers import schema_of
 from pyspark_aligned_kafka.source import KafkaSource
-from services.broker import FAST_START
 from services.deadline import wait_until
 from services.kafka import Where, kafka_service
+from services.kafka_local import FAST_START
 from services.ports import free_ports
 from services.wire import BrokerConnection
 from tests.integration.direct_kafka import DirectKafka

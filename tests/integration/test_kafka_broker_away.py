@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.broker import FAST_START, LocalKafka
 from services.kafka import kafka_cluster
+from services.kafka_local import FAST_START, LocalKafka
 from services.topics import create_topic, wait_for_leaders
 from tests.integration.planned_query import START, Query, write
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from services.broker import FAST_START, LocalKafka
 from services.kafka import kafka_cluster
+from services.kafka_local import FAST_START, LocalKafka
 from services.topics import create_topic
 from tests.integration.kafka_lookups import ENDS, SPLITS, ask_again_and_again, connect
 from watermark_source.errors import ResponseTimeoutError, UnreachableError

@@ -15,9 +15,9 @@ from pyspark_aligned_kafka.cluster import commit_pace
 from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
 from pyspark_aligned_kafka.source import KafkaSource
-from services.broker import FAST_START, LocalKafka
 from services.groups import Committed, committed_offsets, group_member
 from services.kafka import Kafka, kafka_cluster
+from services.kafka_local import FAST_START, LocalKafka
 from services.topics import create_topic, delete_topic
 from tests.integration.kafka_streams import write
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError

@@ -14,8 +14,8 @@ from kafka import KafkaProducer
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from pyspark_aligned_kafka.source import KafkaSource
-from services.broker import FAST_START
 from services.kafka import Kafka, kafka_service
+from services.kafka_local import FAST_START
 from services.topics import create_topic
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for

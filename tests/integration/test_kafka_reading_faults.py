@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
-from services.broker import FAST_START, LocalKafka
 from services.kafka import Kafka, kafka_cluster
+from services.kafka_local import FAST_START, LocalKafka
 from services.ports import free_ports
 from services.topics import create_topic, delete_records, delete_topic
 from tests.integration.kafka_reads import SMALL_FETCHES, number_topic, offsets, reader

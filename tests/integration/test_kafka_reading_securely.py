@@ -11,9 +11,9 @@ import pytest
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.reading import session as sessions
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
-from services.broker import FAST_START
 from services.bulk import bulk_produce
 from services.kafka import kafka_cluster
+from services.kafka_local import FAST_START
 from services.ports import free_ports
 from services.topics import create_topic
 from watermark_source.errors import RefusedError

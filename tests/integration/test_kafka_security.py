@@ -16,8 +16,8 @@ from pyspark_aligned_kafka.cluster.metadata import metadata_request
 from pyspark_aligned_kafka.options.kafka_options import parse
 from pyspark_aligned_kafka.reading.brokers import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
-from services.broker import FAST_START
 from services.kafka import kafka_cluster
+from services.kafka_local import FAST_START
 from services.ports import free_ports
 from services.topics import create_topic
 from watermark_source.errors import RefusedError

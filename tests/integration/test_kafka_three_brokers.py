@@ -16,10 +16,10 @@ from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
 from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import LATEST
 from pyspark_aligned_kafka.source import KafkaSource
-from services.broker import FAST_START, LocalKafka
 from services.deadline import wait_until
 from services.groups import committed_offsets, coordinator_of
 from services.kafka import kafka_cluster
+from services.kafka_local import FAST_START, LocalKafka
 from services.topics import create_topic, wait_for_leaders
 from services.wire import BrokerConnection
 from tests.integration.examined import Examined, examined

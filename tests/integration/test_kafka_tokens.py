@@ -22,9 +22,9 @@ from pyspark_aligned_kafka.reading.brokers import Brokers
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.source import KafkaSource
-from services.broker import FAST_START
 from services.bulk import bulk_produce
 from services.kafka import kafka_cluster
+from services.kafka_local import FAST_START
 from services.ports import free_ports
 from services.topics import create_topic
 from tests.integration.kafka_streams import wait_for

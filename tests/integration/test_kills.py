@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from services.broker import FAST_START
 from services.kafka import Kafka, kafka_service
+from services.kafka_local import FAST_START
 from services.spark_cluster import SparkCluster, spark_cluster
 from services.topics import create_topic
 from tests.integration.killed_driver import KEEP_LOGS, OUT_OF_ORDERNESS_MS, QUERIES, ROWS, WINDOW_MS, WINDOWS, Job

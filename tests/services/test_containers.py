@@ -19,13 +19,13 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from testcontainers.core.labels import LABEL_SESSION_ID, SESSION_ID
 
 import services.container_server
-from services.broker import START_SECONDS
-from services.container import ContainerKafka
 from services.container_server import ContainerServer
 from services.container_watch import watch
 from services.deadline import wait_until
 from services.errors import ServiceError
 from services.kafka import Kafka
+from services.kafka_container import ContainerKafka
+from services.kafka_local import START_SECONDS
 from services.mysql import MySql
 from services.mysql_client import run as run_mysql
 from services.mysql_container import ContainerMySql

@@ -15,10 +15,10 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import MessageSizeTooLargeError
 
-from services.broker import FAST_START, LocalKafka
 from services.deadline import wait_until
 from services.errors import ServiceError
 from services.kafka import WHERE_VARIABLE, Kafka, Where, kafka_service
+from services.kafka_local import FAST_START, LocalKafka
 from services.topics import create_topic
 from services.wire import BrokerConnection
 from tests.services.what_is_left import accepts, members
@@ -102,7 +102,7 @@ def _frozen_accepts_and_does_not_answer(kafka: LocalKafka) -> None:
 
 _OWNER = """
 import signal, sys
-from services.broker import FAST_START
+from services.kafka_local import FAST_START
 from services.kafka import Where, kafka_service
 with kafka_service(jvm=FAST_START, where=Where.LOCAL) as kafka:
     print(kafka.pid(), kafka.bootstrap, flush=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from services.broker import FAST_START, LocalKafka
 from services.kafka import kafka_cluster
+from services.kafka_local import FAST_START, LocalKafka
 from tests.soak.histories.generator import random_history
 from tests.soak.histories.queries import Twins
 from tests.soak.histories.stage import BROKER_CONFIG, Stage

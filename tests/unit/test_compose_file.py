@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from services.container import IMAGE, broker_settings, variable
+from services.kafka_container import IMAGE, broker_settings, variable
 from services.mysql_container import _IMAGES
 from services.mysql_program import Flavour
 from services.mysqld import server_settings

@@ -16,8 +16,8 @@ import numpy as np
 from kafka import KafkaProducer
 
 from pyspark_aligned_kafka.reading.fetch import FetchLimits, Wanted, decode_response, encode_request
-from services.broker import FAST_START
 from services.kafka import kafka_service
+from services.kafka_local import FAST_START
 from services.record_batch import CODECS
 from services.topics import create_topic, delete_records
 from tests.soak.fuzz.decoder import HEAD

@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.consumer.fetcher import IsolationLevel
 
-from services.broker import LocalKafka
+from services.kafka_local import LocalKafka
 from services.record_batch import CODECS, compressed
 from services.topics import add_partitions, create_topic, delete_records, delete_topic
 from services.wire import BrokerConnection

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from services.broker import KAFKA_VERSION, START_SECONDS, STOP_SECONDS, broker_properties
 from services.container_server import ContainerServer
 from services.errors import ServiceError
+from services.kafka_local import KAFKA_VERSION, START_SECONDS, STOP_SECONDS, broker_properties
 from services.wire import BrokerConnection
 
 if TYPE_CHECKING:
