@@ -93,7 +93,7 @@ def test_what_cannot_be_with_or_without_looking_ahead(given: dict[str, str], opt
 def test_a_log_in_the_order_of_its_times_needs_no_looking_ahead() -> None:
     given = {"watermarkStrategy": "lookahead"}
     with pytest.raises(OptionError, match="in the order in which its system dates the rows"):
-        EngineOptions.of(TABLE.parse(given), format_name="f", given=given, dated=True)
+        EngineOptions.of(TABLE.parse(given), format_name="f", given=given, system_dates_rows=True)
 
 
 def test_ingestion_has_a_lag_under_two_names() -> None:
@@ -158,7 +158,7 @@ def test_a_system_that_dates_its_rows_in_order_has_nothing_to_learn_from(strateg
     given = {"watermarkStrategy": strategy, "maxOutOfOrderness": "1 minute"}
     given = given if strategy == "percentile" else {"watermarkStrategy": strategy}
     with pytest.raises(OptionError, match="this source's own system dates its rows"):
-        EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given, dated=True)
+        EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given, system_dates_rows=True)
 
 
 @pytest.mark.parametrize("given", [

@@ -72,7 +72,7 @@ class MemberStatus(Enum):
 
 
 FIRST = Millis(MIN + 1)
-"""What one counts with that starts."""
+"""Watermark that a STARTING member counts with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ def _event_time(values: Mapping[str, Any]) -> EventTimeColumn | None:
 
 def _engine(values: Mapping[str, Any], given: Mapping[str, str]) -> EngineOptions:
     column = values["eventTimeColumn"]
-    engine = EngineOptions.of(values, format_name=FORMAT, given=given, dated=column is None)
+    engine = EngineOptions.of(values, format_name=FORMAT, given=given, system_dates_rows=column is None)
     if column is not None and engine.strategy.use_processing_time:
         raise OptionError(
             "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",

@@ -95,11 +95,11 @@ class EngineOptions:
 
     @classmethod
     def of(
-        cls, values: Mapping[str, Any], *, format_name: str, given: Mapping[str, str], dated: bool = False
+        cls, values: Mapping[str, Any], *, format_name: str, given: Mapping[str, str], system_dates_rows: bool = False
     ) -> EngineOptions:
         """Build from parsed values and check what concerns several options at once.
 
-        ``dated``: the source's system dates its rows by itself, and tells what time it is.
+        ``system_dates_rows``: the source's system dates its rows by itself, and tells what time it is.
 
         Raises:
             OptionError: options that cannot be together, or one that another needs.
@@ -119,9 +119,9 @@ class EngineOptions:
                 f"{strategy}",
                 example="leave it out",
             )  # fmt: skip
-        lag = _watermark_lag(values, given, dated=dated)
-        percentile = percentile_of(values, given, dated=dated)
-        ahead = _look_ahead(values, given, dated=dated)
+        lag = _watermark_lag(values, given, system_dates_rows=system_dates_rows)
+        percentile = percentile_of(values, given, system_dates_rows=system_dates_rows)
+        ahead = _look_ahead(values, given, system_dates_rows=system_dates_rows)
         store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
         for name in ("alignmentStore", *_OF_OTHERS):
             if group is None and name.lower() in named:
@@ -131,7 +131,7 @@ class EngineOptions:
                 raise OptionError(
                     "alignmentStore", NO_STORE, f"must be a place to meet, because {name} is set", example=DRIVER
                 )
-        goes_on = strategy in (NONE, INGESTION) or dated or values["idleFollows"] == GROUP
+        goes_on = strategy in (NONE, INGESTION) or system_dates_rows or values["idleFollows"] == GROUP
         if not goes_on and "watermarkinterval" in named:
             raise OptionError(
                 "watermarkInterval", given_text(given, "watermarkInterval"),
@@ -218,7 +218,7 @@ def _check_idleness(values: Mapping[str, Any]) -> None:
         raise OptionError("alignmentGroup", None, "is needed because idleFollows is group", example="checkout")
 
 
-def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, dated: bool) -> int | None:
+def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, system_dates_rows: bool) -> int | None:
     strategy = values["watermarkStrategy"]
     named = [name for name in _LAGS if given_text(given, name) is not None]
     if strategy != INGESTION:
@@ -228,7 +228,7 @@ def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, dated
                 f"belongs to watermarkStrategy ingestion, and the strategy is {strategy}", example="leave it out",
             )  # fmt: skip
         return None
-    if dated:
+    if system_dates_rows:
         raise OptionError(
             "watermarkStrategy", INGESTION,
             "is not needed here: the source's own system dates its rows, and with bounded the watermark follows its "
@@ -247,7 +247,9 @@ def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, dated
     return lag
 
 
-def _look_ahead(values: Mapping[str, Any], given: Mapping[str, str], *, dated: bool) -> LookAheadOptions | None:
+def _look_ahead(
+    values: Mapping[str, Any], given: Mapping[str, str], *, system_dates_rows: bool
+) -> LookAheadOptions | None:
     strategy = values["watermarkStrategy"]
     if strategy != LOOKAHEAD:
         for name in (name for name in ("lookaheadRows", "lookaheadTime") if given_text(given, name) is not None):
@@ -256,7 +258,7 @@ def _look_ahead(values: Mapping[str, Any], given: Mapping[str, str], *, dated: b
                 f"belongs to watermarkStrategy lookahead, and the strategy is {strategy}", example="leave it out",
             )  # fmt: skip
         return None
-    if dated:
+    if system_dates_rows:
         raise OptionError(
             "watermarkStrategy", LOOKAHEAD,
             "is not needed here: the source's log is in the order in which its system dates the rows", example=BOUNDED,

@@ -29,16 +29,16 @@ def on_time(text: str) -> int:
     return int(share)
 
 
-def percentile_of(values: Mapping[str, Any], given: Mapping[str, str], *, dated: bool) -> Percentile | None:
+def percentile_of(values: Mapping[str, Any], given: Mapping[str, str], *, system_dates_rows: bool) -> Percentile | None:
     """Return what the user wished, ``None`` with another strategy.
 
-    ``dated``: the source's system dates its rows by itself, and its positions are no rows.
+    ``system_dates_rows``: the source's system dates its rows by itself, and its positions are no rows.
 
     Raises:
         OptionError: options that cannot be together, or one that another needs.
     """
     strategy = values["watermarkStrategy"]
-    if dated and strategy in (PERCENTILE, PUNCTUATED):
+    if system_dates_rows and strategy in (PERCENTILE, PUNCTUATED):
         raise OptionError(
             "watermarkStrategy", strategy,
             "is for logs whose positions count rows that applications date; this source's own system dates its rows, "
