@@ -29,12 +29,12 @@ TO_COME = OtherMember("sources of the group that are still to come")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The highest watermark a split of the group may reach, and who sets it."""
+    """The highest watermark a split of the group may reach, and for whose sake."""
 
     watermark: Millis
-    holder: Split | OtherMember
-    of_holder: Millis | None = field(default=None, compare=False)
-    """How far the holder itself may come: the limit that the others set. ``None`` if it is the same."""
+    slowest: Split | OtherMember
+    of_slowest: Millis | None = field(default=None, compare=False)
+    """How far the slowest itself may come: the limit that the others set. ``None`` if it is the same."""
 
 
 class Aligned(NamedTuple):
@@ -56,6 +56,7 @@ class Reach(NamedTuple):
 
     ends: dict[Split, int]
     blind: frozenset[Split]
+    """Those of which the time index cannot tell."""
     cut: Mapping[Split, IndexEntry]
     """The first entry that is too late, of the splits that are not read to their end for it."""
     steps: Mapping[Split, int] = {}
@@ -115,7 +116,7 @@ class Backlog:
 
         With a drift, the gap rule: a split that would end the batch further behind than the drift, only because its
         next row lies beyond, reads that one row. It cannot hold the watermark back across a gap in time, and the group
-        cannot deadlock; nor can the holder of the ``limit`` wait for itself, so it always reads its next row. Neither
+        cannot deadlock; nor can the slowest of the ``limit`` wait for itself, so it always reads its next row. Neither
         holds with ``never_beyond``.
         """
         reading = {s for s, t in self.splits.items() if t.watermark is None or t.watermark <= watermark}
@@ -132,13 +133,13 @@ class Backlog:
             elif entry is not None and entry.position < ends[split]:
                 ends[split] = entry.position
                 cut[split] = entry
-        holder = None if limit is None else limit.holder
+        slowest = None if limit is None else limit.slowest
         steps = self._steps(blind)
         for split in blind:
             at, aim = self.splits[split].watermark, watermark
             # With an index the others count with what lies at their logs' ends, where they are not yet.
-            if limit is not None and split == holder and limit.of_holder is not None and self.index is None:
-                aim = limit.of_holder
+            if limit is not None and split == slowest and limit.of_slowest is not None and self.index is None:
+                aim = limit.of_slowest
             if aim == MAX:
                 continue
             drift, size = self.max_drift, self.blind_step
@@ -148,8 +149,8 @@ class Backlog:
         if not self.never_beyond:
             for split in self._in_a_gap(cut, watermark):
                 ends[split] = cut[split].after
-            if isinstance(holder, Split) and holder in cut and ends[holder] == self.splits[holder].position:
-                ends[holder] = cut[holder].after
+            if isinstance(slowest, Split) and slowest in cut and ends[slowest] == self.splits[slowest].position:
+                ends[slowest] = cut[slowest].after
         return Reach(ends, frozenset(blind), cut, steps)
 
     def _steps(self, blind: Set[Split]) -> Mapping[Split, int]:
@@ -249,8 +250,8 @@ def group_limit(
     if group.slowest is None:
         return None
     rest = view(((s, w) for s, w in reached.items() if w is not None and s != group.slowest), backlog.max_drift or 0)
-    of_holder = rest.limit if others.ceiling is None else min(rest.limit, others.ceiling)
-    return Limit(group.limit, group.slowest, of_holder)
+    of_slowest = rest.limit if others.ceiling is None else min(rest.limit, others.ceiling)
+    return Limit(group.limit, group.slowest, of_slowest)
 
 
 def _reached(
@@ -287,8 +288,8 @@ def aligned_ends(
     elif others.hold and not observation.limits.one_batch:
         stay = {s: t.position for s, t in backlog.splits.items()}
         held = TO_COME if others.awaited else STORE
-        holder = others.slowest if others.minimum == MIN and others.slowest is not None else held
-        return Aligned(Limit(MIN, holder), stay, reached=backlog.beginnings())
+        slowest = others.slowest if others.minimum == MIN and others.slowest is not None else held
+        return Aligned(Limit(MIN, slowest), stay, reached=backlog.beginnings())
     if backlog.max_drift is None or observation.limits.one_batch:
         return Aligned(None, dict(backlog.ends))
     blind: frozenset[Split] = frozenset()
@@ -318,7 +319,7 @@ def _with_next_row(
     dated = {s: end for s, end in reach.ends.items() if s.log not in observation.snapshots.chunks}
     held = (
         others.ceiling is None
-        and limit.holder == others.slowest
+        and limit.slowest == others.slowest
         and all(end == backlog.splits[s].position for s, end in dated.items())
     )
     if not held or others.minimum is None:

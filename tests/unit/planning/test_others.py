@@ -73,12 +73,12 @@ def test_nothing_is_read_while_somebody_holds_the_group() -> None:
 
 def test_who_is_waited_for_is_named() -> None:
     log = log_of([100])
-    for seen, holder in (
+    for seen, slowest in (
         (unanswered(others(5), None), STORE),
         (unanswered(others(5), None, awaited=True), TO_COME),
         (replace(others(5), minimum=MIN), CLICKS),
     ):
-        assert aligned({A: at(0)}, log, seen).limit == Limit(MIN, holder)
+        assert aligned({A: at(0)}, log, seen).limit == Limit(MIN, slowest)
 
 
 def test_of_two_that_hold_the_group_each_reads_its_own_snapshot() -> None:

@@ -168,9 +168,9 @@ def _lets_nobody_begin(limit: Millis | None, drift: int | None) -> bool:
 
 
 def _held(split: Split, state: SplitState, limit: Limit | None, drift: int | None) -> Held | None:
-    if state.status is not SplitStatus.PAUSED or limit is None or limit.holder == split:
+    if state.status is not SplitStatus.PAUSED or limit is None or limit.slowest == split:
         return None
     if drift is None or _lets_nobody_begin(limit.watermark, drift):
-        return Held(by=str(limit.holder), max_drift=None)
+        return Held(by=str(limit.slowest), max_drift=None)
     ahead = None if state.watermark is None else state.watermark - (limit.watermark - drift)
-    return Held(by=str(limit.holder), max_drift=drift, ahead=ahead)
+    return Held(by=str(limit.slowest), max_drift=drift, ahead=ahead)
