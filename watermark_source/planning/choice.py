@@ -104,7 +104,7 @@ def _advance(
     if allowed is None or end is None:
         event = rest_event(state, asked_at, idle_timeout)
     elif allowed == state.position:
-        event = SplitEvent.HELD
+        event = SplitEvent.PAUSED
     else:
         event = SplitEvent.WAITS if end == state.position else SplitEvent.READS
     status = TRANSITIONS[state.status, event]

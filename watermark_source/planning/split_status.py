@@ -22,8 +22,8 @@ class SplitEvent(Enum):
     """It has rows and some of them are in the plan."""
     WAITS = "waits"
     """It has rows, and the row budget went to others."""
-    HELD = "held"
-    """It has rows, and its alignment group holds it."""
+    PAUSED = "paused"
+    """It has rows, and its alignment group lets it read none."""
     CAUGHT_UP = "caught up"
     """It has no rows left."""
     QUIET = "quiet"
@@ -37,20 +37,20 @@ _ACTIVE, _IDLE, _PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUS
 TRANSITIONS: dict[tuple[SplitStatus, SplitEvent], SplitStatus] = {
     (_ACTIVE, SplitEvent.READS): _ACTIVE,
     (_ACTIVE, SplitEvent.WAITS): _ACTIVE,
-    (_ACTIVE, SplitEvent.HELD): _PAUSED,
+    (_ACTIVE, SplitEvent.PAUSED): _PAUSED,
     (_ACTIVE, SplitEvent.CAUGHT_UP): _ACTIVE,
     (_ACTIVE, SplitEvent.QUIET): _IDLE,
     (_ACTIVE, SplitEvent.UNCOMMITTED): _ACTIVE,
     (_IDLE, SplitEvent.READS): _ACTIVE,
     (_IDLE, SplitEvent.WAITS): _ACTIVE,
-    (_IDLE, SplitEvent.HELD): _PAUSED,
+    (_IDLE, SplitEvent.PAUSED): _PAUSED,
     # The timeout may have been made longer, or switched off, since: idle all the same until a row comes.
     (_IDLE, SplitEvent.CAUGHT_UP): _IDLE,
     (_IDLE, SplitEvent.QUIET): _IDLE,
     (_IDLE, SplitEvent.UNCOMMITTED): _ACTIVE,
     (_PAUSED, SplitEvent.READS): _ACTIVE,
     (_PAUSED, SplitEvent.WAITS): _PAUSED,
-    (_PAUSED, SplitEvent.HELD): _PAUSED,
+    (_PAUSED, SplitEvent.PAUSED): _PAUSED,
     (_PAUSED, SplitEvent.CAUGHT_UP): _ACTIVE,
     # A paused split has rows, so it cannot have been quiet; its log was truncated: the wait starts anew.
     (_PAUSED, SplitEvent.QUIET): _ACTIVE,

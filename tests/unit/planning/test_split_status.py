@@ -39,7 +39,7 @@ def test_a_paused_split_never_turns_idle_at_once() -> None:
     assert IDLE not in {after for (before, _), after in TRANSITIONS.items() if before is PAUSED}
 
 
-@pytest.mark.parametrize("event", [SplitEvent.READS, SplitEvent.WAITS, SplitEvent.HELD])
+@pytest.mark.parametrize("event", [SplitEvent.READS, SplitEvent.WAITS, SplitEvent.PAUSED])
 def test_rows_end_idleness(event: SplitEvent) -> None:
     assert TRANSITIONS[IDLE, event] is not IDLE
 
@@ -80,8 +80,8 @@ def test_a_clock_set_back_makes_no_moment_in_the_future() -> None:
         (split(since=7), SplitEvent.QUIET, IDLE, NOW),
         (split(IDLE, 7), SplitEvent.CAUGHT_UP, IDLE, 7),
         (split(IDLE), SplitEvent.CAUGHT_UP, IDLE, NOW),
-        (split(), SplitEvent.HELD, PAUSED, NOW),
-        (split(PAUSED, 7), SplitEvent.HELD, PAUSED, 7),
+        (split(), SplitEvent.PAUSED, PAUSED, NOW),
+        (split(PAUSED, 7), SplitEvent.PAUSED, PAUSED, 7),
         (split(PAUSED, 7), SplitEvent.READS, ACTIVE, None),
         (split(PAUSED, 7), SplitEvent.QUIET, ACTIVE, NOW),
     ],
