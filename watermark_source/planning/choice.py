@@ -1,4 +1,4 @@
-"""PURE. What a batch reads: how far each split goes, within its alignment group, the row budget and minimum rows."""
+"""What a batch reads: how far each split goes, within its alignment group, the row budget and minimum rows."""
 
 from __future__ import annotations
 

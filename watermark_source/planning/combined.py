@@ -1,4 +1,4 @@
-"""PURE. The combined watermark of a source: before a batch is read, and what it will be when it has been."""
+"""The combined watermark of a source: before a batch is read, and what it will be when it has been."""
 
 from __future__ import annotations
 

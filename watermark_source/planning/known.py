@@ -1,4 +1,4 @@
-"""PURE. What is known before a batch is planned: every split with what was read of it and what became of its log."""
+"""What is known before a batch is planned: every split with what was read of it and what became of its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. Late rows: how many there were, and how far behind the watermark that their batch began with."""
+"""Late rows: how many there were, and how far behind the watermark that their batch began with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. Learning from disorder: the bound on out-of-orderness that is in force, and what it is made of."""
+"""Learning from disorder: the bound on out-of-orderness that is in force, and what it is made of."""
 
 from __future__ import annotations
 

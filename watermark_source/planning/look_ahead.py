@@ -1,4 +1,4 @@
-"""PURE. Look-ahead: what is known of rows that are in a log and not read yet, and the watermark that they leave.
+"""Look-ahead: what is known of rows that are in a log and not read yet, and the watermark that they leave.
 
 The tracking subscription of Streaming Systems: a second reader is ahead of the first, and looks at event times only.
 """

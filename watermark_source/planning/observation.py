@@ -1,4 +1,4 @@
-"""PURE. The observation: what the outside said before a plan is made."""
+"""The observation: what the outside said before a plan is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. Pauses of a split, and how long one must be quiet to be idle where that is learned from them."""
+"""Pauses of a split, and how long one must be quiet to be idle where that is learned from them."""
 
 from __future__ import annotations
 

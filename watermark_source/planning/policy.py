@@ -1,4 +1,4 @@
-"""PURE. The policy: what the user decided, as the planner goes by it."""
+"""The policy: what the user decided, as the planner goes by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE. Steps: how many rows of a split are planned at a time where nothing looks their event times up."""
+"""Steps: how many rows of a split are planned at a time where nothing looks their event times up."""
 
 from __future__ import annotations
 

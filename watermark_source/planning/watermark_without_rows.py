@@ -1,4 +1,4 @@
-"""PURE. Time that passes without rows: by a log's system, by the driver's clock, by the group's members elsewhere.
+"""Time that passes without rows: by a log's system, by the driver's clock, by the group's members elsewhere.
 
 A batch for the time alone is made at most once a ``watermark_interval``, and only after a rest.
 """
