@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
 import time
 from collections.abc import Iterator
@@ -277,6 +278,19 @@ def test_planning_outlives_its_logins(
     logins, connections = (caplog.text.count(each) for each in ("Authenticated via SASL", "Initializing connection"))
     assert logins > connections > 0
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_who_refuses_to_renew_a_login_is_named(ports: Ports, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(unsecured_token("u", 3_600))
+    given = {"kafka.sasl.mechanism": "OAUTHBEARER", "kafka.sasl.oauthbearer.token.endpoint.url": file.as_uri()}
+    with contextlib.closing(Brokers(parse_settings(on(ports.ending, ports, given)))) as brokers:
+        for _ in ("by a bootstrap server", "by a broker that it named"):
+            brokers.leaders({"t"}, 3_000)
+        file.write_text(unsecured_token("u", -60))
+        time.sleep(LIFETIME_MS / 1_000)
+        with pytest.raises(RefusedError, match=f"the Kafka broker 127.0.0.1:{ports.ending} refused: Sasl"):
+            brokers.leaders({"t"}, 3_000)
 
 
 @pytest.mark.spark
