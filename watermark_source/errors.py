@@ -9,7 +9,7 @@
     │   ├── SchemaError             a user schema, a missing or wrong column
     │   ├── UsageError              a call of the public API that cannot work
     │   ├── OffsetError             a checkpoint that is broken, foreign or from a newer version
-    │   └── StreamEndedError        a checkpoint whose stream has ended (``finalWatermark``)
+    │   └── StreamEndedError        a stream that has ended (``finalWatermark``) would be read on
     ├── SourceError                 the broker or server said no, or said nothing
     │   ├── UnreachableError        no connection within the allowed time
     │   ├── RefusedError            not authenticated or not authorised
@@ -107,7 +107,7 @@ class OffsetError(UserError):
 
 
 class StreamEndedError(UserError):
-    """A query on a checkpoint whose stream has ended: its watermark is the end of time (``finalWatermark``)."""
+    """A query would read on a stream that has ended: its watermark is the end of time (``finalWatermark``)."""
 
 
 class SourceError(WatermarkSourceError):

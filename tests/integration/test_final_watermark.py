@@ -12,6 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
+from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import MySqlStreams
 from tests.spark.queries import START
 from watermark_source import follow_watermark, order_by_event_time
@@ -71,9 +73,33 @@ def test_all_rows_of_a_snapshot_leave_in_order_and_once_in_one_run(mysql_streams
     found.run(mysql_streams, ordered())
     # At the end, when the watermark lets them all go.
     assert [tuple(batch) for batch in found.batches] == [(rows, rows, 0, 0)]
-    with pytest.raises(StreamingQueryException, match=r"StreamEndedError.*mysql-cdc-wm has ended"):
-        found.run(mysql_streams, ordered())
+    # Nothing follows a snapshot, whatever is written.
+    mysql_streams.run_sql(f"INSERT INTO t SELECT id + {rows}, at FROM t WHERE id = 1")
+    found.run(mysql_streams, ordered())
     assert len(found.batches) == 1
+
+
+def test_a_binlog_that_goes_on_without_rows_of_the_stream_is_no_news_to_one_that_has_ended(
+    mysql_database: Database,
+) -> None:
+    mysql_database.run(_TABLE, "CREATE TABLE other (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1, NOW())")
+
+    def run(offset: dict[str, Any] | None) -> dict[str, Any]:
+        life = Life(mysql_database, finalWatermark="true")
+        life.reader.prepareForTriggerAvailableNow()
+        start = life.reader.initialOffset() if offset is None else offset
+        while (end := dict(life.reader.latestOffset(start, ALL))) != start:
+            life.batches(start, end)
+            start = end
+        return start
+
+    ended = run(None)
+    assert ended["ended"]
+    mysql_database.run("INSERT INTO other VALUES (1)")
+    ended = run(ended)
+    mysql_database.run("UPDATE t SET at = NOW() + INTERVAL 1 DAY")
+    with pytest.raises(StreamEndedError, match="Rows have come since: binlog"):
+        run(ended)
 
 
 def test_a_snapshot_does_not_end_a_query_that_goes_on(mysql_streams: MySqlStreams) -> None:

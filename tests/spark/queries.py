@@ -143,6 +143,14 @@ class Streams:
         (folder / f".{last}.crc").unlink(missing_ok=True)
         return last
 
+    def forget(self, name: str, first: int, *, is_planned: bool = True) -> None:
+        """Leave of a query into a file sink what a driver leaves that died in a batch, perhaps with it planned."""
+        for batch in range(first, len(self.offsets(name))):
+            kinds = ["commits"] if is_planned and batch == first else ["commits", "offsets"]
+            for folder in [*(self.checkpoint(name) / kind for kind in kinds), self.sink(name) / "_spark_metadata"]:
+                for file in (f"{batch}", f".{batch}.crc"):
+                    (folder / file).unlink(missing_ok=True)
+
     def _log(self, name: str, kind: str) -> list[tuple[int, str]]:
         files = (f for f in (self.checkpoint(name) / kind).iterdir() if f.name.isdigit())
         return sorted((int(f.name), f.read_text()) for f in files)

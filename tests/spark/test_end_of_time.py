@@ -100,16 +100,28 @@ def test_a_driver_that_dies_at_the_end_leaves_nothing_undone(streams: Streams) -
     streams.run(frame, "q")
     expected = sorted(tuple(row) for row in streams.result("q").collect())
     for missing, is_planned in ((1, True), (2, False), (3, True)):
-        last = len(streams.offsets("q")) - 1
-        for batch in range(last - missing + 1, last + 1):
-            first = batch == last - missing + 1
-            kinds = ["commits"] if is_planned and first else ["commits", "offsets"]
-            for folder in [*(streams.checkpoint("q") / kind for kind in kinds), streams.sink("q") / "_spark_metadata"]:
-                for file in (f"{batch}", f".{batch}.crc"):
-                    (folder / file).unlink(missing_ok=True)
+        streams.forget("q", len(streams.offsets("q")) - missing, is_planned=is_planned)
         streams.run(frame, "q")
         assert sorted(tuple(row) for row in streams.result("q").collect()) == expected
         assert streams.offsets("q")[-1]["ended"]
+
+
+def test_a_source_that_has_ended_lets_another_one_of_its_query_come_to_its_end(streams: Streams) -> None:
+    """Killed while the other one reads."""
+    streams.write({0: [(HOUR, 1)]}, name="left")
+    streams.write({0: [(minute * MINUTE, minute) for minute in range(8)]}, name="right")
+    frames = [follow_watermark(streams.load(name=name, maxRowsPerTrigger=2, **ENDS)) for name in ("left", "right")]
+    frame = in_windows(frames[0].select("value", "event_time").union(frames[1].select("value", "event_time")))
+    streams.run(frame, "q")
+    expected = sorted(tuple(row) for row in streams.result("q").collect())
+    assert [start for start, _ in expected] == [at(minute * MINUTE) for minute in (*range(8), 60)]
+    left, right = (streams.offsets("q", source=source) for source in range(2))
+    done = next(n for n, offset in enumerate(left) if offset.get("ended"))
+    assert "ended" not in right[done + 1]
+    streams.forget("q", done + 1)
+    streams.run(frame, "q")
+    assert sorted(tuple(row) for row in streams.result("q").collect()) == expected
+    assert all(streams.offsets("q", source=source)[-1]["ended"] for source in range(2))
 
 
 @pytest.mark.parametrize("trigger", [{"processingTime": "0 seconds"}, {"once": True}])

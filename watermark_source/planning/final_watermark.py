@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from watermark_source.eventtime.watermark import MAX
 from watermark_source.planning.observation import ObservedLogs
-from watermark_source.planning.split import Split
+from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 
 
@@ -35,7 +35,16 @@ def has_said_the_last(state: SourceState) -> bool:
     return state.watermark == MAX
 
 
+def come_since(state: SourceState, logs: ObservedLogs) -> list[SplitRange]:
+    """Return what the logs hold behind a state, in split order."""
+    starts = {s: state.splits[s].position if s in state.splits else logs.added.get(s, 0) for s in logs.ends}
+    return [SplitRange(s, start, logs.ends[s]) for s, start in sorted(starts.items()) if start < logs.ends[s]]
+
+
 def closed(state: SourceState, *, announce: bool) -> SourceState:
-    """Return the state of the second batch that tells the end of time, and of all plans after it."""
+    """Return the state of the second batch that tells the end of time, and of all plans after it.
+
+    ``announce``: this process has not told it.
+    """
     splits = {s: replace(t, observed=t.position) for s, t in state.splits.items()}
     return replace(state, splits=splits, ended=True, run=state.run + announce)

@@ -96,8 +96,9 @@ def plan(
 
 def _closing(state: SourceState, *, announce: bool) -> Plan:
     return Plan(
-        state=closed(state, announce=announce and not state.ended),
-        is_batch=not state.ended,
+        state=closed(state, announce=announce),
+        # Spark forgets with each process what a source told, and goes by the lowest of those of the query.
+        is_batch=announce or not state.ended,
         has_rows=False,
         waits_for_more=False,
         limit=None,

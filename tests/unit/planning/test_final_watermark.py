@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.unit.planning.example_states import A, B, at, log_of, observation
+from tests.unit.planning.example_states import A, B, C, at, log_of, observation
 from watermark_source.eventtime.watermark import MAX, Millis
-from watermark_source.planning.final_watermark import is_at_its_end
+from watermark_source.planning.final_watermark import come_since, is_at_its_end
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 
 POLICY = PlanPolicy(final_watermark=True)
@@ -43,10 +45,17 @@ def test_rows_that_the_group_holds_back_are_still_to_be_read() -> None:
     assert not is_at_its_end({A: at(1, 99)}, logs)
 
 
-def test_it_goes_out_twice_and_nothing_after_it() -> None:
+def test_it_goes_out_twice_then_once_from_each_process_and_nothing_after_it() -> None:
     said, seen = SourceState({A: SplitState(2, 1, Millis(199))}, watermark=MAX, run=3), observation(log_of([1, 2, 3]))
     again = plan(said, seen, POLICY, None, announce=True)
     assert again.is_batch
     assert again.state == SourceState({A: at(2, 199)}, watermark=MAX, ended=True, run=4)
-    after = plan(again.state, seen, POLICY, None, announce=True)
+    after = plan(again.state, seen, POLICY, None)
     assert (after.is_batch, after.state) == (False, again.state)
+    told = plan(again.state, seen, POLICY, None, announce=True)
+    assert (told.is_batch, told.state) == (True, replace(again.state, run=5))
+
+
+def test_what_lies_behind_an_end_is_told() -> None:
+    logs = observation(log_of([1, 2, 3], [4], [5, 6]), added={B: 1, C: 0}).logs
+    assert come_since(SourceState({A: at(2)}), logs) == [SplitRange(A, 2, 3), SplitRange(C, 0, 2)]

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
@@ -40,11 +42,17 @@ class Process:
         markers: list[str | None] = []
         for task in self.runner.tasks(start, end):
             for batch in run_task(self.source.range_reader, task, stream_schema(SYSTEM, self.options)):
-                for row in batch.to_pylist():
-                    if row["marker"] is None:
-                        values.append(row["value"])
+                about = batch["marker"]
+                # As numbers: the end of time is none that Python has.
+                told = pc.struct_field(about, "watermark").cast(pa.int64()).to_pylist()
+                statuses, are_data = pc.struct_field(about, "status").to_pylist(), about.is_null().to_pylist()
+                for value, status, micros, is_data in zip(
+                    batch["value"].to_pylist(), statuses, told, are_data, strict=True
+                ):
+                    if is_data:
+                        values.append(value)
                     else:
-                        markers.append(row["marker"]["status"] or str(_ms(row["marker"]["watermark"])))
+                        markers.append(status or str(round(micros / 1_000) - START))
         return values, markers
 
     def run(self, start: Mapping[str, Any], limit: ReadLimit = ALL) -> Mapping[str, Any]:
@@ -53,10 +61,6 @@ class Process:
             self.read(start, end)
             start = end
         return start
-
-
-def _ms(moment: Any) -> int:
-    return round(moment.timestamp() * 1_000) - START
 
 
 def wm(offset: Mapping[str, Any]) -> int | None:

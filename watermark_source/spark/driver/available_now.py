@@ -35,10 +35,6 @@ class AvailableNowEnds:
         """Raise what ``StreamEnd.check`` does of a state to go on from."""
         self._stream.check(state, is_run=self.logs is not None)
 
-    def note(self, after: SourceState) -> None:
-        """Note the end of a batch that is read."""
-        self._stream.note(after)
-
     def expect(self, splits: Set[Split]) -> None:
         """Look again if the run found less than the checkpoint has: the system may not have told all for a moment."""
         self._connector.discovery.expect(splits)

@@ -69,6 +69,7 @@ class SourceRunner:
             sends_markers=options.include_markers,
         )
         clock = Clock()
+        self._definition = definition
         self._connector = definition.open()
         idleness = options.idleness
         quiet = SHORTEST if idleness.learned else idleness.timeout
@@ -77,7 +78,8 @@ class SourceRunner:
         spare_imports()
         collect_rarely()
         self._offsets = Offsets(definition, options.source_name, self._connector.replicas)
-        self._ends = AvailableNowEnds(self._connector, logs, StreamEnd(options))
+        self._end = StreamEnd(options, fails_on_loss=fail_on_data_loss)
+        self._ends = AvailableNowEnds(self._connector, logs, self._end)
         self._start = QueryStart(self._connector, self._ends, self._offsets)
         self._reports = TaskReports(
             definition, options.strategy, options.reports, logs, anywhere=self._connector.positions_are_rows
@@ -132,6 +134,9 @@ class SourceRunner:
         self._progress.show(state)
         cpu = time.thread_time()
         observation = self._asking.observe(state, limit, self._last)
+        if state.ended and self._last.is_first:
+            anywhere, reading = self._connector.positions_are_rows, self._offsets.replica.reading
+            self._end.look(state, observation, self._definition, reading, enters_anywhere=anywhere)
         planned = self._deciding.plan(state, observation, announce=self._last.is_first)
         if planned.newest_matters and not observation.logs.times.newest:
             observation = self._asking.dated(observation, state)
@@ -156,7 +161,6 @@ class SourceRunner:
     def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[ReadTask]:
         """Return the work of the batch between two offsets; at least a task for its markers."""
         before, after, relocation = self._offsets.batch(start, end)
-        self._ends.note(after)
         known = not self._start.is_unknown(start)
         return self._partitions.tasks(before, after, relocation, begin_is_known=known)
 

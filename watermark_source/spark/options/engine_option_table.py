@@ -251,7 +251,7 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         example="true",
         doc="Whether the stream ends with this run: after its last rows the watermark is the end of time, and windows, "
         "joins and ordering let go all that they hold. For data that are complete, with `Trigger.AvailableNow` alone. "
-        "Its checkpoint reads nothing more. Not with `watermarkStrategy` `none`.",
+        "Its checkpoint reads nothing more of it. Not with `watermarkStrategy` `none`.",
     ),
     true_or_false(
         name="includeMarkers",

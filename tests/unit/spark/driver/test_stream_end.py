@@ -1,19 +1,44 @@
-"""A stream that has ended, or is about to, is not gone on with by a query that has no end."""
+"""A stream that has ended, or is about to, is gone on with only by runs that have nothing more to read of it."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.spark.file_log import TABLE
+from tests.spark.queries import write
+from tests.unit.spark.runner_process import TWO
 from watermark_source.errors import OptionError, StreamEndedError
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.driver.stream_end import StreamEnd
 from watermark_source.spark.options.engine_options import EngineOptions
 
+ENDS = {"finalWatermark": "true"}
+
 
 def end_of(**given: str) -> StreamEnd:
-    return StreamEnd(EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given))
+    options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
+    return StreamEnd(options, fails_on_loss=True)
+
+
+def run_of(live: Any, **options: str) -> Any:
+    process = live(**options)
+    process.runner.freeze()
+    return process
+
+
+@pytest.fixture
+def ended(log: Path, live: Any) -> Mapping[str, Any]:
+    """Where the last run of a stream over ``log`` ends."""
+    write(log, TWO)
+    process = run_of(live, **ENDS)
+    end: Mapping[str, Any] = process.run(process.runner.initial_offset())
+    assert end["ended"]
+    return end
 
 
 def test_a_query_without_an_end_does_not_go_on_from_a_checkpoint_that_has_said_the_end_of_time() -> None:
@@ -27,4 +52,60 @@ def test_a_query_without_an_end_does_not_go_on_from_a_checkpoint_that_has_said_t
 
 def test_the_last_run_has_an_end() -> None:
     with pytest.raises(OptionError, match="availableNow"):
-        end_of(finalWatermark="true").check(SourceState(), is_run=False)
+        end_of(**ENDS).check(SourceState(), is_run=False)
+
+
+def test_every_run_after_the_end_tells_it_once_again_and_has_no_news(live: Any, ended: Mapping[str, Any]) -> None:
+    """Spark forgets with each process what a source told, and takes the lowest of all sources."""
+    end = ended
+    for _ in range(2):
+        process = run_of(live, **ENDS)
+        again = process.plan(end)
+        assert again != end
+        values, (watermark,) = process.read(end, again)
+        assert (values, again["wm"], again["ended"]) == ([], MAX, True)
+        assert watermark is not None
+        assert process.plan(again) == again
+        end = again
+
+
+@pytest.mark.parametrize(
+    ("options", "is_run"), [({}, True), ({}, False), (ENDS, False)], ids=["a run", "no run", "no run, with the option"]
+)
+def test_only_a_run_with_the_option_goes_on_from_the_end(
+    live: Any, ended: Mapping[str, Any], options: dict[str, str], *, is_run: bool
+) -> None:
+    process = run_of(live, **options) if is_run else live(**options)
+    with pytest.raises(StreamEndedError, match=r"has ended.*finalWatermark and Trigger.AvailableNow"):
+        process.plan(ended)
+
+
+@pytest.mark.parametrize("split", [0, 2], ids=["a known split", "a new one"])
+def test_rows_that_come_after_the_end_are_an_error_or_a_warning(
+    log: Path, live: Any, ended: Mapping[str, Any], split: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of an empty split that is new nothing is said."""
+    write(log, {5: [], split: [(200, 9)]})
+    with pytest.raises(StreamEndedError, match=rf"(?s)log-{split}.*new checkpoint.*failOnDataLoss"):
+        run_of(live, **ENDS).plan(ended)
+    process = run_of(live, **ENDS, failOnDataLoss="false")
+    again = process.plan(ended)
+    (told,) = [r.getMessage() for r in caplog.records if "has ended" in r.getMessage()]
+    assert f"log-{split}" in told
+    assert "log-5" not in told
+    assert process.read(ended, again)[0] == []
+    assert process.plan(again) == again
+
+
+def test_the_last_batch_is_done_again_before_rows_that_came_since_are_an_error(log: Path, live: Any) -> None:
+    write(log, TWO)
+    process = run_of(live, **ENDS)
+    offsets = [process.runner.initial_offset()]
+    while (end := process.plan(offsets[-1])) != offsets[-1]:
+        process.read(offsets[-1], end)
+        offsets.append(end)
+    write(log, {0: [(200, 9)]})
+    process = run_of(live, **ENDS)
+    assert process.read(*offsets[-2:])[0] == []
+    with pytest.raises(StreamEndedError, match="log-0"):
+        process.plan(offsets[-1])
