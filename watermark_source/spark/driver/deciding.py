@@ -58,11 +58,6 @@ class Deciding:
                 "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
                 "watermark, %s, are late", listed(added), watermark_text(before.watermark),
             )  # fmt: skip
-        if self._policy.final_watermark and observation.logs.uncommitted and not planned.has_rows:
-            _log.warning(
-                "finalWatermark: %s have rows of a transaction that is open, so this run is not the last. Run the "
-                "query again when it is over", listed(observation.logs.uncommitted),
-            )  # fmt: skip
         watermark, soon = planned.state.watermark, observation.now + _FAR_FUTURE
         is_final = watermark == MAX
         if (

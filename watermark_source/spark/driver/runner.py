@@ -143,6 +143,7 @@ class SourceRunner:
             planned = self._deciding.plan(state, observation, announce=self._last.is_first)
         planned, splits = self._deciding.with_batch_watermark(planned, state)
         self._deciding.warn(planned, state, observation)
+        self._end.note(planned, observation.logs)
         self._reports.forget(observation.seen)
         self._asking.note(planned)
         self._membership.tell(planned)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from watermark_source.errors import OptionError, StreamEndedError
+from watermark_source.errors import OptionError, StreamEndedError, listed
 from watermark_source.planning.final_watermark import come_since, has_said_the_last
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import Observation, ObservedLogs
+from watermark_source.planning.planner import Plan
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.replicas import Relocation
@@ -24,6 +25,7 @@ class StreamEnd:
     def __init__(self, options: EngineOptions, *, fails_on_loss: bool) -> None:
         self._options = options
         self._fails_on_loss = fails_on_loss
+        self._told: set[str] = set()
 
     def check(self, state: SourceState, *, is_run: bool) -> None:
         """Refuse to go on from a state.
@@ -96,6 +98,25 @@ class StreamEnd:
                 "their ends without them, set failOnDataLoss to false"
             )
         _log.warning("failOnDataLoss is false, going on: %s", text)
+
+    def note(self, planned: Plan, logs: ObservedLogs) -> None:
+        """Say in the log, once, why a run that was to be the last leaves the stream open."""
+        if planned.is_batch or not self._options.final_watermark or has_said_the_last(planned.state):
+            return
+        why = None
+        if not logs.all_found:
+            why = (
+                "it was not answered in time whether there are new partitions, so this run is not the last, and its "
+                "watermark stays where it was. Run the query again when the system answers"
+            )
+        elif logs.uncommitted:
+            why = (
+                f"{listed(logs.uncommitted)} have rows of a transaction that is open, so this run is not the last. Run "
+                "the query again when it is over"
+            )
+        if why is not None and why not in self._told:
+            self._told.add(why)
+            _log.warning("finalWatermark: %s", why)
 
     @property
     def _ended(self) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark.file_log import TABLE
+from tests.spark.file_log import TABLE, FileLog
 from tests.spark.queries import write
+from tests.unit.planning.example_states import A, at, log_of, observation
 from tests.unit.spark.runner_process import TWO
 from watermark_source.errors import OptionError, StreamEndedError
 from watermark_source.eventtime.watermark import MAX, Millis
+from watermark_source.planning.planner import plan
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.driver.stream_end import StreamEnd
 from watermark_source.spark.options.engine_options import EngineOptions
@@ -67,6 +71,42 @@ def test_every_run_after_the_end_tells_it_once_again_and_has_no_news(live: Any, 
         assert watermark is not None
         assert process.plan(again) == again
         end = again
+
+
+def test_a_run_that_cannot_tell_whether_there_are_more_splits_says_that_it_is_not_the_last(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(log, TWO)
+    with monkeypatch.context() as patched:
+        patched.setattr(FileLog, "looked_since", lambda _, moment, *, wait: False)
+        process = run_of(live, **ENDS)
+        end = process.run(process.runner.initial_offset())
+        assert process.plan(end) == end
+    assert "ended" not in end
+    (told,) = [r.getMessage() for r in caplog.records if "finalWatermark" in r.getMessage()]
+    assert "new partitions" in told
+    assert "this run is not the last" in told
+    assert "Run the query again" in told
+    caplog.clear()
+    assert run_of(live, **ENDS).run(end)["ended"]
+    assert "finalWatermark" not in caplog.text
+
+
+def test_a_run_that_an_open_transaction_keeps_from_being_the_last_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    end, state = end_of(**ENDS), SourceState({A: at(2, 199)}, watermark=Millis(199))
+    seen = observation(log_of([100, 200]), ends_are_final=True, uncommitted={A})
+    planned = plan(state, seen, PlanPolicy(final_watermark=True), None)
+    for _ in range(2):
+        end.note(planned, seen.logs)
+    (told,) = [r.getMessage() for r in caplog.records]
+    assert "log-0 have rows of a transaction that is open" in told
+    caplog.clear()
+    end_of().note(planned, seen.logs)
+    # Nothing is amiss while there are batches.
+    end.note(replace(planned, is_batch=True), replace(seen.logs, all_found=False))
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(
