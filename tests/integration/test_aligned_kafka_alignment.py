@@ -111,6 +111,19 @@ def test_a_fast_split_waits_for_a_slow_one_until_that_is_idle(direct: DirectKafk
     assert offsets[-1][0][0] == 1_000
 
 
+def write_transactions(direct: DirectKafka, topic: str, partition: int, *, step: float, count: int) -> None:
+    """Write transactions of 25 rows, so many seconds of event time apart."""
+    producer = KafkaProducer(bootstrap_servers=direct.bootstrap, transactional_id=f"{topic}-{partition}")
+    producer.init_transactions()
+    for transaction in range(count):
+        producer.begin_transaction()
+        for n in range(25):
+            stamp = START + round((25 * transaction + n) * step * 1_000)
+            producer.send(topic, b"x", partition=partition, timestamp_ms=stamp)
+        producer.commit_transaction()
+    producer.close()
+
+
 @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
 def test_transactions_of_past_event_times_neither_stall_a_backlog_nor_cut_it_into_crumbs(
     direct: DirectKafka, new_topic: NewTopic, level: str
@@ -121,17 +134,25 @@ def test_transactions_of_past_event_times_neither_stall_a_backlog_nor_cut_it_int
     """
     topic = new_topic(2)
     for partition, step in ((0, 2.0), (1, 0.2)):
-        producer = KafkaProducer(bootstrap_servers=direct.bootstrap, transactional_id=f"{topic}-{partition}")
-        producer.init_transactions()
-        for transaction in range(20):
-            producer.begin_transaction()
-            for n in range(25):
-                stamp = START + round((25 * transaction + n) * step * 1_000)
-                producer.send(topic, b"x", partition=partition, timestamp_ms=stamp)
-            producer.commit_transaction()
-        producer.close()
+        write_transactions(direct, topic, partition, step=step, count=20)
     options = {"maxOffsetsPerTrigger": 200, "kafka.isolation.level": level}
     direct.run(direct.source(subscribe=topic, **ALIGNED, **options), "q")
     assert len(direct.data("q")) == 1_000
     # 1040 offsets, the control records among them.
     assert len([batch for batch in direct.batches("q") if batch]) <= 12
+
+
+def test_a_backfill_in_transactions_does_not_stop_the_watermark_of_a_limited_backlog(
+    direct: DirectKafka, new_topic: NewTopic
+) -> None:
+    """Without alignment: the control record between its first two transactions is of now."""
+    topic = new_topic(2)
+    write_transactions(direct, topic, 0, step=10.0, count=4)
+    direct.write(topic, {1: np.arange(0, 1_000, 0.5)})
+    direct.run(direct.source(subscribe=topic, maxOffsetsPerTrigger=100), "q")
+    assert len(direct.data("q")) == 2_100
+    ends = [(offset["splits"][topic]["1"][0], offset.get("wm")) for offset in direct.offsets("q")]
+    # Where it is when half of the other partition is read; the first transaction ends at 240.
+    reached = next(wm for position, wm in ends if position >= 1_000)
+    assert reached is not None
+    assert (reached - START) / 1_000 > 400

@@ -22,8 +22,9 @@ def budgeted_ends(
     Splits ``apart`` are behind and not waited for: they have what the others leave, and half of it if those leave less.
 
     With a time index all splits end at one event time, the latest one that fits; rows of one millisecond that do not
-    fit go to the lowest watermarks first. Without one, the budget is shared in proportion to backlog. Where positions
-    are not rows there is one log, and the budget is its own.
+    fit go to the lowest watermarks first. One that would so read nothing, and be the only one to hold the watermark,
+    reads its next row; of several, half of the budget at most. Without a time index the budget is shared in proportion
+    to backlog. Where positions are not rows there is one log, and the budget is its own.
     """
     if budget is None or _total(backlog, allowed) <= budget:
         return dict(allowed)
@@ -39,6 +40,16 @@ def budgeted_ends(
         return {split: backlog.within(split, end, budget) for split, end in allowed.items()}
     if backlog.index is None:
         return _shared(backlog, allowed, budget)
+    ends = _up_to_one_time(backlog, allowed, budget)
+    one_more = {s: backlog.splits[s].position + 1 for s in _holding(backlog, allowed, ends)[: max(1, budget // 2)]}
+    left = budget - len(one_more)
+    if one_more and _total(backlog, ends) > left:
+        others = {split: end for split, end in allowed.items() if split not in one_more}
+        ends = _up_to_one_time(backlog.only(others.keys()), others, left)
+    return {**ends, **one_more}
+
+
+def _up_to_one_time(backlog: Backlog, allowed: Mapping[Split, int], budget: int) -> dict[Split, int]:
     aim = None
     if len(backlog.ends) >= 2 * SAMPLE:
         # What would fit of some splits: thousands of them are better looked up once than until it fits.
@@ -47,6 +58,20 @@ def budgeted_ends(
         aim = _search(some, some.ends, budget * rows // _total(backlog, backlog.ends)).event_time
     found = _search(backlog, allowed, budget, aim)
     return found.ends if found.over is None else _oldest_first(backlog, found.ends, found.over, found.ahead, budget)
+
+
+def _holding(backlog: Backlog, allowed: Mapping[Split, int], ends: Mapping[Split, int]) -> list[Split]:
+    """Return the splits that would read nothing and are behind all that do, the lowest watermark first.
+
+    Their next row is dated ahead. They would keep the watermark where it is until the others have come to that time,
+    whatever lies behind that row. With alignment the gap rule sees to it.
+    """
+    if backlog.max_drift is not None:
+        return []
+    at = {s: t.position for s, t in backlog.splits.items()}
+    lowest = min((_order(backlog, s) for s, end in ends.items() if end > at[s]), default=MIN)
+    waiting = (s for s, end in ends.items() if end == at[s] < allowed[s] and _order(backlog, s) < lowest)
+    return sorted(waiting, key=lambda s: (_order(backlog, s), s))
 
 
 class _Found(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.driver import Driver
+from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, C, at, backlog, log_of, observation
 from watermark_source.alignment.other_members import NOBODY, unanswered
@@ -76,6 +76,47 @@ def test_rows_behind_a_far_future_event_come_in_their_turn() -> None:
     policy = PlanPolicy(strategy=WatermarkStrategy(max_future_skew=0))
     assert cut(log, {A: at(1), B: at(0)}, 100, policy=policy)[A] >= 50
     assert cut(log, {A: at(2, -1), B: at(0)}, 100, policy=policy)[A] >= 50
+
+
+def test_what_holds_the_watermark_reads_its_next_row_whenever_that_is() -> None:
+    log = log_of([10**15, *range(1_000)], range(1_000), range(500, 1_000))
+    for budget in (1, 100):
+        ends = cut(log, {A: at(0), B: at(100, 98)}, budget)
+        assert ends[A] == 1
+        assert 0.8 * budget <= sum(ends.values()) - 100 <= budget
+    # Not one that is level with those that read, nor one whose turn comes in order.
+    assert cut(log, {A: at(0), B: at(0)}, 100)[A] == 0
+    in_order = cut(log, {B: at(400, 398), C: at(0, 397)}, 200)
+    assert in_order[B] == 500 + in_order[C]
+    assert in_order[C] > 1
+
+
+def test_what_is_read_out_of_turn_is_half_of_the_budget_at_most_and_the_lowest_watermarks_first() -> None:
+    log = log_of(range(1_000), *([10**15] for _ in range(9)))
+    ahead = [s for s in log.splits if s != A]
+    splits = {A: at(100, 99), **{s: at(0, s.number) for s in ahead}}
+    for budget, most in ((1, 1), (10, 5), (100, 9)):
+        ends = cut(log, splits, budget)
+        assert [s.number for s in ahead if ends[s]] == [*range(1, most + 1)]
+        assert 0.8 * budget <= sum(ends.values()) - 100 <= budget
+
+
+@pytest.mark.parametrize("budget", [1, 100])
+@pytest.mark.parametrize("skew", [None, 1_000])
+def test_a_row_of_the_future_stops_neither_its_split_nor_the_watermark(budget: int, skew: int | None) -> None:
+    """With a skew its split goes on beside the others, and without it has their watermark go on."""
+    times = range(START, START + 1_000)
+    policy = PlanPolicy(strategy=WatermarkStrategy(max_future_skew=skew))
+    driver = Driver(log_of([START + 3_000_000, *times], times), policy, max_rows=budget)
+    batches = 12 if budget == 100 else 40
+    for _ in range(batches):
+        driver.step()
+    watermark = driver.state().watermark
+    assert watermark is not None
+    # Half of what fits into the batches but the first few, of one split or of both.
+    assert watermark >= START + min(999, (batches - 4) * budget // 4)
+    driver.run()
+    assert sum(len(rows) for batch in driver.batches for rows in batch.rows.values()) == 2_001
 
 
 def test_a_budget_takes_nothing_that_alignment_does_not_allow() -> None:
