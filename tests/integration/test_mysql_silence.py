@@ -116,3 +116,23 @@ def test_what_was_purged_before_it_was_read_is_data_loss(database: Database) -> 
         Life(database).reader.latestOffset(start, ALL)
     going_on = Life(database, startingOffsets="latest", failOnDataLoss="false")
     assert [change[5] for change in sorted(going_on.changes(start, end))] == [2, 3]
+
+
+@pytest.mark.needs_mysql("has GTIDs always, of a form of its own")
+def test_what_was_purged_after_it_was_read_is_no_loss(database: Database) -> None:
+    running = Life(database, startingOffsets="latest")
+    start = running.reader.initialOffset()
+    database.run("UPDATE t SET amount = 2")
+    end = running.reader.latestOffset(start, ALL)
+    assert [change[5] for change in sorted(running.changes(start, end))] == [1, 2]
+    database.run("FLUSH BINARY LOGS")
+    database.run(f"PURGE BINARY LOGS TO '{end_of_binlog(database.server).file}'")
+    database.run("UPDATE t SET amount = 3")
+    # Planned by who has read up to there, or by another process; read by both.
+    for planning in (running, Life(database)):
+        later = planning.reader.latestOffset(end, ALL)
+        for reading in (planning, Life(database)):
+            assert [change[5] for change in sorted(reading.changes(end, later))] == [2, 3]
+        # And the watermark goes on with what was read.
+        assert planning.reader.latestOffset(later, ALL).get("wm") is not None
+    assert sorted(Life(database).changes(end, later)) == sorted(running.changes(end, later))

@@ -13,12 +13,12 @@ from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 from services.mysql_program import Flavour
 from services.where import Where
-from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_binlog import Database, end_of_binlog, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
 from tests.integration.mysql_views import heard_of
 from tests.integration.test_mysql_snapshot import snapshot_under_load
-from watermark_source.errors import UnsupportedFormatError
+from watermark_source.errors import DataLossError, UnsupportedFormatError
 
 pytestmark = pytest.mark.service
 
@@ -168,6 +168,19 @@ def test_the_server_hears_of_a_view_while_what_it_may_not_see_is_taken_from_the_
     # What defined the table last, what a SELECT may not see, and what is undone.
     assert len(passes) == 3
     assert all(heard and all(heard) for heard in passes), passes
+
+
+def test_without_gtids_nobody_can_tell_whether_what_was_purged_was_read(database: Database) -> None:
+    database.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)")
+    start = Life(database, startingOffsets="latest").reader.initialOffset()
+    database.run("FLUSH BINARY LOGS")
+    end = Life(database).reader.latestOffset(start, ALL)
+    database.run(f"PURGE BINARY LOGS TO '{end_of_binlog(database.server).file}'")
+    with pytest.raises(DataLossError, match="what was between, if anything, was deleted before it was read"):
+        Life(database).reader.latestOffset(start, ALL)
+    with pytest.raises(DataLossError, match="from here on, if it went on, was purged before it was read"):
+        Life(database).changes(start, end)
+    assert Life(database, failOnDataLoss="false").changes(start, end) == []
 
 
 def test_gtids_that_are_switched_on_within_a_snapshot_end_the_query_which_then_goes_on() -> None:

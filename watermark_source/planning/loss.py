@@ -64,7 +64,7 @@ def check_loss(
                     LossKind.ROWS_EXPIRED,
                     f"{split} was read only up to {shown(split, state.position)}, and begins at "
                     f"{shown(split, earliest)} now: "
-                    "what was between was deleted before it was read",
+                    "what was between, if anything, was deleted before it was read",
                 )
             )
         going_on[split] = replace(state, position=goes_on_at, observed=goes_on_at)

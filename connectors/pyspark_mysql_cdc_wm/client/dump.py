@@ -253,8 +253,9 @@ class BinlogDump:
         code, text = self._buffer.error()
         if code == LOG_CANNOT_BE_READ and any(each in text for each in _GONE):
             return DataLossError(
-                f"{self._where()}: the binlog from here on was purged before it was read. Set failOnDataLoss to false "
-                "to go on with what is left, and binlog_expire_logs_seconds on the server to keep it longer"
+                f"{self._where()}: the binlog from here on, if it went on, was purged before it was read. Set "
+                "failOnDataLoss to false to go on with what is left, and binlog_expire_logs_seconds on the server to "
+                "keep it longer"
             )
         if code in REFUSALS:
             settings = self._settings

@@ -72,6 +72,19 @@ class MySqlReplica:
         if self._transactions is not None and done is not None:
             self._transactions.remember(position, _set(done))
 
+    def resumed(self, position: int, done: str | None, end: int | None = None) -> int:
+        """Return the place itself, or the beginning of the binlog behind it if all that was purged was read.
+
+        Without GTIDs nobody can tell.
+        """
+        if self._transactions is None or done is None:
+            return position
+        if end is not None and LogPosition.of(end).file == LogPosition.of(position).file:
+            return position
+        # Asked first: what is purged by then is in the other answer.
+        earliest = self._status.earliest().number
+        return position if earliest <= position or self._status.purged() - _set(done) else earliest
+
     def begin(self, done: str | None) -> int:
         """Return the beginning of the file in which the first transaction lies that is not among those.
 

@@ -44,6 +44,14 @@ class Replicas(Protocol):
         """Take in that this lies before a position of this copy."""
         ...
 
+    def resumed(self, position: int, done: str | None, end: int | None = None) -> int:
+        """Return where to go on behind a position before which lies this: there, or where the log begins by now.
+
+        That is behind the position only if nothing but this is gone; rows that were not read are for others to miss.
+        ``end`` of the batch that begins there: a log that keeps both or neither need not be asked.
+        """
+        ...
+
     def begin(self, done: str | None) -> int:
         """Return a position before which there is nothing but this.
 

@@ -59,7 +59,7 @@ class ReplicaPositions:
             self._shift = origin.shift
             own = _moved(state, -origin.shift)
             self._confirm(own, origin, self._replicas)
-            return own
+            return _resumed(own, origin, self._replicas)
         self._shift = self._replicas.shift_after(_log_of(state)[1].position)
         if origin.copy is not None:
             _log.warning("%s is read now, and not %s: all that was not read there", self._replicas.system, origin.copy)
@@ -99,8 +99,11 @@ class ReplicaPositions:
         if start.copy == replicas.system and start.shift == end.shift:
             # The end: a beginning may have been asked for anew.
             self._confirm(own, end, replicas)
-            first = _moved(before, -start.shift)
-            return TranslatedBatch(first, own, Relocation(end.copy, end.shift, floor if end.shift else None))
+            last = _log_of(own)[1]
+            first = _resumed(_moved(before, -start.shift), start, replicas, last.position)
+            # It was planned while the log had its beginning, and reports are due from there on.
+            left_out = start.done if last.observed < _log_of(first)[1].position else None
+            return TranslatedBatch(first, own, Relocation(end.copy, end.shift, floor if end.shift else None, left_out))
         return TranslatedBatch(
             _at(before, replicas.begin(start.done)), own, Relocation(end.copy, end.shift, floor, left_out=start.done)
         )
@@ -153,6 +156,16 @@ def _moved(state: SourceState, by: int) -> SourceState:
     split, each = _log_of(state)
     moved = replace(each, position=each.position + by, observed=each.observed + by)
     return replace(state, splits={**state.splits, split: moved}, origin=None)
+
+
+def _resumed(state: SourceState, origin: Origin, replicas: Replicas, end: int | None = None) -> SourceState:
+    """Return a state in which all before where the log begins by now is passed, if all of that was read."""
+    position = _log_of(state)[1].position
+    begin = replicas.resumed(position, origin.done, end)
+    if begin == position:
+        return state
+    _log.info("the log begins at %d now, behind %d, up to where all is read", begin, position)
+    return _at(state, begin)
 
 
 def _at(state: SourceState, position: int, *, observed: int | None = None) -> SourceState:
