@@ -91,6 +91,17 @@ def test_what_logs_its_rows_or_concerns_others_is_not(
     assert read(database, *statements) == expected
 
 
+def test_a_table_of_one_session_alone_is_none_that_is_read(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    shadowed = ("SET SESSION binlog_format = 'STATEMENT'", _TABLE.replace("TABLE", "TEMPORARY TABLE").format("t"))
+    # The second is logged as the server writes it when the session ends.
+    assert read(database, *shadowed, "DROP TEMPORARY TABLE t") == read(database, *shadowed) == []
+    assert "was dropped" not in caplog.text
+    assert read(database, "DROP TABLE t") == []
+    assert f"{database.name}.t was dropped" in caplog.text
+
+
 def test_changes_by_foreign_keys_come_where_the_server_logs_them(database: Database) -> None:
     database.run("CREATE TABLE p (id INT PRIMARY KEY)", "INSERT INTO p VALUES (1), (2)", "UPDATE t SET amount = 1")
     database.run("ALTER TABLE t ADD COLUMN p INT, ADD FOREIGN KEY (p) REFERENCES p (id) ON DELETE CASCADE")

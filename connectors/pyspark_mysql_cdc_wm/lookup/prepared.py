@@ -12,12 +12,12 @@ from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STO
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
+from pyspark_mysql_cdc_wm.binlog.xa import prepared_name, xa_ends
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.prepared_rows import PreparedRows, Stretch, rows_of
-from pyspark_mysql_cdc_wm.records.statements import prepared_name, xa_ends
 from watermark_source.errors import DataLossError
 
 _log = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
+from pyspark_mysql_cdc_wm.binlog.definitions import Arrival, Drop, arrivals, drops
 from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.records.statements import Arrival, Drop, arrivals, drops
 from pyspark_mysql_cdc_wm.snapshot.table_swap import SWAP_SECONDS
 from watermark_source.errors import UnsupportedFormatError
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType, begins_transaction
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
+from pyspark_mysql_cdc_wm.binlog.rollbacks import rollbacks
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
 from pyspark_mysql_cdc_wm.records.routing import NO_TABLE, Router, Routes
-from pyspark_mysql_cdc_wm.records.statements import rollbacks
 from watermark_source.errors import UnsupportedFormatError
 
 

@@ -1,0 +1,28 @@
+"""What transactions log and undo themselves, in whole or since a savepoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark_mysql_cdc_wm.binlog.statement_text import undoing
+from pyspark_mysql_cdc_wm.binlog.statements import statements
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
+
+
+def rollbacks(memory: Bytes, events: Longs, transactions: Longs) -> Iterator[tuple[int, int | None]]:
+    """Yield which statements of a block undo what their transaction did, and since which savepoint of the block.
+
+    Servers log both, what was done and its end, where something else that was done cannot be undone. ``None``: since
+    before the block, or the transaction's beginning. ``transactions`` has the number of each event's.
+
+    Raises:
+        CorruptDataError: a statement that does not fit its event.
+    """
+    savepoints: dict[tuple[int, str], int] = {}
+    for found in statements(memory, events):
+        if (undoes := undoing(found.text)) is not None:
+            point = int(transactions[found.number]), undoes.name
+            if undoes.is_savepoint:
+                savepoints[point] = found.number
+            else:
+                yield found.number, savepoints.get(point)
