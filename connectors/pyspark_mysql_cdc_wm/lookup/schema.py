@@ -18,7 +18,7 @@ from pyspark_mysql_cdc_wm.records.column_types import column_type
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
 from watermark_source.errors import UnsupportedFormatError
 
-_TYPES: Mapping[str, ColumnType] = {
+COLUMN_TYPES: Mapping[str, ColumnType] = {
     "tinyint": ColumnType.TINY,
     "smallint": ColumnType.SHORT,
     "mediumint": ColumnType.INT24,
@@ -49,13 +49,15 @@ _TYPES: Mapping[str, ColumnType] = {
     "enum": ColumnType.ENUM,
     "set": ColumnType.SET,
     "vector": ColumnType.VECTOR,
-}
-_SHAPES = frozenset(
-    {
-        "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
-        "geomcollection", "geometrycollection",
-    }
-)  # fmt: skip
+    **dict.fromkeys(
+        (
+            "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon",
+            "geomcollection", "geometrycollection",
+        ),
+        ColumnType.GEOMETRY,
+    ),
+}  # fmt: skip
+"""By their names in ``information_schema``."""
 _DESCRIBE = """
 SELECT TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE,
        DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA
@@ -154,7 +156,9 @@ def all_columns(
     """
     collations = collations_of(connection).numbers
     columns = [
-        DescribedColumn(str(row[1]), str(row[3]), _column(row[1:], collations, table) if _type(row[2]) else None)
+        DescribedColumn(
+            str(row[1]), str(row[3]), _column(row[1:], collations, table) if row[2] in COLUMN_TYPES else None
+        )
         for row in connection.rows(_DESCRIBE.format("%s"), *table)
     ]
     return columns, [DescribedKey(str(name), prefix) for _, name, prefix in connection.rows(_KEYS.format("%s"), *table)]
@@ -196,10 +200,6 @@ def _described(
     return TableColumns(all_names, columns, types, key_columns, chunk_columns)
 
 
-def _type(kind: str) -> ColumnType | None:
-    return ColumnType.GEOMETRY if kind in _SHAPES else _TYPES.get(kind)
-
-
 def declared_labels(declared: str) -> tuple[bytes, ...]:
     """Return the labels of ``enum('a','b')``, in UTF-8 whatever their column's character set is."""
     return tuple(
@@ -210,7 +210,7 @@ def declared_labels(declared: str) -> tuple[bytes, ...]:
 
 def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName) -> Column:
     name, kind, declared, nullable, precision, scale, fraction, octets, collation, extra = row
-    found = _type(kind)
+    found = COLUMN_TYPES.get(kind)
     if found is None:
         raise UnsupportedFormatError(
             f"table {table} column {name}: the type {declared} is not read; leave it out by the option excludeColumns"

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.records.column import ColumnType, TableMap
+from pyspark_mysql_cdc_wm.records.column_decoders import ColumnDecoder, column_decoder
 from pyspark_mysql_cdc_wm.records.column_types import column_width
 from pyspark_mysql_cdc_wm.records.json_diffs import patched_texts
 from pyspark_mysql_cdc_wm.records.memory import Values
-from pyspark_mysql_cdc_wm.records.row_columns import RowColumn, row_column
 from pyspark_mysql_cdc_wm.records.rows import Located, RowLocator, exhausted, new_cursor
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
@@ -54,7 +54,7 @@ class TableDecoder:
         self._where = f"table {table.database}.{table.table}"
         widths = []
         slots = []
-        self._columns: list[RowColumn] = []
+        self._columns: list[ColumnDecoder] = []
         self.names: list[str] = []
         for column in table.columns:
             widths.append(column_width(column))
@@ -68,7 +68,7 @@ class TableDecoder:
                 slots.append(-1)
                 continue
             slots.append(len(self._columns))
-            self._columns.append(row_column(column, charsets, f"{self._where} column {column.name}"))
+            self._columns.append(column_decoder(column, charsets, f"{self._where} column {column.name}"))
             self.names.append(column.name)
         self.types = tuple(column.type for column in self._columns)
         all_widths, no_slots = np.array(widths, np.int64), np.full(len(widths), -1)

@@ -19,7 +19,7 @@ from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.memory import Values
-from pyspark_mysql_cdc_wm.records.text_values import text_column
+from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, listed
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
 from pyspark_mysql_cdc_wm.records.memory import Values
-from pyspark_mysql_cdc_wm.records.text_values import text_column
+from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
 from watermark_source.errors import CorruptDataError
 
 

@@ -35,7 +35,7 @@ _ALIKE: Mapping[ColumnType, Callable[[Values], pa.Array]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class RowColumn:
+class ColumnDecoder:
     """How a column is found in a row, and what becomes of it."""
 
     width: int
@@ -44,10 +44,10 @@ class RowColumn:
     build: Callable[[Values], pa.Array]
 
 
-def row_column(column: Column, charsets: Mapping[int, str], where: str) -> RowColumn:
+def column_decoder(column: Column, charsets: Mapping[int, str], where: str) -> ColumnDecoder:
     """Return how to read a column; raises as ``column_width`` and ``column_type``."""
     width = column_width(column)
-    return RowColumn(width, column_type(column, charsets, where), _builder(column, width, charsets, where))
+    return ColumnDecoder(width, column_type(column, charsets, where), _builder(column, width, charsets, where))
 
 
 def _builder(  # noqa: PLR0911 - a table of types
