@@ -23,7 +23,6 @@ _REPLACE, _INSERT, _REMOVE = range(3)
 
 # An operation: of which row, what it does, where its path and its value lie.
 _ROW, _KIND, _PATH, _PATH_SIZE, _VALUE, _VALUE_SIZE = range(6)
-_NULL = np.int32(-1)
 _PUNCTUATION = len('"": , ')
 
 

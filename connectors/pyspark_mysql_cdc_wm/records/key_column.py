@@ -244,7 +244,7 @@ def _time(text: str) -> timedelta:
     if found is None:
         raise ValueError(text)
     sign, hours, minutes, seconds, fraction = found.groups("")
-    micros = int((fraction or "0").ljust(6, "0"))
+    micros = int(fraction.ljust(6, "0"))
     size = timedelta(hours=int(hours), minutes=int(minutes), seconds=int(seconds), microseconds=micros)
     return -size if sign else size
 

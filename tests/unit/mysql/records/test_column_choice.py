@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 
 
 def test_all_are_wanted_but_those_that_are_left_out() -> None:
@@ -30,3 +33,22 @@ def test_a_snapshot_is_cut_by_the_column_of_its_table_or_of_all_that_have_it() -
     assert choice.chunk_column("shop.users", ["id", "Code"]) == "Code"
     assert choice.chunk_column("shop.users", ["id"]) is None
     assert ColumnChoice().chunk_column("shop.users", ["id"]) is None
+
+
+def test_what_is_delivered_of_a_table_is_the_streams_columns_or_all_that_are_wanted_in_one() -> None:
+    columns = Layout(("id", "note"), (pa.int64(), pa.string()))
+    assert columns.delivered(["note", "at", "id"]) == ("id", "note")
+    assert columns.about == tuple(CHANGE_COLUMNS)
+    whole = Layout.of_json(ColumnChoice(without=("note",)), about=("_table",))
+    assert (whole.names, whole.types, whole.about, whole.event_time) == (("_row",), (pa.string(),), ("_table",), None)
+    assert whole.delivered(["note", "at", "id"]) == ("at", "id")
+
+
+def test_what_rows_are_compared_by_and_their_event_time_are_read_too() -> None:
+    at = EventTimeColumn("At")
+    names = (name for name in ("key", "at", "id", "note"))
+    assert Layout(("id",), (pa.int64(),), event_time=at).needed(names, ["key", "id"]) == ("id", "at", "key")
+    assert Layout(("id",), (pa.int64(),), event_time=at).needed(["id", "key"], ["key"]) == ("id", "key")
+    assert Layout(("id",), (pa.int64(),)).needed(["id", "at", "key"], ["key"]) == ("id", "key")
+    whole = Layout.of_json(ColumnChoice(only=("id",)), at)
+    assert whole.needed(["key", "at", "id"], ["key"]) == ("id", "at", "key")

@@ -14,6 +14,8 @@ from watermark_source.errors import CorruptDataError
 OBJECT = b"\x00\x01\x00\x0c\x00\x0b\x00\x01\x00\x05\x05\x00a"
 """``{"a": 5}``."""
 FIVE = b"\x05\x05\x00"
+TWO = b"\x02\x02\x00\x0a\x00\x05\x01\x00\x05\x02\x00"
+"""``[1, 2]``."""
 REPLACE, INSERT, REMOVE = range(3)
 
 
@@ -52,6 +54,18 @@ def test_the_recorded_update_is_the_document_the_server_had() -> None:
         ((change(REPLACE, b"$.a[0]", OBJECT),), '{"a": {"a": 5}}'),
         ((change(REPLACE, b"$.a[last]", OBJECT),), '{"a": {"a": 5}}'),
         ((), '{"a": 5}'),
+        ((change(REPLACE, b"", FIVE),), "5"),
+        ((change(REPLACE, b"$.a", b"\x02\x00\x00\x04\x00"), change(INSERT, b"$.a[0]", FIVE)), '{"a": [5]}'),
+        (
+            (
+                change(REPLACE, b"$", TWO),
+                change(INSERT, b"$[0]", FIVE),
+                change(INSERT, b"$[9]", FIVE),
+                change(REMOVE, b"$[1]"),
+                change(REMOVE, b"$[last]"),
+            ),
+            "[5, 2]",
+        ),
     ],
 )
 def test_changes_are_done_in_their_order(changes: tuple[bytes, ...], after: str) -> None:
@@ -75,7 +89,16 @@ def test_a_place_that_is_not_there_is_damage(told: bytes) -> None:
 
 @pytest.mark.parametrize(
     "told",
-    [b"\x03\x01$", b"\x00", b"\x00\x05$", change(REPLACE, b"$"), change(REPLACE, b"$", FIVE)[:-1], b"\x00\xfe\x01"],
+    [
+        b"\x03\x01$",
+        b"\x00",
+        b"\x00\x05$",
+        change(REPLACE, b"$"),
+        change(REPLACE, b"$", FIVE)[:-1],
+        b"\x00\xfe\x01",
+        b"\x00\xfe" + b"\xff" * 8,
+        b"\x00\x01$\xfe" + b"\xff" * 8,
+    ],
 )
 def test_changes_that_do_not_fit_their_value_are_damage(told: bytes) -> None:
     with pytest.raises(CorruptDataError, match="does not fit its value"):

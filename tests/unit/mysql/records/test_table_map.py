@@ -103,3 +103,20 @@ def test_any_bytes_are_a_table_or_a_declared_error(data: st.DataObject) -> None:
         changed[at] = byte
     with contextlib.suppress(CorruptDataError, UnsupportedFormatError):
         read_table_map(bytes(changed), "here")
+
+
+def test_signs_and_collations_are_those_of_the_columns_that_have_a_place_for_them() -> None:
+    many = bytes([ColumnType.TINY] * 5 + [ColumnType.YEAR] + [ColumnType.TINY] * 5)
+    signs = b"\x01\x02\x90\x60"
+    table = read_table_map(bytes(8) + b"\1d\0\1t\0" + bytes([len(many)]) + many + b"\0\0\0" + signs, "here")
+    assert [i for i, column in enumerate(table.columns) if column.unsigned] == [0, 3, 9, 10]
+    # A geometry, a vector, two texts: MariaDB alone counts the geometry.
+    types = bytes([ColumnType.GEOMETRY, ColumnType.VECTOR, ColumnType.BLOB, ColumnType.BLOB])
+    body = bytes(8) + b"\1d\0\1t\0\4" + types + b"\4\4\4\1\1" + b"\0"
+    for mariadb, each, default in (
+        (False, b"\3\3\x3f\x2d\x08", b"\2\5\x2d\0\x3f\2\x08"),
+        (True, b"\3\4\x3f\x3f\x2d\x08", b"\2\7\x2d\0\x3f\1\x3f\3\x08"),
+    ):
+        for metadata in (each, default):
+            columns = read_table_map(body + metadata, "here", mariadb=mariadb).columns
+            assert [column.collation for column in columns] == [63 if mariadb else None, 63, 45, 8]

@@ -21,6 +21,7 @@ from pyspark_mysql_cdc_wm.records.decimals import decimals
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.labels import enums, label_column, sets
 from pyspark_mysql_cdc_wm.records.memory import Values
+from pyspark_mysql_cdc_wm.records.shapes import geometries, vectors
 from pyspark_mysql_cdc_wm.records.temporal import temporals
 from pyspark_mysql_cdc_wm.records.texts import texts
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
@@ -52,7 +53,7 @@ def test_decimals(precision: int, scale: int, stored: str, expected: str) -> Non
     assert decimals(values(content, None), precision, scale).to_pylist() == [Decimal(expected), None]
 
 
-def _stored(number: str, precision: int, scale: int) -> bytes:
+def stored_decimal(number: str, precision: int, scale: int) -> bytes:
     """Return a DECIMAL as MySQL stores it: nine digits in four bytes, fewer in fewer, the sign in the first bit."""
     whole, _, fraction = number.removeprefix("-").partition(".")
     whole, fraction = whole.zfill(precision - scale), fraction.ljust(scale, "0")
@@ -73,7 +74,7 @@ def test_decimals_that_are_too_long_for_arrow_are_texts() -> None:
         "7.000000000000000000000000000000",
         "0.000000000000000000000000000000",
     ]
-    stored = [_stored(number, 65, 30) for number in numbers]
+    stored = [stored_decimal(number, 65, 30) for number in numbers]
     assert {len(each) for each in stored} == {decimal_width(65, 30)}
     found = decimals(values(*stored, None), 65, 30)
     found.validate(full=True)
@@ -196,6 +197,14 @@ def test_bytes_that_are_no_character_are_damaged(charset: str, half: bytes) -> N
 def test_a_charset_that_is_not_read_is_named_with_those_that_are() -> None:
     with pytest.raises(UnsupportedFormatError, match=r"here: text in the character set filename.*gbk.*latin1.*utf8"):
         check_charset("filename", "here")
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_shapes_and_vectors_that_end_within_a_number_are_damaged(size: int) -> None:
+    with pytest.raises(CorruptDataError, match="a geometry of less than four bytes"):
+        geometries(values(bytes(8), bytes(size)))
+    with pytest.raises(CorruptDataError, match="a vector with a part of a number"):
+        vectors(values(bytes(8), bytes(4 + size)))
 
 
 def test_labels() -> None:
