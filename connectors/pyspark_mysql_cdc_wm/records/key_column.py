@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -150,9 +150,8 @@ class KeyColumn:
             OffsetError: it is not one of this column's.
         """
         parsed = self._parsed(value)
-        if parsed is not None and pa.types.is_timestamp(self.arrow) and self.arrow.tz is not None:
-            parsed = parsed.replace(tzinfo=timezone.utc)
         try:
+            # A moment without a zone is taken to be in UTC.
             return pa.scalar(parsed, self.arrow)
         except (ValueError, ArithmeticError, pa.ArrowException):
             raise self._strange(value) from None

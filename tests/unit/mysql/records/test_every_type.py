@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from dataclasses import replace
 
 import numpy as np
@@ -107,6 +109,22 @@ def test_json_rows_have_them(sample: Sample) -> None:
     assert made.to_pylist() == [f'{{"a\\"é":{text},"a\\"é":{text}}}' for text in texts]
     # A part of a column is as good as a whole one.
     assert json_rows([(column, found[1:])], len(found) - 1).to_pylist() == [f'{{"a\\"é":{text}}}' for text in texts[1:]]
+
+
+def test_json_rows_have_room_for_long_values_and_none() -> None:
+    texts = pa.array(['"' * size for size in range(200)])
+    contents = pa.array([b"\xfe" * size for size in range(200)])
+    for column, shown in (
+        (texts, [json.dumps(text.as_py()) for text in texts]),
+        (contents, [f'"{b64encode(content.as_py()).decode()}"' for content in contents]),
+        (pa.array(["", ""]), ['""'] * 2),
+        (pa.array([b"", None]), ['""', "null"]),
+        (pa.nulls(2, pa.string()), ["null"] * 2),
+        (pa.array([None], pa.list_(pa.string())), ["null"]),
+    ):
+        made = json_rows([(Column(ColumnType.VARCHAR, name="a"), column)], len(column))
+        assert made.to_pylist() == [f'{{"a":{each}}}' for each in shown]
+    assert json_rows([], 2).to_pylist() == ["{}"] * 2
 
 
 @each_sample

@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, padded
 from pyspark_mysql_cdc_wm.records.json_diffs import patched_texts
 from pyspark_mysql_cdc_wm.records.memory import Values
 from tests.unit.mysql.recordings import decoded, rows
@@ -97,12 +97,20 @@ def test_a_place_that_is_not_there_is_damage(told: bytes) -> None:
         change(REPLACE, b"$", FIVE)[:-1],
         b"\x00\xfe\x01",
         b"\x00\xfe" + b"\xff" * 8,
+        change(3, b"$", FIVE),
+        b"\x02\x04$.a",
         b"\x00\x01$\xfe" + b"\xff" * 8,
     ],
 )
 def test_changes_that_do_not_fit_their_value_are_damage(told: bytes) -> None:
     with pytest.raises(CorruptDataError, match="does not fit its value"):
         patched(OBJECT, told)
+
+
+def test_a_null_is_no_change() -> None:
+    starts, sizes = np.array([[0, -1], [len(OBJECT), 0]], np.int32)
+    null = Values(padded(OBJECT), starts, sizes)
+    assert patched_texts(null, np.array([0, 1], np.uint8)).to_pylist() == ['{"a": 5}', None]
 
 
 def test_a_change_needs_a_document_to_change() -> None:

@@ -135,6 +135,7 @@ SAMPLES = (
             (2**23 + (838 << 12 | 59 << 6 | 59)).to_bytes(3, "big"), b"838:59:59",
             datetime.timedelta(hours=838, minutes=59, seconds=59), '"838:59:59"',
         ),
+        Value((2**23).to_bytes(3, "big"), b"00:00:00", datetime.timedelta(), '"00:00:00"'),
     ),
     _once(
         Column(ColumnType.TIME2, precision=3), bytes([ColumnType.TIME2, 3]),
