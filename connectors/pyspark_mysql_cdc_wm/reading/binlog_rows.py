@@ -74,7 +74,8 @@ class BinlogRows:
             base = status.base()
             charsets = collations_of(connection).charsets
             start = entered.start
-            if not self.fail_on_data_loss:
+            # What is left out by name does not go by where the range begins.
+            if not self.fail_on_data_loss and left_out is None:
                 start = self._still_there(status, base, entered)
             whole_transactions = connection.is_mariadb
             # Opened again if something is asked while the range is read.
