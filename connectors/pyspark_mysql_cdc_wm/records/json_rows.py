@@ -140,7 +140,7 @@ def _structs(values: pa.Array) -> pa.Array:
 
 def _view(buffer: pa.Buffer | None, kind: type[np.generic]) -> npt.NDArray[Any]:
     """Return memory of Arrow's as compiled functions take it."""
-    if buffer is None or not buffer.size:
+    if buffer is None:
         return np.zeros(1, kind)
     found = np.frombuffer(buffer, kind)
     return found if found.flags.writeable else found.copy()

@@ -108,9 +108,9 @@ def test_changes_that_do_not_fit_their_value_are_damage(told: bytes) -> None:
 
 
 def test_a_null_is_no_change() -> None:
-    starts, sizes = np.array([[0, -1], [len(OBJECT), 0]], np.int32)
-    null = Values(padded(OBJECT), starts, sizes)
-    assert patched_texts(null, np.array([0, 1], np.uint8)).to_pylist() == ['{"a": 5}', None]
+    starts, sizes = np.array([[0, -1, -1], [len(OBJECT), 0, 0]], np.int32)
+    nulls = Values(padded(OBJECT), starts, sizes)
+    assert patched_texts(nulls, np.array([0, 1, 1], np.uint8)).to_pylist() == ['{"a": 5}', None, None]
 
 
 def test_a_change_needs_a_document_to_change() -> None:
