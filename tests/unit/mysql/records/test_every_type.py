@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.lookup.schema import COLUMN_TYPES
-from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
 from pyspark_mysql_cdc_wm.records.column_decoders import column_decoder
 from pyspark_mysql_cdc_wm.records.column_types import column_type
 from pyspark_mysql_cdc_wm.records.json_rows import json_rows
@@ -137,3 +137,14 @@ def test_whether_chunks_can_be_cut_by_it_is_known(sample: Sample) -> None:
 def test_what_is_in_no_row_is_refused(kind: ColumnType, says: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=says):
         column_decoder(Column(kind), CHARSETS, "here")
+
+
+@pytest.mark.parametrize("kind", [ColumnType.ENUM, ColumnType.SET, ColumnType.VARCHAR])
+def test_text_of_a_collation_that_the_server_has_not_is_refused(kind: ColumnType) -> None:
+    with pytest.raises(UnsupportedFormatError, match="a collation with the number 99"):
+        column_decoder(Column(kind, size=1, collation=99, labels=(b"a",)), CHARSETS, "here")
+
+
+def test_labels_of_bytes_are_texts() -> None:
+    column = Column(ColumnType.ENUM, size=1, collation=BINARY_COLLATION, labels=(b"a", b"b"))
+    assert column_decoder(column, CHARSETS, "here").build(values(b"\2")).to_pylist() == ["b"]

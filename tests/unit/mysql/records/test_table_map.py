@@ -73,7 +73,7 @@ def test_a_description_that_ends_too_early_is_damaged_or_says_less(stop: int) ->
     [
         *((ColumnType.FLOAT, bytes([size])) for size in (0, 8, 200)),
         (ColumnType.DOUBLE, b"\x04"),
-        *((kind, bytes([size])) for kind in (ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY) for size in (0, 8)),
+        *((kind, bytes([size])) for kind in (ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY) for size in (0, 5)),
         (ColumnType.VECTOR, b"\xff"),
         *((kind, b"\x07") for kind in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2)),
         *((ColumnType.NEWDECIMAL, bytes(digits)) for digits in ((0, 0), (5, 6), (66, 0), (255, 255))),
@@ -88,6 +88,12 @@ def test_a_column_that_cannot_be_leads_nobody_out_of_its_row(kind: ColumnType, m
     body = bytes(8) + b"\x01d\0\x01t\0" + bytes([1, kind, len(metadata)]) + metadata + b"\x01"
     with pytest.raises(CorruptDataError, match=rf"a column of type (ENUM|SET|{kind.name}) with values of"):
         read_table_map(body, "here")
+
+
+@pytest.mark.parametrize(("code", "says"), [(200, r"\(type 200\)"), (140, r"\(a COMPRESSED column\)")])
+def test_a_column_of_a_type_that_is_not_read_is_refused(code: int, says: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match=rf"here: d\.t: a column of a type that is not read {says}"):
+        read_table_map(bytes(8) + b"\1d\0\1t\0" + bytes([1, code, 0, 1]), "here")
 
 
 @pytest.mark.parametrize("key", [b"\x08\x01\x0b", b"\x09\x02\xfa\x05"])

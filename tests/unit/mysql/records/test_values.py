@@ -66,6 +66,16 @@ def stored_decimal(number: str, precision: int, scale: int) -> bytes:
     return bytes(byte ^ 0xFF for byte in content) if number.startswith("-") else bytes(content)
 
 
+@pytest.mark.parametrize("digits", range(1, 20))
+def test_decimals_of_any_length(digits: int) -> None:
+    whole, fraction = "123456789" * 3, "987654321" * 3
+    for scale in (0, digits, 1):
+        number = f"{whole[: digits - scale] or '0'}.{fraction[:scale]}".removesuffix(".")
+        stored = stored_decimal(number if digits > scale else number[1:], digits, scale)
+        assert decimal_width(digits, scale) == len(stored)
+        assert decimals(values(stored), digits, scale).to_pylist() == [Decimal(number)]
+
+
 def test_decimals_that_are_too_long_for_arrow_are_texts() -> None:
     numbers = [
         *["-" + "9" * 35 + "." + "9" * 30] * 20,

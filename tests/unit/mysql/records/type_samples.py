@@ -205,6 +205,17 @@ SAMPLES = (
         Value(b"\1", b"new", "new", '"new"'), Value(b"\0", b"", "", '""'),
     ),
     _once(
+        Column(ColumnType.ENUM, size=2, collation=UTF8, labels=(b"a", b"b")),
+        bytes([ColumnType.STRING, ColumnType.ENUM, 2]), Value(b"\2\0", b"b", "b", '"b"'),
+    ),
+    *(
+        _once(
+            Column(ColumnType.SET, size=size, collation=UTF8, labels=(b"a", b"b")),
+            bytes([ColumnType.STRING, ColumnType.SET, size]), Value(b"\2" + bytes(size - 1), b"b", ["b"], '["b"]'),
+        )
+        for size in (2, 3, 4, 8)
+    ),
+    _once(
         Column(ColumnType.SET, size=1, collation=UTF8, labels=(b"a", b"b", b"c")),
         bytes([ColumnType.STRING, ColumnType.SET, 1]), Value(b"\5", b"a,c", ["a", "c"], '["a","c"]'),
         Value(b"\0", b"", [], "[]"), Value(b"\2", b"b", ["b"], '["b"]'),
