@@ -12,7 +12,7 @@ from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import GroupState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import GroupState, Returning, SourceState, SplitState, SplitStatus
 
 RECORDED = sorted(Path(__file__).parent.glob("*/offsets/*.json"))
 """Each holds an offset as its own text, as Spark keeps it, and the state it stood for, field by field."""
@@ -72,7 +72,7 @@ def _state(recorded: dict[str, Any]) -> SourceState:
                 since=_millis(split["since"]),
                 highest=_millis(split.get("highest")),
                 step=split.get("step"),
-                returning=split.get("returning", False),
+                returning=Returning.READ if split.get("returning") else None,
             )
             for split in recorded["splits"]
         },

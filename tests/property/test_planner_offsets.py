@@ -14,7 +14,7 @@ from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import GroupState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import GroupState, Returning, SourceState, SplitState, SplitStatus
 
 CODEC = OffsetCodec(source="aligned-kafka", name="orders")
 
@@ -31,7 +31,7 @@ def split_states(draw: st.DrawFn) -> SplitState:
         watermark=draw(st.none() | millis),
         status=draw(st.sampled_from(SplitStatus)),
         since=draw(st.none() | millis),
-        returning=draw(st.booleans()),
+        returning=draw(st.none() | st.sampled_from(Returning)),
     )
 
 

@@ -280,6 +280,28 @@ def test_a_split_that_comes_back_behind_is_waited_for_or_not_as_the_user_says(pa
     assert driver.state().watermark == START + 27_500 - 1
 
 
+def test_a_split_that_is_passed_when_behind_is_waited_for_while_its_first_transaction_is_open() -> None:
+    """Also after one that was aborted, which shows nothing of how far behind it is."""
+    log, busy, back = _busy_and_quiet()
+    driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=1_000, passes_returning=True)))
+    driver.run()
+    for second in range(1, 20):
+        driver.now += 1_000
+        _append(log, busy, 1_000 * second)
+        driver.run()
+    for commits in (False, True):
+        log.splits[back].open([START + 19_500])
+        for second in range(20, 25):
+            driver.now += 400
+            _append(log, busy, 1_000 * second)
+            driver.run()
+        assert driver.state().watermark == START + 19_000 - 1
+        log.splits[back].close(commits=commits)
+        driver.step()
+    driver.run()
+    assert driver.state().watermark == START + 19_500 - 1
+
+
 def test_rows_of_now_that_a_split_comes_back_with_are_on_time_though_it_is_not_waited_for_when_behind() -> None:
     log, busy, back = _busy_and_quiet()
     driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=1_000, passes_returning=True)))

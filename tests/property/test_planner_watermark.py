@@ -147,16 +147,24 @@ def test_a_watermark_told_before_its_rows_are_read_is_one_that_they_lead_to(
 @given(
     logs(),
     st.sampled_from([1, 1_000, 30_000]),
+    st.booleans(),
     budgets,
     st.booleans(),
     st.lists(st.sampled_from([0, 500, 1_001, 60_000]), min_size=1, max_size=12),
     st.data(),
 )
 def test_a_row_written_in_time_is_in_time_when_its_transaction_ends(
-    log: SimulatedLog, timeout: int, max_rows: int | None, previews: bool, waits: list[int], data: st.DataObject
+    log: SimulatedLog,
+    timeout: int,
+    passes: bool,
+    max_rows: int | None,
+    previews: bool,
+    waits: list[int],
+    data: st.DataObject,
 ) -> None:
     """Also in a split that was idle, however far the others go on meanwhile."""
-    driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=timeout)), max_rows=max_rows, previews=previews)
+    policy = PlanPolicy(idleness=Idleness(timeout=timeout, passes_returning=passes))
+    driver = Driver(log, policy, max_rows=max_rows, previews=previews)
     driver.run()
     driver.now += data.draw(st.sampled_from([0, 60_000]))
     driver.run()

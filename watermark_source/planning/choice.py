@@ -57,7 +57,7 @@ def choose(
         }
     allowed = aligned.ends
     waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
-    left_out = {s for s in allowed if is_left_out(s, splits[s], state, policy.idleness)}
+    left_out = {s for s in allowed if is_left_out(splits[s], state, policy.idleness)}
     budget = None if observation.limits.one_batch else observation.limits.max_rows
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget, left_out)
     # A snapshot that waits for its turn is not quiet: there are rows in its table.

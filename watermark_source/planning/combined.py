@@ -6,24 +6,25 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from watermark_source.eventtime.combine import recompute
+from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.learning import in_force
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import Idleness, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import future_cap, watermark_of
-from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import Returning, SourceState, SplitState, SplitStatus
 
 
 def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: Idleness) -> Millis | None:
     """Return the combined watermark of splits, which is never before that of the last batch; ``None`` before the first.
 
     With ``passes_returning`` a split that came back from idleness and is behind is left out until it has caught up, as
-    Flink's ``StatusWatermarkValve`` leaves out a channel. Not in the batch in which it comes back: how far behind it is
-    shows only when that has been read. With all others idle the watermark stands still until it has caught up.
+    Flink's ``StatusWatermarkValve`` leaves out a channel. Not before rows of it have been read: only they show how far
+    behind it is. With all others idle the watermark stands still until it has caught up.
     """
     active = {s for s, t in splits.items() if t.status is not SplitStatus.IDLE}
-    left_out = {s for s in active if is_left_out(s, splits[s], before, idleness)}
+    left_out = {s for s in active if is_left_out(splits[s], before, idleness)}
     if left_out and left_out == active:
         return before.watermark
     waited_for = active - left_out
@@ -32,7 +33,7 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
     return None if found == MIN else found
 
 
-def is_left_out(split: Split, state: SplitState, before: SourceState, idleness: Idleness) -> bool:
+def is_left_out(state: SplitState, before: SourceState, idleness: Idleness) -> bool:
     """Return whether a split is not waited for though it is not idle: see ``combined``.
 
     That a split is behind does not tell: the watermark may be that of rows (``with_batch_watermark``) that lead less
@@ -40,8 +41,17 @@ def is_left_out(split: Split, state: SplitState, before: SourceState, idleness: 
     """
     if not idleness.passes_returning or before.watermark is None or state.watermark is None:
         return False
-    was = before.splits.get(split)
-    return was is not None and was.returning and state.watermark < before.watermark
+    return state.returning is Returning.READ and state.watermark < before.watermark
+
+
+def returned(state: SplitState, seen: RangeSummary) -> SplitState:
+    """Return a split whose last range was read, and is in its watermark; ``seen`` is what its tasks saw.
+
+    A range may have no rows, but only the end of a transaction that was aborted.
+    """
+    if state.returning is not Returning.AWAITED or seen == NOTHING_SEEN:
+        return state
+    return replace(state, returning=Returning.READ)
 
 
 def marked_returning(
@@ -50,21 +60,22 @@ def marked_returning(
     """Return the planned splits that come back from idleness, or have caught up, with ``returning`` as it is now."""
     changed: dict[Split, SplitState] = {}
     for split, at in planned.items():
-        if not at.returning and not idleness.passes_returning:
+        if at.returning is None and not idleness.passes_returning:
             continue
-        returning = idleness.passes_returning and _is_returning(split, at, before, idleness)
+        returning = _returning(split, at, before) if idleness.passes_returning else None
         if returning is not at.returning:
             changed[split] = replace(at, returning=returning)
     return changed
 
 
-def _is_returning(split: Split, at: SplitState, before: SourceState, idleness: Idleness) -> bool:
+def _returning(split: Split, at: SplitState, before: SourceState) -> Returning | None:
     was = before.splits.get(split)
     if was is None or at.status is SplitStatus.IDLE:
-        return False
+        return None
     if was.status is SplitStatus.IDLE:
-        return True
-    return was.returning and (at.watermark is None or is_left_out(split, at, before, idleness))
+        return Returning.AWAITED
+    caught_up = at.watermark is not None and (before.watermark is None or at.watermark >= before.watermark)
+    return None if caught_up else at.returning
 
 
 def at_dated_ends(
@@ -134,9 +145,9 @@ def with_batch_watermark(
         return planned
     before = replace(before, watermark=planned.watermark)
     caught_up = {
-        s: replace(t, returning=False)
+        s: replace(t, returning=None)
         for s, t in planned.splits.items()
-        if t.returning and not _is_returning(s, splits[s], before, idleness)
+        if t.returning is not None and _returning(s, splits[s], before) is None
     }
     changed = {**planned.splits, **caught_up} if caught_up else planned.splits
     return replace(planned, watermark=combined(before, splits, idleness), splits=changed)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from watermark_source.errors import OffsetError
 from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.summary import RangeSummary
+from watermark_source.planning.combined import returned
 from watermark_source.planning.learning import in_force, learned_after
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
@@ -70,6 +71,9 @@ def known_before(
     strategy = in_force(policy.strategy, learned)
     drift = None if has_rows else policy.alignment.max_drift
     kept = _with_last_ranges(state, done, observation.seen, strategy, drift, has_index=has_index)
+    if policy.idleness.passes_returning:
+        read = {s for s, t in state.splits.items() if t.returning is not None and t.observed != t.position}
+        kept |= {s: returned(kept[s], observation.seen[s]) for s in read & kept.keys()}
     splits, losses = check_loss(kept, logs, policy.on_loss.position_text)
     splits |= {s: unanswered(t) for s, t in splits.items() if s in logs.silent}
     refuse(losses, policy.on_loss)

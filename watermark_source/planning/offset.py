@@ -29,7 +29,7 @@ Layout of version 1, keys sorted, integers only, absent keys for absent values::
 
 ``planned`` is the number of positions of the last range, so ``position - planned`` is where it began. A split's
 ``watermark`` is written as its distance from "wm" (from 0 without one), its ``since`` as its distance from the
-source's: that keeps a split at about 50 bytes. ``returning`` is 1 or null. Trailing fields that say nothing (not
+source's: that keeps a split at about 50 bytes. ``returning`` is 1, 2 or null. Trailing fields that say nothing (not
 returning, no step, no moment, status active, no watermark) are left out.
 """
 
@@ -49,6 +49,7 @@ from watermark_source.planning.state import (
     Bound,
     GroupState,
     Origin,
+    Returning,
     SnapshotState,
     SourceState,
     SplitState,
@@ -173,7 +174,7 @@ def _encode_split(state: SplitState, watermark: int, since: int) -> list[Any]:
         state.status.value,
         None if state.since is None else state.since - since,
         state.step,
-        1 if state.returning else None,
+        None if state.returning is None else state.returning.value,
     ]
     while len(fields) > 2 and fields[-1] == _ABSENT[len(fields) - 3]:
         del fields[-1]
@@ -274,7 +275,7 @@ def _decode_split(split: Split, fields: object, wm_base: int, since_base: int) -
     if not isinstance(letter, str) or letter not in _STATUS:
         raise _broken(f"split {split} has status {_shown(letter)}", f"one of {sorted(_STATUS)}")
     if returning is not None:
-        _integer(returning, f"whether {split} is returning", minimum=1, maximum=1)
+        _integer(returning, f"whether {split} is returning", minimum=1, maximum=2)
     position = _integer(position, f"position of {split}", minimum=0)
     return SplitState(
         position=position,
@@ -283,7 +284,7 @@ def _decode_split(split: Split, fields: object, wm_base: int, since_base: int) -
         status=_STATUS[letter],
         since=None if since is None else _moment(since, since_base, f"moment of {split}"),
         step=None if step is None else _integer(step, f"step of {split}", minimum=1),
-        returning=returning is not None,
+        returning=None if returning is None else Returning(returning),
     )
 
 

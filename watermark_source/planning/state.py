@@ -26,6 +26,15 @@ class SplitStatus(Enum):
     """Has rows, and is too far ahead of its alignment group to read them now. Counts in the combined watermark."""
 
 
+class Returning(Enum):
+    """How far a split that was idle has come back. The value is its number in the offset."""
+
+    READ = 1
+    """Rows of it have been read since: how far behind it is shows."""
+    AWAITED = 2
+    """Its rows are still to be read: they are beside the budget or the alignment limit, or in an open transaction."""
+
+
 @dataclass(frozen=True, slots=True)
 class SplitState:
     """One split: where reading goes on, and what is known about event time up to ``observed``."""
@@ -44,7 +53,7 @@ class SplitState:
     behind than the bound in force."""
     step: int | None = None
     """So many rows are planned at a time, as its ranges so far have told; ``None`` where event times are looked up."""
-    returning: bool = False
+    returning: Returning | None = None
     """Was idle and has not caught up with the combined watermark since; nobody asks but with ``passes_returning``."""
 
     def observed_to_its_end(self, watermark: Millis | None, highest: Millis | None) -> SplitState:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.planning.example_states import A, B, C, at
+from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.combined import combined, is_left_out, when_read, with_batch_watermark
+from watermark_source.planning.combined import combined, is_left_out, returned, when_read, with_batch_watermark
 from watermark_source.planning.policy import Idleness, WatermarkStrategy
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import Returning, SnapshotState, SourceState, SplitState, SplitStatus
 
 PASSES, WAITS = Idleness(passes_returning=True), Idleness()
-BEHIND = at(1, 90, returning=True)
+BEHIND = at(1, 90, returning=Returning.READ)
+AWAITED = replace(BEHIND, returning=Returning.AWAITED)
 BEFORE = SourceState({A: at(1, 900), B: BEHIND}, watermark=Millis(500))
 
 
@@ -24,9 +28,10 @@ def idle(watermark: int | None) -> SplitState:
     ("splits", "watermark"),
     [
         pytest.param({A: at(1, 900), B: at(1, 700)}, 700, id="the slowest"),
-        pytest.param({A: at(1, 900), B: at(1, 90)}, 900, id="the slowest but for one that came back"),
-        pytest.param({A: idle(900), B: at(1, 90)}, 500, id="nobody but one that came back: it stands still"),
-        pytest.param({A: at(1, 900), B: at(1, 500)}, 500, id="it has caught up"),
+        pytest.param({A: at(1, 900), B: BEHIND}, 900, id="the slowest but for one that came back"),
+        pytest.param({A: at(1, 900), B: AWAITED}, 500, id="one that came back is waited for until it is read"),
+        pytest.param({A: idle(900), B: BEHIND}, 500, id="nobody but one that came back: it stands still"),
+        pytest.param({A: at(1, 900), B: replace(BEHIND, watermark=500)}, 500, id="it has caught up"),
         pytest.param({A: at(1, 900), B: at(1, 600), C: at(1)}, 500, id="one that is new is waited for"),
         pytest.param({A: idle(900), B: idle(700)}, 900, id="all are idle"),
     ],
@@ -42,14 +47,17 @@ def test_before_the_first_there_is_none_and_it_never_goes_back() -> None:
     assert combined(BEFORE, {A: at(1, 900), B: at(1, 90)}, WAITS) == 500
 
 
-def test_whoever_was_idle_in_the_last_batch_is_waited_for_in_this_one() -> None:
-    assert is_left_out(B, at(1, 90), BEFORE, PASSES)
-    assert not is_left_out(B, at(1, 90), BEFORE, WAITS)
-    assert not is_left_out(C, at(1, 90), BEFORE, PASSES)
-    was_idle = SourceState({A: at(1, 900), B: idle(90)}, watermark=Millis(500))
-    assert not is_left_out(B, at(1, 90), was_idle, PASSES)
-    assert not is_left_out(B, at(1), BEFORE, PASSES)
-    assert not is_left_out(B, at(1, 90), SourceState(BEFORE.splits), PASSES)
+def test_whoever_was_idle_is_waited_for_until_it_is_read() -> None:
+    assert is_left_out(BEHIND, BEFORE, PASSES)
+    assert not is_left_out(BEHIND, BEFORE, WAITS)
+    assert not is_left_out(at(1, 90), BEFORE, PASSES)
+    assert not is_left_out(AWAITED, BEFORE, PASSES)
+    assert not is_left_out(replace(BEHIND, watermark=None), BEFORE, PASSES)
+    assert not is_left_out(BEHIND, SourceState(BEFORE.splits), PASSES)
+    assert returned(AWAITED, RangeSummary(Millis(90))) == BEHIND
+    # Of a transaction that was aborted.
+    assert returned(AWAITED, NOTHING_SEEN) == AWAITED
+    assert returned(at(1, 90), RangeSummary(Millis(90))) == at(1, 90)
 
 
 def test_rows_that_are_read_lead_on_and_never_back() -> None:

@@ -11,7 +11,15 @@ from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import GroupState, Origin, SnapshotState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import (
+    GroupState,
+    Origin,
+    Returning,
+    SnapshotState,
+    SourceState,
+    SplitState,
+    SplitStatus,
+)
 
 CODEC = OffsetCodec(source="aligned-kafka", name="orders")
 GOOD: dict[str, Any] = {"name": "orders", "run": 0, "source": "aligned-kafka", "splits": {}, "v": 1}
@@ -26,7 +34,7 @@ def test_the_layout_is_as_documented() -> None:
             Split("a", 0): SplitState(7, 7, None, SplitStatus.ACTIVE, Millis(2_500)),
             Split("b", 0): SplitState(7, 7, None, SplitStatus.PAUSED),
             Split("c", 0): SplitState(7, 7, step=1_500),
-            Split("d", 0): SplitState(7, 7, returning=True),
+            Split("d", 0): SplitState(7, 7, returning=Returning.READ),
         },
         watermark=Millis(1_000),
         group=GroupState(limit=Millis(1_100)),
@@ -104,6 +112,7 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         ({"splits": {"t": {"0": [0, 0, None, "a", 5, 6, 1, 8]}}}, "2 to 7 fields"),
         ({"splits": {"t": {"0": [0, 0, None, "a", 5, 0]}}}, "step of t-0 is 0"),
         ({"splits": {"t": {"0": [0, 0, None, "a", 5, 6, True]}}}, "whether t-0 is returning is True"),
+        ({"splits": {"t": {"0": [0, 0, None, "a", 5, 6, 3]}}}, "whether t-0 is returning is 3"),
         ({"splits": {"t": {"0": "00"}}}, "split t-0 is '00'"),
         ({"splits": {"t": {"0": [0, 0, 0, "x"]}}}, "status 'x'"),
         ({"splits": {"t": {"0": [0, 0, 0, ["a"]]}}}, "status"),

@@ -69,7 +69,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     counting = [
         _order(t)
         for s, t in seen.splits.items()
-        if t.status is not SplitStatus.IDLE and not is_left_out(s, t, state, options.idleness)
+        if t.status is not SplitStatus.IDLE and not is_left_out(t, state, options.idleness)
     ]
     # Of the whole group: the slowest split here may itself wait for another source.
     elsewhere_lowest = MAX if seen.observation.others.minimum is None else seen.observation.others.minimum

@@ -12,7 +12,7 @@ from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.monitor.status import SourceStatus
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
-from watermark_source.planning.state import SourceState
+from watermark_source.planning.state import Returning, SourceState
 from watermark_source.spark.driver.row_counts import RowCounts
 from watermark_source.spark.driver.status import Seen, source_status
 from watermark_source.spark.options.engine_options import EngineOptions
@@ -84,7 +84,7 @@ def test_a_split_that_came_back_holds_back_until_it_is_known_how_far_behind_it_i
     log = log_of([400], [100])
     seen = observation(log)
     for came_to, holds_back in ((None, True), (99, False)):
-        back = at(1, came_to, returning=True)
+        back = at(1, came_to, returning=Returning.READ)
         state = SourceState(splits={A: at(1, 399), B: back}, watermark=Millis(399))
         planned = plan(state, seen, PlanPolicy(idleness=options.idleness, alignment=options.alignment), log)
         status = source_status(Seen(planned, planned.state.splits, seen, RowCounts()), options, "file-log", seen.now)
