@@ -269,6 +269,11 @@ def test_runs_clocks_and_snapshots_of_a_group_let_each_other_come_to_their_ends(
         assert {s: t.position for s, t in each.member.state().splits.items()} == each.member.log.ends()
 
 
+FOLLOWS = PlanPolicy(
+    idleness=Idleness(timeout=2_000, follows_group=True),
+    alignment=Alignment(max_drift=60_000),
+    strategy=WatermarkStrategy(watermark_interval=500),
+)
 idle_times = st.sampled_from([2_000, 5_000])
 
 
@@ -280,12 +285,8 @@ def test_a_source_whose_splits_are_all_idle_goes_on_with_the_others_and_never_be
     store, busy, silent = Store(), SimulatedLog(1), SimulatedLog(1)
     if ever_had_a_row:
         silent.splits[Split("log", 0)].append([START])
-    policy = PlanPolicy(
-        idleness=Idleness(timeout=busy_until, follows_group=True),
-        alignment=Alignment(max_drift=60_000),
-        strategy=WatermarkStrategy(watermark_interval=500),
-    )
-    other = replace(policy, idleness=replace(policy.idleness, timeout=silent_until))
+    other = replace(FOLLOWS, idleness=replace(FOLLOWS.idleness, timeout=silent_until))
+    policy = replace(FOLLOWS, idleness=replace(FOLLOWS.idleness, timeout=busy_until))
     members = [MemberDriver("busy", store, busy, policy), MemberDriver("silent", store, silent, other)]
     told = [START - 1]
     for at in accumulate(steps, initial=START):
@@ -309,3 +310,35 @@ def test_a_source_whose_splits_are_all_idle_goes_on_with_the_others_and_never_be
         member.ask()
         member.step()
     assert [member.state().watermark for member in members] == frozen
+
+
+@given(st.lists(st.integers(1_000, 3_000), min_size=2, max_size=6), st.booleans(), st.booleans())
+def test_a_source_that_goes_on_with_the_others_waits_for_the_rows_of_a_transaction_that_is_open(
+    steps: Sequence[int], ever_had_a_row: bool, commits: bool
+) -> None:
+    store, busy, silent, split = Store(), SimulatedLog(1), SimulatedLog(1), Split("log", 0)
+    if ever_had_a_row:
+        silent.splits[split].append([START])
+    members = [MemberDriver("busy", store, busy, FOLLOWS), MemberDriver("silent", store, silent, FOLLOWS)]
+    follower = members[1]
+
+    def go_on(at: int) -> None:
+        busy.splits[split].append([at])
+        for _ in range(20):
+            for member in members:
+                member.now += 200
+                member.ask()
+                member.step()
+
+    go_on(START)
+    written = START + 1
+    silent.splits[split].open([written])
+    for at in accumulate(steps, initial=START):
+        go_on(at)
+        assert (follower.state().watermark or MIN) < written
+    silent.splits[split].close(commits=commits)
+    go_on(busy.splits[split].rows[-1].event_time)
+    read = [batch for batch in follower.batches if written in (row.event_time for row in batch.rows.get(split, ()))]
+    assert len(read) == commits
+    assert all((batch.before.watermark or MIN) < written for batch in read)
+    assert (follower.state().watermark or MIN) >= busy.splits[split].rows[-1].event_time - 1 - 500

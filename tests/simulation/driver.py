@@ -15,13 +15,13 @@ from watermark_source.planning.combined import when_read, with_batch_watermark
 from watermark_source.planning.look_ahead import LookAhead
 from watermark_source.planning.observation import BatchLimits, LogTimes, Observation, ObservedLogs, PlanHistory
 from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.passed_over import passed_over
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.rest import Rest
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.spark.driver.backlog import uncommitted
 from watermark_source.spark.exchange.read_tasks import beginnings_of
 from watermark_source.spark.tasks.disorder import DisorderCount
 
@@ -58,16 +58,6 @@ class Frozen:
     ends: Mapping[Split, int]
     newest: Mapping[Split, Millis | None]
     at: Millis
-
-
-@dataclass(frozen=True)
-class OpenTransactionsOf:
-    """Tells the runner's question from the log."""
-
-    log: SimulatedLog
-
-    def behind(self, positions: Mapping[Split, int]) -> Set[Split]:
-        return self.log.uncommitted() & positions.keys()
 
 
 def highest(rows: list[Row], future_cap: Millis | None) -> Millis | None:
@@ -167,10 +157,9 @@ class Driver:
                 settled={s for s in known if s.number % 2} if frozen is None else frozenset(),
             ),
         )
-        opened = uncommitted(state, logs, {}, self.policy, OpenTransactionsOf(self.log))
         return Observation(
             now=Millis(self.now),
-            logs=replace(logs, uncommitted=opened),
+            logs=logs,
             seen={r.split: self._reported(r, state) for r in ranges_of(state)},
             limits=BatchLimits(max_rows=None if one_batch else self.max_rows, one_batch=one_batch),
             history=PlanHistory(
@@ -189,10 +178,11 @@ class Driver:
         """Plan once; if there is a batch, write its offset and read its rows."""
         observation = self.observe(one_batch=one_batch, unknown=unknown)
         before = self.state()
-        index = self.log if self.index else None
-        planned = plan(before, observation, self.policy, index, ahead=self.ahead, announce=not self._announced)
-        if self.previews and planned.has_rows:
-            planned = replace(planned, state=self._with_rows(planned, before))
+        planned = self._plan(before, observation)
+        asked = passed_over(before, planned.state, observation.logs)
+        if opened := self.log.uncommitted() & asked.keys():
+            observation = replace(observation, logs=replace(observation.logs, uncommitted=opened))
+            planned = self._plan(before, observation)
         self._announced = True
         self._silent.clear()
         if planned.has_rows:
@@ -203,6 +193,13 @@ class Driver:
             self._memory = (self.text, planned.state)
             return planned
         self._write(planned, observation, before)
+        return planned
+
+    def _plan(self, before: SourceState, observation: Observation) -> Plan:
+        index = self.log if self.index else None
+        planned = plan(before, observation, self.policy, index, ahead=self.ahead, announce=not self._announced)
+        if self.previews and planned.has_rows:
+            planned = replace(planned, state=self._with_rows(planned, before))
         return planned
 
     def run(self, *, at_most: int = 10_000) -> int:

@@ -44,8 +44,8 @@ class ObservedLogs:
     silent: Set[Split] = frozenset()
     """Splits whose system did not answer at some time since the last plan; it may again."""
     uncommitted: Set[Split] = frozenset()
-    """Splits at their end with rows behind it, whose transaction is open; of those that would turn idle now, and of
-    idle ones while the watermark moves."""
+    """Splits at their end with rows behind it, whose transaction is open; of those that the plan would pass over
+    otherwise (``passed_over``)."""
     earliest: Mapping[Split, int] = field(default_factory=dict)
     """First retained position, as far as it was asked for."""
     added: Mapping[Split, int] = field(default_factory=dict)

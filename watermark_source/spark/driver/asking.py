@@ -16,6 +16,7 @@ from watermark_source.planning.observation import (
     ObservedSnapshots,
     PlanHistory,
 )
+from watermark_source.planning.passed_over import passed_over
 from watermark_source.planning.planner import Plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import snapshot_split, unfinished
@@ -23,7 +24,7 @@ from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.available_now import AvailableNowEnds
-from watermark_source.spark.driver.backlog import exceeds, splits_behind, uncommitted
+from watermark_source.spark.driver.backlog import exceeds, splits_behind
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
@@ -61,6 +62,8 @@ class Asking:
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Return the outside world for the plan that begins in ``state``."""
+        # Before the ends: who is idle goes on with them only past rows that its logs do not have by now.
+        others = self._membership.others(state.group)
         tables = frozenset() if state.snapshots.complete is None else self._ends.tables()
         logs = self._ends.logs or self._logs_now(state, limit)
         logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
@@ -68,7 +71,6 @@ class Asking:
         now = self._clock.now()
         logs = replace(
             logs,
-            uncommitted=uncommitted(state, logs, timeouts, self._policy, self._connector.transactions),
             earliest=self._earliest(state, logs.ends, limit, last),
             added=self.added(logs.ends.keys() - state.splits.keys(), snapshots.found),
         )
@@ -76,7 +78,7 @@ class Asking:
             now=now,
             logs=logs,
             snapshots=snapshots,
-            others=self._membership.others(state.group),
+            others=others,
             seen=self._reports.seen(
                 state, logs.ends.keys() | logs.unknown, self._replica.reading, is_first=last.is_first
             ),
@@ -104,6 +106,14 @@ class Asking:
         # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
         undated = set(map(snapshot_split, snapshots.chunks.keys() | snapshots.found))
         return replace(observation, logs=self._logs.dated(logs, splits_behind(state, logs.ends) - undated))
+
+    def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:
+        """Return what a plan has to be made of again, as it would pass over rows of open transactions; else nothing."""
+        transactions = self._connector.transactions
+        asked = {} if transactions is None else passed_over(state, planned, observation.logs)
+        if transactions is None or not asked or not (opened := transactions.behind(asked)):
+            return None
+        return replace(observation, logs=replace(observation.logs, uncommitted=opened))
 
     def reached(self, planned: SourceState) -> Mapping[Split, Millis]:
         """Return how far event time will be in a planned batch with rows, as far as that can be known."""

@@ -142,6 +142,10 @@ class SourceRunner:
             observation = self._asking.dated(observation, state)
             planned = self._deciding.plan(state, observation, announce=self._last.is_first)
         planned, splits = self._deciding.with_batch_watermark(planned, state)
+        if (opened := self._asking.uncommitted(observation, planned.state, state)) is not None:
+            observation = opened
+            planned = self._deciding.plan(state, observation, announce=self._last.is_first)
+            planned, splits = self._deciding.with_batch_watermark(planned, state)
         self._deciding.warn(planned, state, observation)
         self._end.note(planned, observation.logs)
         self._reports.forget(observation.seen)
