@@ -110,3 +110,51 @@ def test_first_rows_of_new_partitions_are_on_time(
     assert late == []
     assert len(rows) == FIRST + added_partitions
     assert raised > added_partitions
+
+
+def test_in_silence_the_clock_does_not_pass_the_first_row_of_a_new_partition(
+    kafka: Kafka, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(1)
+    given = {
+        "kafka.bootstrap.servers": kafka.bootstrap,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        # Nothing but the clock asks for looks.
+        "kafka.metadata.max.age.ms": "600000",
+        "watermarkStrategy": "ingestion",
+        "maxWatermarkLag": "300 ms",
+        "watermarkInterval": "100 ms",
+    }
+    reader = stream_reader(given, schema_of(given))
+    offset: Mapping[str, Any] = reader.initialOffset()
+    deadline = time.monotonic() + 30
+
+    def write(partition: int) -> int:
+        now = time.time_ns() // 1_000_000
+        times = np.array([now], dtype=np.int64)
+        bulk_produce_partitions(kafka.bootstrap, topic, {partition: PartitionRecords(times, value_size=10)})
+        return now
+
+    def until(condition: Callable[[Mapping[str, Any]], bool]) -> int | None:
+        """Go on until the end of a batch is so; return the watermark that its rows are judged by."""
+        nonlocal offset
+        while True:
+            assert time.monotonic() < deadline, offset
+            before, offset = offset, reader.latestOffset(offset, reader.getDefaultReadLimit())
+            if offset != before:
+                for pack in reader.partitions(dict(before), dict(offset)):
+                    list(reader.read(pack))
+                if condition(offset):
+                    return before.get("wm")
+
+    written = write(0)
+    until(lambda end: end.get("wm", 0) > written)
+    add_partitions(kafka.bootstrap, topic, 2)
+    written = write(1)
+    passed = until(lambda end: end["splits"][topic].get("1", [0])[0] == 1)
+    assert passed is not None
+    assert passed < written
+    # And goes on.
+    until(lambda end: end["wm"] > written)
+    reader.stop()

@@ -8,63 +8,107 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simulation.driver import START, Driver
+from tests.simulation.group import MemberDriver, Store
 from tests.simulation.log import SimulatedLog, SplitLog
-from watermark_source.eventtime.watermark import MIN
+from watermark_source.alignment.group import GroupMember, MemberStatus
+from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark_without_rows import clock_due_now, due_now
+from watermark_source.spark.driver.looked_for import LookedFor
 
 
 class LookingDriver(Driver):
     """A driver that knows the splits that its last look found."""
 
-    def __init__(self, log: SimulatedLog, policy: PlanPolicy) -> None:
-        super().__init__(log, policy)
-        self.seen: Set[Split] = frozenset(log.splits)
-        self.looked = 0
-        self.rows_planned = 0
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.seen: Set[Split] = frozenset(self.log.splits)
+        self.looks_at_once = False
+        self.looks = self.looked = 0
+        self.rows_planned, self.rows_at = 0, Millis(START)
         self.steps = 0
+        self.clock_at_look, self.others_at_look = (LookedFor(self, clock=lambda: self.steps) for _ in range(2))
 
     def look(self) -> None:
         self.seen, self.looked = frozenset(self.log.splits), self.steps
+        self.looks += 1
+
+    def discover(self) -> Set[Split]:
+        return self.seen
+
+    def looked_since(self, moment: float, *, wait: float) -> bool:
+        """Where no look comes when it is asked for, the next one comes when it comes."""
+        if self.looks_at_once and self.looked < moment:
+            self.look()
+        return self.looked >= moment
+
+    def expect(self, splits: Set[Split]) -> None: ...
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         found = super().observe(one_batch=one_batch, unknown=unknown)
         logs, newest = found.logs, found.logs.times.newest
+        sent, rest, strategy = self.state().watermark, found.history.rest, self.policy.strategy
+        all_found = self.looked_since(self.rows_planned, wait=0)
+        found_at, followed = None, found.followed
+        if logs.times.reached:
+            if all_found:
+                self.clock_at_look.has_ended(self.rows_at)
+            found_at = self.clock_at_look.as_of(found.now, clock_due_now(sent, rest, strategy))
+        if followed is not None:
+            followed = self.others_at_look.as_of(followed, due_now(sent, rest, strategy.watermark_interval))
         known = replace(
             logs,
             ends={s: end for s, end in logs.ends.items() if s in self.seen},
             added={s: start for s, start in logs.added.items() if s in self.seen},
-            times=replace(logs.times, newest={s: at for s, at in newest.items() if s in self.seen}),
-            all_found=self.looked >= self.rows_planned,
+            times=replace(
+                logs.times,
+                newest={s: at for s, at in newest.items() if s in self.seen},
+                reached={} if found_at is None else dict.fromkeys(self.seen, found_at),
+            ),
+            all_found=all_found,
         )
-        return replace(found, logs=known)
+        return replace(found, logs=known, followed=followed)
 
     def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:
         self.steps += 1
         planned = super().step(one_batch=one_batch, unknown=unknown)
         if planned.has_rows:
-            self.rows_planned = self.steps
+            self.rows_planned, self.rows_at = self.steps, Millis(self.now)
         return planned
 
 
 actions = st.lists(st.sampled_from([0, 0, 1, 2, "look", "step", "step"]), min_size=20, max_size=40)
 
 
-@settings(max_examples=300)
-@given(actions, st.sampled_from([0, 3]))
-def test_no_row_of_a_new_split_is_late(script: list[int | str], out_of_orderness: int) -> None:
+@settings(max_examples=400)
+@given(
+    actions,
+    st.sampled_from(
+        [
+            WatermarkStrategy(),
+            WatermarkStrategy(out_of_orderness=3),
+            WatermarkStrategy(watermark_lag=0, watermark_interval=1),
+            WatermarkStrategy(watermark_lag=2, watermark_interval=1),
+        ]
+    ),
+)
+def test_no_row_of_a_new_split_is_late(script: list[int | str], strategy: WatermarkStrategy) -> None:
     log = SimulatedLog(1)
-    driver = LookingDriver(log, PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=out_of_orderness)))
+    driver = LookingDriver(log, PlanPolicy(strategy=strategy), dated=strategy.watermark_lag is not None)
     clock = START
     for action in [*script, "look", "step", "step", "look", "step"]:
         clock += 1
+        driver.now = clock
         if action == "look":
             driver.look()
         elif action == "step":
@@ -86,3 +130,82 @@ def test_the_watermark_waits_for_a_look_and_goes_on_after_it() -> None:
     driver.look()
     driver.step()
     assert driver.state().watermark == START + 4
+
+
+BY_CLOCK = PlanPolicy(strategy=WatermarkStrategy(watermark_lag=1_000, watermark_interval=1_000))
+
+
+def test_the_clock_passes_no_row_of_a_split_that_is_not_found_yet() -> None:
+    log = SimulatedLog(1)
+    driver = LookingDriver(log, BY_CLOCK, dated=True)
+    log.splits[Split("log", 0)].append([driver.now])
+    driver.step()
+    driver.look()
+
+    def rest() -> None:
+        for _ in range(50):
+            driver.now += 100
+            driver.step()
+
+    rest()
+    log.splits[Split("log", 1)] = SplitLog()
+    log.splits[Split("log", 1)].append([driver.now])
+    written = driver.now
+    rest()
+    driver.look()
+    driver.step()
+    assert _passed_before(driver, Split("log", 1)) < written
+
+
+def test_in_silence_a_look_an_interval_lets_the_clock_go_on() -> None:
+    log = SimulatedLog(1)
+    driver = LookingDriver(log, BY_CLOCK, dated=True)
+    driver.looks_at_once = True
+    log.splits[Split("log", 0)].append([driver.now])
+    driver.step()
+    driver.step()
+    batches, looks = len(driver.batches), driver.looks
+    for _ in range(200):
+        driver.now += 100
+        driver.step()
+    assert driver.now - driver.state().watermark <= 1_000 + 2 * 1_000 + 2
+    assert len(driver.batches) - batches <= 20
+    assert driver.looks - looks <= 20
+
+
+class LookingMember(LookingDriver, MemberDriver):
+    """The same in an alignment group."""
+
+
+@pytest.mark.parametrize("splits", [0, 1])
+def test_the_others_pass_no_row_of_a_split_that_is_not_found_yet(splits: int) -> None:
+    """A source that has no split yet goes on with them too."""
+    log, store = SimulatedLog(splits), Store()
+    policy = PlanPolicy(idleness=Idleness(timeout=500, follows_group=True))
+    driver = LookingMember("silent", store, log, policy)
+
+    def rest() -> None:
+        for _ in range(50):
+            driver.now += 100
+            store.told["busy"] = GroupMember(MemberStatus.ACTIVE, Millis(driver.now - 1))
+            driver.ask()
+            driver.step()
+
+    rest()
+    driver.look()
+    rest()
+    assert driver.state().watermark is not None
+    log.splits[Split("log", 1)] = SplitLog()
+    log.splits[Split("log", 1)].append([driver.now])
+    written = driver.now
+    rest()
+    driver.look()
+    driver.step()
+    assert _passed_before(driver, Split("log", 1)) < written
+
+
+def _passed_before(driver: Driver, split: Split) -> int:
+    """Return the watermark before the only batch with rows of a split."""
+    (batch,) = (batch for batch in driver.batches if batch.rows.get(split))
+    assert batch.before.watermark is not None
+    return batch.before.watermark

@@ -14,6 +14,7 @@ from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark_without_rows import reached_by
 
 
 class Store:
@@ -62,8 +63,10 @@ class MemberDriver(Driver):
         seen = super().observe(one_batch=one_batch, unknown=unknown)
         limit = self.state().group.limit
         if not self.reachable:
-            return replace(seen, others=unanswered(self.known, limit))
-        return replace(seen, others=self.known if self.settled else unanswered(self.known, limit, awaited=True))
+            others = unanswered(self.known, limit)
+        else:
+            others = self.known if self.settled else unanswered(self.known, limit, awaited=True)
+        return replace(seen, others=others, followed=reached_by(others))
 
     def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:
         planned = super().step(one_batch=one_batch, unknown=unknown)

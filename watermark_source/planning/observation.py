@@ -18,7 +18,8 @@ class LogTimes:
 
     reached: Mapping[Split, Millis] = field(default_factory=dict)
     """Of logs whose system dates the rows when it writes them: its time when the end was asked for. No row after the
-    end is earlier. With ``watermark_lag`` the driver's time, and no row after the end is earlier by more than that."""
+    end is earlier. With ``watermark_lag`` the driver's time, at most that of the last look for splits, and no row after
+    the end, or of a split that is found later, is earlier by more than that."""
     newest: Mapping[Split, Millis | None] = field(default_factory=dict)
     """Highest event time in the log, asked for *before* the ends; empty without a time index, and while nobody needs
     it."""
@@ -109,5 +110,8 @@ class Observation:
     """What was seen in each split's last planned range."""
     others: OtherMembers = NOBODY
     """What is known of the alignment group's members elsewhere; nothing without a group, and of a group alone."""
+    followed: Millis | None = None
+    """How far they had come, for a source that goes on with them (``reached_by``), before the last look for splits that
+    has ended: a split that is found later holds no row from before. ``None`` where that is not known, or not needed."""
     limits: BatchLimits = field(default_factory=BatchLimits)
     history: PlanHistory = field(default_factory=PlanHistory)

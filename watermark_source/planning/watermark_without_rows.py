@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from watermark_source.alignment.other_members import OtherMembers
 from watermark_source.eventtime.strategy import candidate
-from watermark_source.eventtime.watermark import MIN, Millis, saturating_add
+from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split
@@ -35,14 +36,24 @@ def _may_move_by_itself(sent: Millis | None, observation: Observation, interval:
 
 
 def _due(sent: Millis | None, interval: int) -> Millis:
-    """Return how far a watermark has to come for a batch of its own."""
+    """Return beyond what a watermark has to come for a batch of its own."""
     return MIN if sent is None else saturating_add(sent, interval)
 
 
+def due_now(sent: Millis | None, rest: Millis | None, interval: int) -> Millis:
+    """Return beyond what a watermark has to come for a batch of its own now; the end of time without a rest."""
+    return _due(sent, interval) if sent is None or _is_long_enough(rest, interval) else MAX
+
+
+def clock_due_now(sent: Millis | None, rest: Millis | None, strategy: WatermarkStrategy) -> Millis:
+    """Return the same of a clock that the watermark is behind."""
+    return saturating_add(due_now(sent, rest, strategy.watermark_interval), (strategy.watermark_lag or 0) + 1)
+
+
 def by_clock(
-    splits: Mapping[Split, SplitState], observation: Observation, strategy: WatermarkStrategy, due: Millis
+    splits: Mapping[Split, SplitState], observation: Observation, strategy: WatermarkStrategy, beyond: Millis
 ) -> dict[Split, SplitState]:
-    """Return the splits with nothing left to read whose watermark the clock takes beyond ``due``."""
+    """Return the splits with nothing left to read whose watermark the clock takes that far."""
     logs, cap = observation.logs, future_cap(observation.now, strategy)
     lag = strategy.out_of_orderness if strategy.watermark_lag is None else strategy.watermark_lag
     moved: dict[Split, SplitState] = {}
@@ -54,7 +65,7 @@ def by_clock(
         if split in observation.snapshots.waiting or split in logs.uncommitted:
             continue
         watermark = candidate(reached if cap is None else min(reached, cap), lag)
-        if watermark > due and (at.watermark is None or watermark > at.watermark):
+        if watermark > beyond and (at.watermark is None or watermark > at.watermark):
             moved[split] = replace(at, watermark=watermark)
     return moved
 
@@ -74,20 +85,32 @@ def with_others(
 ) -> Millis | None:
     """Return the combined watermark, which goes on with the group's members elsewhere while all splits are idle.
 
-    With the lowest of those that count, and with the highest where all are idle, as of splits: so the order in which
-    they turn idle does not matter (FLINK-38454). What they say counts only as long as it is known to be all, and who is
-    idle says what its rows have come to, so none goes in a circle. A run with an end would have none while they go on.
+    Or while there is none. A run with an end would have none while they go on.
     """
-    others, sent = observation.others, before.watermark
-    if observation.logs.ends_are_final:
-        return own
-    all_idle = bool(splits) and all(t.status is SplitStatus.IDLE for t in splits.values())
-    reached = others.idle if others.minimum is None else others.minimum
-    if not all_idle or reached is None or others.hold or others.ceiling is not None:
+    logs, reached, sent = observation.logs, observation.followed, before.watermark
+    # Of a split that is new its end has to be known first.
+    if logs.ends_are_final or reached is None or not logs.unknown <= splits.keys() or not are_idle(splits):
         return own
     if not _may_move_by_itself(sent, observation, interval) or reached <= max(_due(sent, interval), own or MIN):
         return own
     return reached
+
+
+def are_idle(splits: Mapping[Split, SplitState]) -> bool:
+    """Return whether nobody waits for any of a source's splits."""
+    return all(t.status is SplitStatus.IDLE for t in splits.values())
+
+
+def reached_by(others: OtherMembers) -> Millis | None:
+    """Return how far a source that follows the members elsewhere may go with them; ``None`` if it may not.
+
+    With the lowest of those that count, and with the highest where all are idle, as of splits: so the order in which
+    they turn idle does not matter (FLINK-38454). What they say counts only as long as it is known to be all, and who is
+    idle says what its rows have come to, so none goes in a circle.
+    """
+    if others.hold or others.ceiling is not None:
+        return None
+    return others.idle if others.minimum is None else others.minimum
 
 
 def tick_is_due(state: SourceState, observation: Observation, interval: int, *, has_rows: bool) -> bool:
@@ -100,5 +123,8 @@ def tick_is_due(state: SourceState, observation: Observation, interval: int, *, 
 
 def _has_rested(observation: Observation, interval: int) -> bool:
     """Return whether a batch without rows may be made for the time alone."""
-    rest = observation.history.rest
+    return _is_long_enough(observation.history.rest, interval)
+
+
+def _is_long_enough(rest: Millis | None, interval: int) -> bool:
     return rest is not None and rest >= interval

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
+from tests.unit.planning.example_states import NOW, A, B, C, at, log_of, observation
 from watermark_source.alignment.other_members import OtherMember, OtherMembers, unanswered
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.watermark_without_rows import at_rest, clock_of, tick_is_due, with_others
+from watermark_source.planning.watermark_without_rows import at_rest, clock_of, reached_by, tick_is_due, with_others
 
 INTERVAL = 1_000
 STRATEGY = WatermarkStrategy(out_of_orderness=10, watermark_interval=INTERVAL)
@@ -56,44 +56,61 @@ def test_how_far_the_clock_takes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("others", "changes", "watermark"),
+    ("others", "reached"),
     [
-        pytest.param(OtherMembers(Millis(5_000), CLICKS, 1), {}, 5_000, id="the lowest of those that count"),
-        pytest.param(OtherMembers(idle=Millis(6_000)), {}, 6_000, id="the highest of those that are idle"),
+        pytest.param(OtherMembers(Millis(5_000), CLICKS, 1), 5_000, id="the lowest of those that count"),
+        pytest.param(OtherMembers(idle=Millis(6_000)), 6_000, id="the highest of those that are idle"),
         pytest.param(
-            OtherMembers(Millis(5_000), CLICKS, 2, idle=Millis(6_000)), {}, 5_000, id="those that count come first"
+            OtherMembers(Millis(5_000), CLICKS, 2, idle=Millis(6_000)), 5_000, id="those that count come first"
         ),
-        pytest.param(OtherMembers(), {}, 200, id="nobody"),
-        pytest.param(OtherMembers(MIN, CLICKS, 1, idle=Millis(6_000)), {}, 200, id="one that holds the group"),
+        pytest.param(OtherMembers(), None, id="nobody"),
+        pytest.param(OtherMembers(MIN, CLICKS, 1, idle=Millis(6_000)), None, id="one that holds the group"),
         pytest.param(
-            unanswered(OtherMembers(Millis(5_000)), Millis(9_000)), {}, 200, id="nobody knows whether that is all"
+            unanswered(OtherMembers(Millis(5_000)), Millis(9_000)), None, id="nobody knows whether that is all"
         ),
-        pytest.param(OtherMembers(Millis(1_100)), {}, 200, id="an interval on"),
-        pytest.param(OtherMembers(Millis(1_101)), {}, 1_101, id="more than an interval on"),
-        pytest.param(OtherMembers(Millis(5_000)), {"own": 5_000}, 5_000, id="no further than its own"),
-        pytest.param(OtherMembers(Millis(5_000)), {"own": 6_000}, 6_000, id="behind its own"),
-        pytest.param(OtherMembers(Millis(5_000)), {"own": None}, 5_000, id="it has none of its own"),
-        pytest.param(OtherMembers(Millis(5_000)), {"rest": 999}, 200, id="without a rest"),
-        pytest.param(OtherMembers(Millis(5_000)), {"ends_are_final": True}, 200, id="in a run that has an end"),
-        pytest.param(OtherMembers(Millis(5_000)), {"status": SplitStatus.ACTIVE}, 200, id="not all are idle"),
+    ],
+)
+def test_with_whom_a_source_goes_on(others: OtherMembers, reached: int | None) -> None:
+    assert reached_by(others) == reached
+
+
+@pytest.mark.parametrize(
+    ("followed", "changes", "watermark"),
+    [
+        pytest.param(5_000, {}, 5_000, id="as far as they have come"),
+        pytest.param(None, {}, 200, id="how far is not known"),
+        pytest.param(1_100, {}, 200, id="an interval on"),
+        pytest.param(1_101, {}, 1_101, id="more than an interval on"),
+        pytest.param(5_000, {"own": 5_000}, 5_000, id="no further than its own"),
+        pytest.param(5_000, {"own": 6_000}, 6_000, id="behind its own"),
+        pytest.param(5_000, {"own": None}, 5_000, id="it has none of its own"),
+        pytest.param(5_000, {"rest": 999}, 200, id="without a rest"),
+        pytest.param(5_000, {"ends_are_final": True}, 200, id="in a run that has an end"),
+        pytest.param(5_000, {"status": SplitStatus.ACTIVE}, 200, id="not all are idle"),
+        pytest.param(5_000, {"unknown": {B}}, 5_000, id="of one that is idle its end is not told"),
+        pytest.param(5_000, {"unknown": {C}}, 200, id="of one that is new its end is not told"),
     ],
 )
 def test_while_all_splits_are_idle_it_goes_on_with_the_others(
-    others: OtherMembers, changes: dict[str, Any], watermark: int
+    followed: int | None, changes: dict[str, Any], watermark: int
 ) -> None:
     own, status = changes.pop("own", 200), changes.pop("status", SplitStatus.IDLE)
     splits = {A: at(5, 80, status=SplitStatus.IDLE), B: at(5, 80, status=status)}
-    seen = observation(log_of([]), others=others, **{"rest": 1_000, **changes})
+    seen = observation(
+        log_of([]), followed=None if followed is None else Millis(followed), **{"rest": 1_000, **changes}
+    )
     before = SourceState(splits, watermark=Millis(100))
     last = None if own is None else Millis(own)
     assert with_others(last, before, splits, seen, INTERVAL) == watermark
-    assert with_others(last, before, {}, seen, INTERVAL) == own
+    # Without a split nobody has to be waited for either.
+    if status is SplitStatus.IDLE and "unknown" not in changes:
+        assert with_others(last, before, {}, seen, INTERVAL) == watermark
 
 
 @pytest.mark.parametrize("follows", [True, False])
 def test_only_if_it_is_wished_it_goes_on_with_the_others(follows: bool) -> None:
     log = log_of(range(5))
-    seen = observation(log, others=OtherMembers(Millis(5_000)), rest=1_000)
+    seen = observation(log, followed=Millis(5_000), rest=1_000)
     before = SourceState({A: at(5, 80, status=SplitStatus.IDLE)}, watermark=Millis(100))
     policy = PlanPolicy(strategy=STRATEGY, idleness=Idleness(timeout=1, follows_group=follows))
     assert plan(before, seen, policy, None).state.watermark == (5_000 if follows else 100)

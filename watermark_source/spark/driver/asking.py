@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from watermark_source.alignment.other_members import OtherMembers
 from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.observation import (
@@ -22,12 +23,14 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.state import SourceState
+from watermark_source.planning.watermark_without_rows import are_idle, due_now, reached_by
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.available_now import AvailableNowEnds
 from watermark_source.spark.driver.backlog import exceeds, splits_behind
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.looked_for import LookedFor
 from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.relocation import ReplicaPositions
 from watermark_source.spark.driver.snapshot_chunks import with_chunks
@@ -59,13 +62,15 @@ class Asking:
         self._membership = membership
         self._replica = replica
         self._pauses = pauses
+        self._others_at_look = LookedFor(connector.discovery)
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Return the outside world for the plan that begins in ``state``."""
         # Before the ends: who is idle goes on with them only past rows that its logs do not have by now.
         others = self._membership.others(state.group)
+        followed = self._followed(state, others, last)
         tables = frozenset() if state.snapshots.complete is None else self._ends.tables()
-        logs = self._ends.logs or self._logs_now(state, limit)
+        logs = self._ends.logs or self._logs_now(state, limit, last)
         logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
         timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs)
         now = self._clock.now()
@@ -79,6 +84,7 @@ class Asking:
             logs=logs,
             snapshots=snapshots,
             others=others,
+            followed=followed,
             seen=self._reports.seen(
                 state, logs.ends.keys() | logs.unknown, self._replica.reading, is_first=last.is_first
             ),
@@ -134,6 +140,13 @@ class Asking:
         positions = self._connector.starts.added_positions(others) if others else {}
         return {**positions, **dict.fromkeys(begun, 0)}
 
+    def _followed(self, state: SourceState, others: OtherMembers, last: LastPlan) -> Millis | None:
+        reached = reached_by(others) if self._policy.idleness.follows_group else None
+        if reached is None or self._ends.logs is not None or not are_idle(state.splits):
+            return None
+        rest, interval = last.rest.lasted(self._clock.elapsed()), self._policy.strategy.watermark_interval
+        return self._others_at_look.as_of(reached, due_now(state.watermark, rest, interval))
+
     def _looking_ahead(self, observation: Observation, state: SourceState, last: LastPlan) -> Observation:
         logs = observation.logs
         # A split that was not known when that was found may hold rows from before.
@@ -145,8 +158,8 @@ class Asking:
             history=replace(observation.history, led_to=last.leads_to if knows_all else None),
         )
 
-    def _logs_now(self, state: SourceState, limit: ReadLimit) -> ObservedLogs:
-        logs = self._logs.now(state)
+    def _logs_now(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> ObservedLogs:
+        logs = self._logs.now(state, last.rest.lasted(self._clock.elapsed()))
         behind = splits_behind(state, logs.ends)
         if not self._connector.positions_are_rows or not exceeds(state, logs.ends, limit):
             return self._logs.previewed(logs, behind)

@@ -14,12 +14,12 @@ from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_status import is_quiet
 from watermark_source.planning.state import SourceState
+from watermark_source.planning.watermark_without_rows import clock_due_now
 from watermark_source.spark.connector.stream import Connector, Ends
 from watermark_source.spark.driver.backlog import splits_behind
+from watermark_source.spark.driver.looked_for import WAIT_FOR_LOOK, LookedFor
 from watermark_source.spark.driver.watch import Watch
 
-_WAIT_FOR_LOOK = 1.0
-"""Seconds a plan waits to know whether there are new splits; then the watermark stands still until it is known."""
 _WAIT_FOR_PREVIEW = 0.2
 """The same for what need not be known: the watermark of a batch's rows goes out with the next one then."""
 _PREVIEWED = 256
@@ -38,8 +38,13 @@ class Logs:
         self._strategy = strategy
         self._ends_told = 0.0
         """When the ends were told last, by ``time.monotonic()``."""
+        self._asked_at = Millis(0)
+        """When the ends were asked for last, by the wall clock."""
         self._rows_planned: float | None = None
         """When the ends were told of the rows that were planned last."""
+        self._rows_asked_at = Millis(0)
+        """When they were asked for."""
+        self._clock_at_look = LookedFor(connector.discovery)
         self._splits: Set[Split] = frozenset()
         """Those that were found when the ends were asked for."""
         self._previewed = False
@@ -57,18 +62,19 @@ class Logs:
         With rows, new splits are looked for: it has to know of them. Splits that are quiet are watched until then.
         """
         if planned.has_rows:
-            self._rows_planned = self._ends_told
+            self._rows_planned, self._rows_asked_at = self._ends_told, self._asked_at
             self._connector.discovery.looked_since(self._rows_planned, wait=0)
         if not self._is_run:
             self._watch.begin({s for s, t in planned.state.splits.items() if is_quiet(t)})
 
-    def now(self, state: SourceState) -> ObservedLogs:
-        """Return the logs as they are now."""
+    def now(self, state: SourceState, rest: Millis | None) -> ObservedLogs:
+        """Return the logs as they are now; ``rest``: for how long there has been nothing to do."""
         silent = self._watch.end()
         discovery = self._connector.discovery
-        all_found = self._rows_planned is None or discovery.looked_since(self._rows_planned, wait=_WAIT_FOR_LOOK)
+        all_found = self._rows_planned is None or discovery.looked_since(self._rows_planned, wait=WAIT_FOR_LOOK)
+        found_at = self._found_at(state, rest, all_found=all_found)
         self._splits, self._previewed = discovery.discover(), False
-        now, asked_at = self._clock.now(), self._clock.elapsed()
+        self._asked_at, asked_at = self._clock.now(), self._clock.elapsed()
         ends = self._ends(self._splits)
         # An end of a while ago says nothing about idleness, which is judged as of now. That there are rows, it does.
         known = {s: end for s, end in ends.unknown.items() if end is not None and s in state.splits}
@@ -79,7 +85,7 @@ class Logs:
             unknown=ends.unknown.keys() - late.keys(),
             stale=late.keys(),
             silent=silent,
-            times=LogTimes(reached=self._reached(ends, now)),
+            times=LogTimes(reached=self._reached(ends, found_at)),
             all_found=all_found,
         )
 
@@ -98,7 +104,7 @@ class Logs:
         logs = ObservedLogs(
             asked_at=asked_at,
             ends={**ends.positions, **late, **(bounds.end_positions(new) if new else {})},
-            times=LogTimes(reached=self._reached(ends, now)),
+            times=LogTimes(reached=self._reached(ends, now if all_found else None)),
             all_found=all_found,
             ends_are_final=True,
         )
@@ -154,6 +160,17 @@ class Logs:
         self._ends_told = time.monotonic()
         return ends
 
-    def _reached(self, ends: Ends, asked_at: Millis) -> Mapping[Split, Millis]:
-        """Return the time that logs have reached at their ends, by the wall clock just before these were asked for."""
-        return ends.reached if self._strategy.watermark_lag is None else dict.fromkeys(ends.positions, asked_at)
+    def _found_at(self, state: SourceState, rest: Millis | None, *, all_found: bool) -> Millis | None:
+        """Return up to when, by the wall clock, all splits are known that hold rows, where a watermark goes by it."""
+        if self._strategy.watermark_lag is None:
+            return None
+        if all_found and self._rows_planned is not None:
+            self._clock_at_look.has_ended(self._rows_asked_at)
+        due = clock_due_now(state.watermark, rest, self._strategy)
+        return self._clock_at_look.as_of(self._clock.now(), due)
+
+    def _reached(self, ends: Ends, found_at: Millis | None) -> Mapping[Split, Millis]:
+        """Return the time that logs have reached at their ends: of their system, or by the wall clock."""
+        if self._strategy.watermark_lag is None:
+            return ends.reached
+        return {} if found_at is None else dict.fromkeys(ends.positions, found_at)
