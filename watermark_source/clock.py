@@ -8,7 +8,7 @@ from watermark_source.eventtime.watermark import Millis
 
 
 class Clock:
-    """Two readings in milliseconds since 1970-01-01 UTC that begin together."""
+    """Readings in milliseconds since 1970-01-01 UTC: of how much time has passed, and of what time it is."""
 
     def __init__(self) -> None:
         self._wall = time.time() * 1_000
@@ -20,4 +20,8 @@ class Clock:
 
     def now(self) -> Millis:
         """Return the wall time. It follows the system's clock forward, after a suspension for example, not back."""
-        return Millis(max(self.elapsed(), int(time.time() * 1_000)))
+        return max(self.elapsed(), self.wall())
+
+    def wall(self) -> Millis:
+        """Return the wall time, which may be set back: that it was wrong before is over then."""
+        return Millis(int(time.time() * 1_000))

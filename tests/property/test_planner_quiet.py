@@ -152,7 +152,7 @@ def test_idleness_survives_a_restart_and_ends_before_the_rows(log: SimulatedLog,
 def test_a_processing_time_watermark_is_the_clock_and_ticks_at_most_once_an_interval(
     script: list[tuple[int, bool, int]],
 ) -> None:
-    """The clock may be set back between two processes, and within none."""
+    """The clock may be set back."""
     log = SimulatedLog(2)
     driver = Driver(log, PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True, watermark_interval=1_000)))
     for wait, rows, shift in script:

@@ -73,7 +73,7 @@ class Asking:
         logs = self._ends.logs or self._logs_now(state, limit, last)
         logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
         timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs)
-        now = self._clock.now()
+        now = self._clock.wall()
         logs = replace(
             logs,
             earliest=self._earliest(state, logs.ends, limit, last),

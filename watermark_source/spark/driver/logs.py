@@ -74,7 +74,7 @@ class Logs:
         all_found = self._rows_planned is None or discovery.looked_since(self._rows_planned, wait=WAIT_FOR_LOOK)
         found_at = self._found_at(state, rest, all_found=all_found)
         self._splits, self._previewed = discovery.discover(), False
-        self._asked_at, asked_at = self._clock.now(), self._clock.elapsed()
+        self._asked_at, asked_at = self._clock.wall(), self._clock.elapsed()
         ends = self._ends(self._splits)
         # An end of a while ago says nothing about idleness, which is judged as of now. That there are rows, it does.
         known = {s: end for s, end in ends.unknown.items() if end is not None and s in state.splits}
@@ -94,7 +94,7 @@ class Logs:
         self._is_run = True
         discovery, bounds = self._connector.discovery, self._connector.bounds
         splits = discovery.discover()
-        now, asked_at = self._clock.now(), self._clock.elapsed()
+        now, asked_at = self._clock.wall(), self._clock.elapsed()
         ends = self._ends(splits)
         # A run must know them all.
         late = bounds.end_positions(ends.unknown.keys()) if ends.unknown else {}
@@ -167,7 +167,7 @@ class Logs:
         if all_found and self._rows_planned is not None:
             self._clock_at_look.has_ended(self._rows_asked_at)
         due = clock_due_now(state.watermark, rest, self._strategy)
-        return self._clock_at_look.as_of(self._clock.now(), due)
+        return self._clock_at_look.as_of(self._clock.wall(), due)
 
     def _reached(self, ends: Ends, found_at: Millis | None) -> Mapping[Split, Millis]:
         """Return the time that logs have reached at their ends: of their system, or by the wall clock."""

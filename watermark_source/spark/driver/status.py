@@ -147,7 +147,8 @@ def _quiet(state: SplitState, idle_timeout: int | None, now: Millis) -> int | No
     if state.since is None:
         return None
     # An idle split has been idle since then, and quiet for the timeout before.
-    return now - state.since + (idle_timeout or 0 if state.status is SplitStatus.IDLE else 0)
+    # The clock may have been set back.
+    return max(0, now - state.since) + (idle_timeout or 0 if state.status is SplitStatus.IDLE else 0)
 
 
 def _order(state: SplitState) -> int:

@@ -39,7 +39,7 @@ class StatusReport:
     def json(self) -> dict[str, Any] | None:
         """Return the status, ``None`` before the first plan; while nothing happens the same for a second."""
         if self._seen is not None and (self._made is None or time.monotonic() >= self._made_until):
-            status = source_status(self._seen, self._options, self._format_name, self._clock.now())
+            status = source_status(self._seen, self._options, self._format_name, self._clock.wall())
             self._made = status_to_json(status)
             self._made_until = time.monotonic() + _STATUS_INTERVAL
         return self._made
