@@ -27,10 +27,9 @@ def test_an_outer_join_with_a_silent_topic_goes_on(
     streams: KafkaStreams, new_topic: Callable[..., str], follows: str, request: pytest.FixtureRequest
 ) -> None:
     busy, silent = new_topic(2), new_topic(1)
-    common: dict[str, Any] = {
-        "alignmentGroup": follows, "alignmentMaxDrift": "1 hour", "idleTimeout": "2 seconds",
-        "maxOutOfOrderness": f"{BOUND} seconds", "idleFollows": follows,
-    }  # fmt: skip
+    common: dict[str, Any] = {"idleTimeout": "2 seconds", "maxOutOfOrderness": f"{BOUND} seconds"}
+    if follows == "group":
+        common.update(alignmentGroup="join", idleFollows="group")
     streams.write(busy, {0: [0], 1: [0]})
     left = follow_watermark(streams.source(subscribe=busy, sourceName="busy", **common))
     right = follow_watermark(streams.source(subscribe=silent, sourceName="silent", **common))

@@ -45,6 +45,13 @@ def test_group_and_drift_go_together(given: dict[str, str], missing: str) -> Non
     assert error.example is not None
 
 
+def test_who_only_follows_its_group_needs_no_drift() -> None:
+    options = parsed(alignmentGroup="g", idleFollows="group", idleTimeout="5 seconds")
+    assert options.idleness.follows_group
+    assert options.alignment.max_drift is None
+    assert options.group is not None
+
+
 @pytest.mark.parametrize(("name", "said"), [("g" * 191, "has 191 characters"), ("g\0", "has a NUL")])
 def test_a_groups_name_is_one_that_every_database_takes(name: str, said: str) -> None:
     error = refusal(alignmentGroup=name, alignmentMaxDrift="1 minute")
@@ -198,6 +205,7 @@ GROUP = {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute"}
     ({"alignmentStore": "none"}, "alignmentGroup"),
     ({"alignmentMembers": "2"}, "alignmentGroup"),
     ({"alignmentMembers": "2", "alignmentStore": "none", **GROUP}, "alignmentStore"),
+    ({"idleFollows": "group", "idleTimeout": "5 s", "alignmentStore": "none", **GROUP}, "alignmentStore"),
     ({"watermarkStrategy": "none", "alignmentGroup": "g", "alignmentStore": "none"}, "alignmentStore"),
 ])  # fmt: skip
 def test_what_concerns_other_sources_needs_a_place_where_they_meet(given: dict[str, str], missing: str) -> None:

@@ -157,8 +157,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         accepted=f"must be a name of at most {LONGEST_NAME} characters",
         example="checkout",
         doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`, but "
-        "with `watermarkStrategy` `none`, with which a source only waits for those that hold the group. Sources "
-        "that name the same group wait for each other.",
+        "with `watermarkStrategy` `none` or `idleFollows` `group`: without a drift a source only waits for those that "
+        "hold the group. Sources that name the same group wait for each other.",
     ),
     Option(
         name="alignmentMaxDrift",

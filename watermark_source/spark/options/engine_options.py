@@ -106,7 +106,8 @@ class EngineOptions:
         """
         named = {name.lower() for name in given}
         group, drift = values["alignmentGroup"], values["alignmentMaxDrift"]
-        if (group is None) != (drift is None) and (group is None or values["watermarkStrategy"] != NONE):
+        needs_drift = values["watermarkStrategy"] != NONE and values["idleFollows"] != GROUP
+        if (group is None) != (drift is None) and (group is None or needs_drift):
             here, missing = ("alignmentGroup", "alignmentMaxDrift") if drift is None else (
                 "alignmentMaxDrift", "alignmentGroup")  # fmt: skip
             example = "2 minutes" if drift is None else "checkout"
@@ -126,11 +127,13 @@ class EngineOptions:
         for name in ("alignmentStore", *_OF_OTHERS):
             if group is None and name.lower() in named:
                 raise OptionError("alignmentGroup", None, f"is needed because {name} is set", example="checkout")
-        for name in _OF_OTHERS:
-            if store is None and name.lower() in named:
-                raise OptionError(
-                    "alignmentStore", NO_STORE, f"must be a place to meet, because {name} is set", example=DRIVER
-                )
+        of_others = [f"{name} is set" for name in _OF_OTHERS if name.lower() in named]
+        if group is not None and values["idleFollows"] == GROUP:
+            of_others.append("idleFollows is group")
+        if store is None and of_others:
+            raise OptionError(
+                "alignmentStore", NO_STORE, f"must be a place to meet, because {of_others[0]}", example=DRIVER
+            )
         goes_on = strategy in (NONE, INGESTION) or system_dates_rows or values["idleFollows"] == GROUP
         if not goes_on and "watermarkinterval" in named:
             raise OptionError(
