@@ -37,6 +37,11 @@ class KafkaSource(SourceDefinition):
         return FORMAT
 
     @property
+    def event_time(self) -> str | None:
+        """Where it is, and where watermarks are that records carry."""
+        return self.options.times.told
+
+    @property
     def loss_conditions(self) -> Mapping[LossKind, str]:
         """Those of Spark's own Kafka source."""
         return conditions.LOSSES

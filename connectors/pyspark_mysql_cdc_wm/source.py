@@ -81,6 +81,11 @@ class MySqlSource(SourceDefinition):
         """The format's name."""
         return FORMAT
 
+    @property
+    def event_time(self) -> str | None:
+        """The column that the user chose; by default it is the time of the commit."""
+        return None if self.layout.event_time is None else str(self.layout.event_time)
+
     def position_text(self, split: Split, position: int) -> str:
         """Return the file's number and the position in it; of a snapshot how many chunks are before."""
         return str(LogPosition.of(position)) if split == BINLOG else str(position)

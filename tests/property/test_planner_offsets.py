@@ -60,6 +60,7 @@ plain_states = st.builds(
     use_processing_time=st.booleans(),
     group=st.builds(GroupState, limit=st.none() | millis),
     future_cap=st.none() | millis,
+    event_time=st.none() | st.text(min_size=1, max_size=8),
     run=st.integers(0, 2**40),
 )
 states = plain_states | with_learned(plain_states)

@@ -24,6 +24,7 @@ Layout of version 1, keys sorted, integers only, absent keys for absent values::
      "source": "aligned-kafka",         format name
      "splits": {"orders": {"0": [position, planned, watermark, status, since, step, returning]}},
      "system": "5b1d…",                 which of the system's copies the positions are of
+     "time": "eventTimeColumn = value:$.at",  what event time is, where it is not what it is by default
      "v": 1,
      "wm": 1700000000000}               combined watermark
 
@@ -60,7 +61,7 @@ VERSION = 1
 _REQUIRED = frozenset({"name", "run", "source", "splits", "v"})
 _KNOWN = _REQUIRED | {
     "cap", "complete", "done", "ended", "forgotten", "held", KEY, "limit", "member", "pt", "shift", "since", "snapshot",
-    "system", "wm",
+    "system", "time", "wm",
 }  # fmt: skip
 _ABSENT: tuple[Any, ...] = (None, SplitStatus.ACTIVE.value, None, None, None)
 _FIELDS = 2 + len(_ABSENT)
@@ -104,6 +105,7 @@ class OffsetCodec:
             "source": self.source,
             "splits": {log: dict(sorted(numbers.items())) for log, numbers in sorted(splits.items())},
             "system": origin.copy,
+            "time": state.event_time,
             "v": VERSION,
             "wm": state.watermark,
         }
@@ -142,6 +144,7 @@ class OffsetCodec:
             origin=_decode_origin(offset),
             ended="ended" in offset,
             learned=learned,
+            event_time=_decode_event_time(offset.get("time")),
             run=_integer(offset["run"], '"run"', minimum=0),
         )
 
@@ -249,6 +252,12 @@ def _decode_member(member: object) -> str | None:
     if member is not None and (not isinstance(member, str) or not member):
         raise _broken(f'"member" is {_shown(member)}', "a name or no such key")
     return member
+
+
+def _decode_event_time(text: object) -> str | None:
+    if text is not None and (not isinstance(text, str) or not text):
+        raise _broken(f'"time" is {_shown(text)}', "a text or no such key")
+    return text
 
 
 def _decode_bound(log: str, bound: object) -> Bound:

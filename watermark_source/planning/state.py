@@ -125,5 +125,7 @@ class SourceState:
     """Whether the end of time has gone out as the watermark, and has been applied: nothing more comes."""
     learned: Learned | None = None
     """What is known of the rows' disorder, where the bound is learned from it."""
+    event_time: str | None = None
+    """What the watermark is of, in the user's words; ``None`` of what it is by default. A plan does not look at it."""
     run: int = 0
     """Counts the processes that planned for this checkpoint, so that each one's first batch carries the watermark."""

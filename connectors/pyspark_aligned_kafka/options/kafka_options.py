@@ -64,6 +64,14 @@ class TimePlaces:
     marks: MarkChoice | None
     """Where records carry a watermark; ``None``: nobody asks."""
 
+    @property
+    def told(self) -> str | None:
+        """What time is by the user's options, in their words; ``None`` where it is the records' timestamp."""
+        places = {} if self.event_time is None else {"eventTimeColumn": str(self.event_time.place)}
+        if self.marks is not None:
+            places["watermarkColumn"] = "timestamp" if self.marks.place is None else str(self.marks.place)
+        return ", ".join(f"{option} = {place}" for option, place in places.items()) or None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions:

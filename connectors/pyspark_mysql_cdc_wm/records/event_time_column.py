@@ -19,6 +19,10 @@ class EventTimeColumn:
     zone: str = "UTC"
     """Whose clocks a DATETIME is of."""
 
+    def __str__(self) -> str:
+        zone = "" if self.zone == "UTC" else f" ({self.zone})"
+        return f"eventTimeColumn = {self.name.lower()}{zone}"
+
     def among(self, names: Iterable[str]) -> str | None:
         """Return which of the names is this column's, as it is spelled there."""
         return next((name for name in names if name.lower() == self.name.lower()), None)

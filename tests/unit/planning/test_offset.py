@@ -100,6 +100,8 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         ({"since": None}, '"since" is None'),
         ({"run": -1}, '"run" is -1'),
         ({"splits": [1]}, r'"splits" is \[1\]'),
+        ({"time": 5}, '"time" is 5, expected a text or no such key'),
+        ({"time": ""}, '"time" is'),
         ({"splits": {"t": 5}}, "the splits of 't' are 5"),
         ({"splits": {"t": {"-1": [0, 0]}}}, "split number '-1'"),
         ({"splits": {"t": {"07": [0, 0]}}}, "split number '07'"),

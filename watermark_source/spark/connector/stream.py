@@ -152,6 +152,15 @@ class SourceDefinition(Protocol):
         ...
 
     @property
+    def event_time(self) -> str | None:
+        """Return what the event time of a row is, in the user's words, such as ``eventTimeColumn = at``.
+
+        ``None``, the default, if it is what it is without a choice of the user's. It goes into the offset: a watermark
+        of one event time says nothing of another.
+        """
+        return None
+
+    @property
     def loss_conditions(self) -> Mapping[LossKind, str]:
         """What the system's usual Spark source calls each kind of loss; by default it has none."""
         return {}

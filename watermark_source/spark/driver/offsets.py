@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from watermark_source.errors import OffsetError
+from watermark_source.moments import watermark_text
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.replicas import Replicas
@@ -17,6 +19,7 @@ from watermark_source.spark.driver.relocation import ReplicaPositions, Translate
 _log = logging.getLogger(__name__)
 
 _OFFSETS_OF_A_BATCH = 2
+_DEFAULT_TIME = "the default event time"
 
 
 class Offsets:
@@ -30,7 +33,7 @@ class Offsets:
 
     def encode(self, state: SourceState) -> dict[str, Any]:
         """Return the offset of a state."""
-        state = self.replica.named(state)
+        state = replace(self.replica.named(state), event_time=self._definition.event_time)
         offset = self._codec.encode(state)
         self._decoded.append((offset, state))
         return offset
@@ -38,6 +41,18 @@ class Offsets:
     def decode(self, offset: Mapping[str, Any]) -> SourceState:
         """Return the state to plan from; raises as ``ReplicaPositions.here``."""
         return self.replica.here(self._decode(offset))
+
+    def warn_of_another_time(self, state: SourceState) -> None:
+        """Tell in the log if what another process planned last has a watermark of another event time."""
+        before, now = state.event_time, self._definition.event_time
+        if state.watermark is None or state.ended or before == now:
+            return
+        _log.warning(
+            "the checkpoint's watermark, %s, is of %s, and now the query goes by %s: rows whose event time is not "
+            "later are late, and dropped by windows and joins, until event time has come there. If rows are of another "
+            "time than before, start with a new checkpoint location",
+            watermark_text(state.watermark), before or _DEFAULT_TIME, now or _DEFAULT_TIME,
+        )  # fmt: skip
 
     def batch(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> TranslatedBatch:
         """Return the batch between two offsets; raises as ``ReplicaPositions.batch``."""

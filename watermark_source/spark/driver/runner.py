@@ -68,6 +68,7 @@ class SourceRunner:
             minimum_rows=minimum_rows,
             sends_markers=options.include_markers,
         )
+        self._uses_processing_time = options.strategy.use_processing_time
         clock = Clock()
         self._definition = definition
         self._connector = definition.open()
@@ -182,6 +183,8 @@ class SourceRunner:
         state = self._offsets.decode(start)
         if self._last.is_first:
             self._ends.expect(state.splits.keys())
+            if not self._uses_processing_time:
+                self._offsets.warn_of_another_time(state)
         self._ends.check(state)
         if self._ends.logs is not None and self._offsets.replica.has_moved:
             # This copy may have been behind when its ends were fixed.

@@ -333,6 +333,19 @@ def test_where_records_carry_a_watermark_is_said_as_for_event_times() -> None:
     assert parsed(watermarkColumn="timestamp", **PUNCTUATED).times.marks == MarkChoice(None)
 
 
+@pytest.mark.parametrize(("given", "told"), [
+    ({}, None),
+    ({"eventTimeColumn": "Timestamp", "watermarkStrategy": "ingestion"}, None),
+    ({"eventTimeColumn": " value:$.a.b "}, "eventTimeColumn = value:$.a.b"),
+    ({"eventTimeColumn": "times:of"}, "eventTimeColumn = times:of"),
+    ({"watermarkColumn": "timestamp", **PUNCTUATED}, "watermarkColumn = timestamp"),
+    ({"watermarkColumn": "header:w", "eventTimeColumn": "header:t", **PUNCTUATED},
+     "eventTimeColumn = header:t, watermarkColumn = header:w"),
+])  # fmt: skip
+def test_what_time_is_goes_into_the_offset_as_the_user_says_it(given: dict[str, str], told: str | None) -> None:
+    assert KafkaSource.of({**SERVERS, "subscribe": "t", **given}).event_time == told
+
+
 @pytest.mark.parametrize(("given", "option", "text"), [
     (PUNCTUATED, "watermarkColumn", "is needed because watermarkStrategy is punctuated"),
     ({"watermarkColumn": "header:w"}, "watermarkColumn", "belongs to watermarkStrategy punctuated"),

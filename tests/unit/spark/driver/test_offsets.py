@@ -1,0 +1,56 @@
+"""What a process that goes on from an offset of another one tells of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.queries import write
+from tests.unit.spark.runner_process import TWO
+from watermark_source.spark.connector.stream import SourceDefinition
+
+COMMITTED, CREATED = "eventTimeColumn = committed", "eventTimeColumn = created"
+
+
+def test_a_watermark_of_another_event_time_is_told_of_once(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def goes_on(event_time: str | None, end: Any) -> tuple[Any, list[str]]:
+        monkeypatch.setattr(SourceDefinition, "event_time", event_time)
+        caplog.clear()
+        process = live()
+        end = process.run(process.runner.initial_offset() if end is None else end)
+        return end, [text for record in caplog.records if "is of" in (text := record.getMessage())]
+
+    log.mkdir()
+    end, told = goes_on(COMMITTED, None)
+    assert told == []
+    # There is no watermark yet that anything could be behind.
+    end, told = goes_on(CREATED, end)
+    assert told == []
+    write(log, TWO)
+    end, told = goes_on(CREATED, end)
+    assert told == []
+    assert end["wm"] is not None
+    for before, now in ((CREATED, COMMITTED), (COMMITTED, None), (None, CREATED)):
+        end, (text,) = goes_on(now, end)
+        assert f"is of {before or 'the default event time'}, and now" in text
+        assert f"goes by {now or 'the default event time'}:" in text
+        assert "2023-11-14 22:13:06.999" in text
+        assert end.get("time") == now
+        end, told = goes_on(now, end)
+        assert told == []
+
+
+def test_where_event_time_is_the_clock_no_row_is_behind_another_ones_watermark(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(SourceDefinition, "event_time", CREATED)
+    write(log, TWO)
+    process = live()
+    end = process.run(process.runner.initial_offset())
+    monkeypatch.setattr(SourceDefinition, "event_time", None)
+    live(watermarkStrategy="none").plan(end)
+    assert "is of" not in caplog.text
