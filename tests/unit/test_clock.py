@@ -31,6 +31,19 @@ def test_a_step_forward_is_the_time_but_no_time_that_passed(system: dict[str, fl
     assert clock.elapsed() == 1_000_000
 
 
+def test_after_a_step_forward_what_passes_is_counted_from_there_on_wish(system: dict[str, float]) -> None:
+    clock = Clock()
+    system["wall"] += 0.9
+    assert not clock.catches_up()
+    system["wall"] += 3_600
+    assert clock.catches_up()
+    assert clock.elapsed() == clock.wall() == 4_600_900
+    assert not clock.catches_up()
+    system["wall"] -= 7_200
+    assert not clock.catches_up()
+    assert clock.elapsed() == 4_600_900
+
+
 def test_a_step_back_is_the_time_and_makes_none_that_passed(system: dict[str, float]) -> None:
     clock = Clock()
     system["wall"] -= 900

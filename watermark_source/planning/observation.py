@@ -32,8 +32,9 @@ class ObservedLogs:
     """Which splits there are, and from where to where they can be read."""
 
     asked_at: Millis
-    """Just before the ends were asked for: what came after this moment need not show in them. On a clock that follows
-    no correction of the wall clock, which would be time that did not pass."""
+    """Just before the ends were asked for: what came after this moment need not show in them. On a clock that a
+    correction of the wall clock does not move, which would be time that did not pass, or by which all splits were
+    ``silent``."""
     ends: Mapping[Split, int]
     """End position of every split that exists now, but for the unknown ones."""
     ends_are_final: bool = False

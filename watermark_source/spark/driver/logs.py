@@ -70,6 +70,9 @@ class Logs:
     def now(self, state: SourceState, rest: Millis | None) -> ObservedLogs:
         """Return the logs as they are now; ``rest``: for how long there has been nothing to do."""
         silent = self._watch.end()
+        if self._clock.catches_up():
+            # For how long they were quiet is not known on the clock as it is now.
+            silent = {s for s, t in state.splits.items() if is_quiet(t)}
         discovery = self._connector.discovery
         all_found = self._rows_planned is None or discovery.looked_since(self._rows_planned, wait=WAIT_FOR_LOOK)
         found_at = self._found_at(state, rest, all_found=all_found)

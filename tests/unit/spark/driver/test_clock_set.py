@@ -36,6 +36,22 @@ def test_after_the_clock_was_set_back_the_watermark_stands_still_until_it_is_as_
     assert end["wm"] <= wall() - 100
 
 
+def test_a_clock_that_was_set_forward_makes_no_split_idle_in_the_next_process_either(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shift, true_time = 0.0, time.time
+    monkeypatch.setattr(time, "time", lambda: true_time() + shift)
+    idle = {"idleTimeout": "30 seconds"}
+    write(log, TWO)
+    process = live(**idle)
+    end = process.run(process.runner.initial_offset())
+    shift = 60.0
+    write(log, {0: [(200, 4)]})
+    for after in (process, live(**idle)):
+        end = after.run(end)
+        assert all(fields[3:4] != ["i"] for fields in end["splits"]["log"].values())
+
+
 def until(
     process: Process, end: Mapping[str, Any], condition: Callable[[Mapping[str, Any]], bool]
 ) -> Mapping[str, Any]:
