@@ -112,7 +112,7 @@ def test_json_rows_have_them(sample: Sample) -> None:
 
 
 def test_json_rows_have_room_for_long_values_and_none() -> None:
-    texts = pa.array(['"' * size for size in range(200)])
+    texts = pa.array([each * size for size in range(100) for each in ('"', "\\", "\x1f")])
     contents = pa.array([b"\xfe" * size for size in range(200)])
     for column, shown in (
         (texts, [json.dumps(text.as_py()) for text in texts]),

@@ -99,6 +99,7 @@ def test_a_place_that_is_not_there_is_damage(told: bytes) -> None:
         b"\x00\xfe" + b"\xff" * 8,
         change(3, b"$", FIVE),
         b"\x02\x04$.a",
+        b"\x02",
         b"\x00\x01$\xfe" + b"\xff" * 8,
     ],
 )
@@ -111,6 +112,8 @@ def test_a_null_is_no_change() -> None:
     starts, sizes = np.array([[0, -1, -1], [len(OBJECT), 0, 0]], np.int32)
     nulls = Values(padded(OBJECT), starts, sizes)
     assert patched_texts(nulls, np.array([0, 1, 1], np.uint8)).to_pylist() == ['{"a": 5}', None, None]
+    none = Values(padded(b""), np.array([-1, -1], np.int32), np.zeros(2, np.int32))
+    assert patched_texts(none, np.array([0, 1], np.uint8)).to_pylist() == [None, None]
 
 
 def test_a_change_needs_a_document_to_change() -> None:

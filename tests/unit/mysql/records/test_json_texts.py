@@ -104,9 +104,9 @@ def test_documents_are_as_the_server_shows_them(large: bool) -> None:
     ],
 )  # fmt: skip
 def test_floating_point_numbers_are_as_the_server_shows_them(number: float, shown: str) -> None:
-    found = json_texts(values(stored([number, "a", number]), None, stored(number), stored({"a": number, "b": 1})))
+    found = json_texts(values(stored([number, "a", 0.5]), None, stored(number), stored({"a": -3.25, "b": number})))
     found.validate(full=True)
-    assert found.to_pylist() == [f'[{shown}, "a", {shown}]', None, shown, f'{{"a": {shown}, "b": 1}}']
+    assert found.to_pylist() == [f'[{shown}, "a", 0.5]', None, shown, f'{{"a": -3.25, "b": {shown}}}']
 
 
 def test_many_floating_point_numbers_have_room() -> None:

@@ -44,6 +44,7 @@ _INT = KeyColumn("k", ColumnType.LONG, pa.int32())
         (_INT, -5, "k >= -5"),
         (_DECIMAL, "-1234.50", "k >= -1234.50"),
         (_DECIMAL, "1E-10", "k >= 0.0000000001"),
+        (_DECIMAL, "1e100", "k >= 1" + "0" * 100),
         (_TEXT, "é'", "k >= _utf8mb4 x'c3a927'"),
         (_BYTES, "00ff", "k >= x'00ff'"),
         (_DATE, "2024-05-07", "k >= DATE'2024-05-07'"),

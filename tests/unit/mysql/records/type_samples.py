@@ -136,6 +136,7 @@ SAMPLES = (
             datetime.timedelta(hours=838, minutes=59, seconds=59), '"838:59:59"',
         ),
         Value((2**23).to_bytes(3, "big"), b"00:00:00", datetime.timedelta(), '"00:00:00"'),
+        Value((2**23 + (1 << 12)).to_bytes(3, "big"), b"01:00:00", datetime.timedelta(hours=1), '"01:00:00"'),
     ),
     _once(
         Column(ColumnType.TIME2, precision=3), bytes([ColumnType.TIME2, 3]),
