@@ -1,4 +1,4 @@
-"""PURE. Splits that a plan takes for read to their end, though there may be rows that nobody may read yet.
+"""Splits that a plan takes for read to their end, though there may be rows that nobody may read yet.
 
 Only the plan shows which ones: they are asked for rows of open transactions before it goes out, and if there are any it
 is made again with what they answered (``ObservedLogs.uncommitted``).
