@@ -215,10 +215,13 @@ def _watermark(
     sent = before.watermark
     if on_clock:
         return clock_of(before, observation.now)
-    if looks_ahead and not observation.logs.all_found_now:
+    logs = observation.logs
+    # Where nobody says yet how far a new split goes, its rows are not known of either.
+    knows_new = logs.unknown <= before.splits.keys()
+    if looks_ahead and not (logs.all_found_now and knows_new):
         led_to = observation.history.led_to
         return led_to if sent is None else max(sent, led_to or sent)
-    if not observation.logs.all_found:
+    if not (logs.all_found and knows_new):
         return sent
     own = combined(before, splits, policy.idleness)
     if not policy.idleness.follows_group:
