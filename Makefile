@@ -41,6 +41,8 @@ export PYSPARK_PYTHON := $(CURDIR)/$(RUN)
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(RUN)
 # Images for containers often set it, and then each of the hundreds of processes of a run compiles the project anew.
 unexport PYTHONDONTWRITEBYTECODE
+# NumPy's threads wait busily for a while in each of them.
+export OPENBLAS_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-json demo-mysql demo-join check test test-long test-containers lint bench docs broker soak fuzz mutants \

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from services.deadline import wait_until
+from services.errors import ServiceError
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -35,7 +36,7 @@ def create_topics(
     wanted = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(config or {})}
     with admin_client(bootstrap) as admin:
         admin.create_topics(dict.fromkeys(names, wanted), timeout_ms=_TIMEOUT_MS, wait_for_metadata=True)
-        _wait_for_leaders(admin, names, partitions)
+        _wait_for_leaders(lambda: nullcontext(admin), names, partitions)
 
 
 def delete_topic(bootstrap: str, name: str) -> None:
@@ -49,7 +50,7 @@ def add_partitions(bootstrap: str, name: str, total: int) -> None:
     with admin_client(bootstrap) as admin:
         admin.create_partitions({name: total}, timeout_ms=_TIMEOUT_MS)
         admin.wait_for_topics([name])
-        _wait_for_leaders(admin, [name], total)
+        _wait_for_leaders(lambda: nullcontext(admin), [name], total)
 
 
 def delete_records(bootstrap: str, name: str, before: Mapping[int, int]) -> None:
@@ -63,28 +64,41 @@ def delete_records(bootstrap: str, name: str, before: Mapping[int, int]) -> None
 
 
 def wait_for_leaders(bootstrap: str, names: Collection[str], partitions: int) -> None:
-    """Return when every partition of topics that exist can be written and read, as after a broker's restart."""
-    with admin_client(bootstrap) as admin:
-        _wait_for_leaders(admin, names, partitions)
+    """Return when every partition of topics that exist can be written and read, as after a broker's restart.
+
+    Raises:
+        ServiceError: they cannot within ``_LEADERS_SECONDS``.
+    """
+    # A new client each time: one that could not connect to a broker waits longer and longer to try again.
+    _wait_for_leaders(lambda: admin_client(bootstrap), names, partitions)
 
 
-def _wait_for_leaders(admin: KafkaAdminClient, names: Collection[str], partitions: int) -> None:
+def _wait_for_leaders(
+    client: Callable[[], AbstractContextManager[KafkaAdminClient]], names: Collection[str], partitions: int
+) -> None:
     """Until every leader acts as one: the metadata names it a moment before it takes requests (KRaft)."""
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
     from kafka.errors import RetriableError, UnknownBrokerIdError
 
     latest = {TopicPartition(name, n): OffsetSpec.LATEST for name in names for n in range(partitions)}
+    why = "nobody was asked"
 
     def answered() -> bool:
+        nonlocal why
         try:
-            admin.list_partition_offsets(latest, timeout_ms=_TIMEOUT_MS)
-        except (RetriableError, UnknownBrokerIdError):
+            with client() as admin:
+                admin.list_partition_offsets(latest, timeout_ms=_TIMEOUT_MS)
+        except (RetriableError, UnknownBrokerIdError) as error:
             # A broker may not know yet what another one has made, or that one has come back.
+            why = repr(error)
             return False
         return True
 
-    wait_until(answered, _LEADERS_SECONDS, f"every leader of {', '.join(names)}")
+    try:
+        wait_until(answered, _LEADERS_SECONDS, f"every leader of {', '.join(names)}")
+    except ServiceError as late:
+        raise ServiceError(f"{late}; the last answer: {why}") from late
 
 
 @contextmanager

@@ -64,7 +64,8 @@ def _bytecode(source: bytes, path: Path) -> bytes:
 def _replace(archive: Path, added: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=archive.stem) as beside:
         new = Path(shutil.copy2(archive, beside))
-        with zipfile.ZipFile(new, "a", zipfile.ZIP_DEFLATED) as opened:
+        # Not compressed: each process would unpack it.
+        with zipfile.ZipFile(new, "a", zipfile.ZIP_STORED) as opened:
             for name, content in added.items():
                 opened.writestr(name, content)
             opened.comment = opened.comment  # so that the directory is written, though nothing may have been added
