@@ -66,7 +66,7 @@ demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user fro
 check: lint ## lint, and what needs neither a server nor long: two minutes
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
-test: java $(INSTALLED) ## all tests, against real servers: 25 minutes on two cores
+test: java $(INSTALLED) ## all tests, against real servers: 23 minutes on two cores
 	$(RUN) -m services.prepare
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
 
