@@ -46,7 +46,7 @@ export OPENBLAS_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-json demo-mysql demo-join check test test-long test-containers lint bench docs broker soak fuzz mutants \
-    clean distclean python java
+    clean distclean python java prepared
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -66,11 +66,10 @@ demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user fro
 check: lint ## lint, and what needs neither a server nor long: two minutes
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
-test: java $(INSTALLED) ## all tests, against real servers: 23 minutes on two cores
-	$(RUN) -m services.prepare
+test: prepared ## all tests, against real servers: 23 minutes on two cores
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
 
-test-long: java $(INSTALLED) ## the same and what is longer by nature: more kills, histories, silences; an hour and more
+test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more
 	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long --kills=30 --mysql-kills=30 --join-kills=$(JOIN_KILLS) \
 	    --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --late-rows-kills=30 --late-rows=10000000 \
 	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
@@ -80,6 +79,9 @@ test-long: java $(INSTALLED) ## the same and what is longer by nature: more kill
 
 test-containers: java $(INSTALLED) ## the servers, docker-compose.yml and some queries, all in containers; needs an engine
 	WATERMARK_SOURCE_SERVICES=container $(RUN) -m pytest $(CONTAINER_TESTS) --durations=10 $(PYTEST_ARGS)
+
+prepared: java $(INSTALLED)
+	$(RUN) -m services.prepare
 
 lint: $(INSTALLED) ## ruff and mypy
 	$(RUN) -m ruff check .

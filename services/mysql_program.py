@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,6 +100,30 @@ def programs(flavour: Flavour | None) -> Iterator[Callable[[], Program]]:
     if flavour is not Flavour.MYSQL:
         yield lambda: _on_path(Flavour.MARIADB, "mariadbd")
         yield _mariadb_of_debian
+
+
+def first_that_works(
+    flavour: Flavour | None, use: Callable[[Program], None] = lambda _: None
+) -> tuple[Program, Sequence[str]]:
+    """Return the first program that is there and can be used, and why those before it could not.
+
+    Raises:
+        ServiceError: there is none; ``use`` raises it too, of a program that does not work.
+    """
+    refusals: list[str] = []
+    for get in programs(flavour):
+        try:
+            program = get()
+            use(program)
+        except ServiceError as refused:  # noqa: PERF203 - a handful of ways
+            refusals.append(str(refused))
+        else:
+            return program, refusals
+    wanted = flavour.value if flavour else "MySQL or MariaDB"
+    raise ServiceError(
+        f"{wanted} cannot be had: install it so that its server is on PATH, or start a container engine. Tried:\n"
+        + "\n".join(refusals)
+    )
 
 
 def _on_path(flavour: Flavour, name: str) -> Program:

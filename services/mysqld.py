@@ -12,7 +12,7 @@ from services.cache import cached, fingerprinted
 from services.errors import ServiceError
 from services.local_database import LocalDatabase
 from services.mysql_client import answers
-from services.mysql_program import Flavour, Program, programs
+from services.mysql_program import Flavour, Program, first_that_works
 
 START_SECONDS = 90.0
 STOP_SECONDS = 30.0
@@ -83,23 +83,17 @@ class LocalMySql(LocalDatabase):
         return answers(self.host, self._port)
 
     def _first_that_works(self, config: Mapping[str, str], flavour: Flavour | None) -> Program:
-        refusals = []
-        for get in programs(flavour):
+        def use(program: Program) -> None:
             try:
-                program = get()
                 self._make_data(program, config)
-            except ServiceError as refused:  # noqa: PERF203 - a handful of ways
-                refusals.append(str(refused))
+            except ServiceError:
                 shutil.rmtree(self._root / "data", ignore_errors=True)
-            else:
-                if program.flavour is not (flavour or Flavour.MYSQL):
-                    sys.stderr.write(f"using {program.flavour.value}, because of MySQL:\n" + "\n".join(refusals) + "\n")
-                return program
-        wanted = flavour.value if flavour else "MySQL or MariaDB"
-        raise ServiceError(
-            f"{wanted} cannot be had: install it so that its server is on PATH, or start a container engine. Tried:\n"
-            + "\n".join(refusals)
-        )
+                raise
+
+        program, refusals = first_that_works(flavour, use)
+        if program.flavour is not (flavour or Flavour.MYSQL):
+            sys.stderr.write(f"using {program.flavour.value}, because of MySQL:\n" + "\n".join(refusals) + "\n")
+        return program
 
     def _make_data(self, program: Program, config: Mapping[str, str]) -> None:
         # MySQL takes a second of the processor to make a data folder, and MariaDB a tenth of that.

@@ -13,7 +13,7 @@ from functools import partial
 
 from services.errors import ServiceError
 from services.kafka_local import kafka_classpath, quick_broker
-from services.mysql_program import Flavour, programs
+from services.mysql_program import Flavour, first_that_works
 from services.spark_jars import merge_catalog_jars, spark_kafka_jars
 from services.spark_start import quick_spark
 
@@ -44,7 +44,7 @@ def _tasks() -> Sequence[Callable[[], object]]:
         quick_spark,
         spark_kafka_jars,
         merge_catalog_jars,
-        *(partial(_server, flavour) for flavour in Flavour),
+        *(partial(first_that_works, flavour) for flavour in Flavour),
         *(partial(_compile, package) for package in ("pyspark_mysql_cdc_wm", "pyspark_aligned_kafka")),
         partial(_compile, "watermark_source.extractors"),
     )
@@ -58,18 +58,6 @@ def _broker() -> None:
 def _compile(package: str) -> None:
     # The processes of the tests would each compile all of it.
     subprocess.run([sys.executable, "-c", _IMPORT_ALL, package], check=True)
-
-
-def _server(flavour: Flavour) -> None:
-    refusals = []
-    for get in programs(flavour):
-        try:
-            get()
-        except ServiceError as refused:  # noqa: PERF203 - a handful of ways
-            refusals.append(str(refused))
-        else:
-            return
-    raise ServiceError("\n".join(refusals))
 
 
 if __name__ == "__main__":

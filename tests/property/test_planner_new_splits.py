@@ -6,7 +6,7 @@ logs' ends were asked for before a look that has ended.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import replace
 from typing import Any
 
@@ -150,13 +150,8 @@ def test_the_clock_passes_no_row_of_a_split_that_is_not_found_yet() -> None:
             driver.step()
 
     rest()
-    log.splits[Split("log", 1)] = SplitLog()
-    log.splits[Split("log", 1)].append([driver.now])
     written = driver.now
-    rest()
-    driver.look()
-    driver.step()
-    assert _passed_before(driver, Split("log", 1)) < written
+    assert _passed_by_when_found(driver, rest) < written
 
 
 def test_in_silence_a_look_an_interval_lets_the_clock_go_on() -> None:
@@ -197,17 +192,18 @@ def test_the_others_pass_no_row_of_a_split_that_is_not_found_yet(splits: int) ->
     driver.look()
     rest()
     assert driver.state().watermark is not None
-    log.splits[Split("log", 1)] = SplitLog()
-    log.splits[Split("log", 1)].append([driver.now])
     written = driver.now
+    assert _passed_by_when_found(driver, rest) < written
+
+
+def _passed_by_when_found(driver: LookingDriver, rest: Callable[[], None]) -> int:
+    """Return the watermark before the only row of a split that is made now, and found after a rest."""
+    split = Split("log", 1)
+    driver.log.splits[split] = SplitLog()
+    driver.log.splits[split].append([driver.now])
     rest()
     driver.look()
     driver.step()
-    assert _passed_before(driver, Split("log", 1)) < written
-
-
-def _passed_before(driver: Driver, split: Split) -> int:
-    """Return the watermark before the only batch with rows of a split."""
     (batch,) = (batch for batch in driver.batches if batch.rows.get(split))
     assert batch.before.watermark is not None
     return batch.before.watermark

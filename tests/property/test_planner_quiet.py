@@ -247,6 +247,15 @@ def _busy_and_quiet() -> tuple[SimulatedLog, Split, Split]:
     return log, busy, quiet
 
 
+def _rest_beside(driver: Driver, busy: Split) -> None:
+    """Let nothing come for 19 seconds but a row a second of one split."""
+    driver.run()
+    for second in range(1, 20):
+        driver.now += 1_000
+        _append(driver.log, busy, 1_000 * second)
+        driver.run()
+
+
 def _append(log: SimulatedLog, split: Split, millis: int) -> None:
     log.splits[split].append([START + millis])
 
@@ -255,11 +264,7 @@ def _append(log: SimulatedLog, split: Split, millis: int) -> None:
 def test_a_split_that_comes_back_behind_is_waited_for_or_not_as_the_user_says(passes: bool, goes_on: bool) -> None:
     log, busy, back = _busy_and_quiet()
     driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=1_000, passes_returning=passes)), max_rows=4)
-    driver.run()
-    for second in range(1, 20):
-        driver.now += 1_000
-        _append(log, busy, 1_000 * second)
-        driver.run()
+    _rest_beside(driver, busy)
     before = driver.state().watermark
     assert driver.state().splits[back].status is SplitStatus.IDLE
     # Old rows, more than a batch takes, beside new ones.
@@ -284,11 +289,7 @@ def test_a_split_that_is_passed_when_behind_is_waited_for_while_its_first_transa
     """Also after one that was aborted, which shows nothing of how far behind it is."""
     log, busy, back = _busy_and_quiet()
     driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=1_000, passes_returning=True)))
-    driver.run()
-    for second in range(1, 20):
-        driver.now += 1_000
-        _append(log, busy, 1_000 * second)
-        driver.run()
+    _rest_beside(driver, busy)
     for commits in (False, True):
         log.splits[back].open([START + 19_500])
         for second in range(20, 25):
@@ -305,11 +306,7 @@ def test_a_split_that_is_passed_when_behind_is_waited_for_while_its_first_transa
 def test_rows_of_now_that_a_split_comes_back_with_are_on_time_though_it_is_not_waited_for_when_behind() -> None:
     log, busy, back = _busy_and_quiet()
     driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=1_000, passes_returning=True)))
-    driver.run()
-    for second in range(1, 20):
-        driver.now += 1_000
-        _append(log, busy, 1_000 * second)
-        driver.run()
+    _rest_beside(driver, busy)
     for second in range(20, 30):
         # It comes a little later than the others' rows of that second, and is read a batch after them.
         _append(log, busy, 1_000 * second + 900)

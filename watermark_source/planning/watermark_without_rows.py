@@ -91,7 +91,7 @@ def with_others(
     # Of a split that is new its end has to be known first.
     if logs.ends_are_final or reached is None or not logs.unknown <= splits.keys() or not are_idle(splits):
         return own
-    if not _may_move_by_itself(sent, observation, interval) or reached <= max(_due(sent, interval), own or MIN):
+    if reached <= max(due_now(sent, observation.history.rest, interval), own or MIN):
         return own
     return reached
 

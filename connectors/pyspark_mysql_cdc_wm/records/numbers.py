@@ -36,7 +36,11 @@ def words(values: Values, width: int, *, signed: bool = False) -> Longs:
 def integers(values: Values, width: int, *, unsigned: bool) -> pa.Array:
     """Return a column of integers of 1, 2, 3, 4 or 8 bytes."""
     kind = integer_type(width, unsigned=unsigned)
-    found = words(values, width, signed=not unsigned)
+    return whole_numbers(values, words(values, width, signed=not unsigned), kind)
+
+
+def whole_numbers(values: Values, found: Longs, kind: pa.DataType) -> pa.Array:
+    """Return the column of located values that are these; unsigned ones of 8 bytes are decimals."""
     present = values.starts >= 0
     if pa.types.is_decimal(kind):
         wide = np.zeros((values.rows, 2), np.int64)

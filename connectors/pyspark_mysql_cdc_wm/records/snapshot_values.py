@@ -12,7 +12,7 @@ from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, Column
 from pyspark_mysql_cdc_wm.records.column_types import SET_TYPE, WHOLE_NUMBERS
 from pyspark_mysql_cdc_wm.records.decimals import negated, with_digits
 from pyspark_mysql_cdc_wm.records.memory import Values, binary, fixed
-from pyspark_mysql_cdc_wm.records.numbers import bits
+from pyspark_mysql_cdc_wm.records.numbers import bits, whole_numbers
 from pyspark_mysql_cdc_wm.records.shapes import geometries, vectors
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.calendar import NO_MOMENT, day_of, moment_of
@@ -175,12 +175,7 @@ def text_column(column: Column, kind: pa.DataType) -> Callable[[Values], pa.Arra
 def _whole(values: Values, kind: pa.DataType) -> pa.Array:
     found = np.empty(values.rows, np.int64)
     _refuse(_integers(values.data, values.starts, values.sizes, found), values, "is no whole number")
-    present = values.starts >= 0
-    if pa.types.is_decimal(kind):
-        wide = np.zeros((values.rows, 2), np.int64)
-        wide[:, 0] = found
-        return fixed(kind, wide, present)
-    return fixed(kind, found.astype(kind.to_pandas_dtype(), copy=False), present)
+    return whole_numbers(values, found, kind)
 
 
 def _exact(values: Values, kind: pa.DataType) -> pa.Array:

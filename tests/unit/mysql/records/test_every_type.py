@@ -6,20 +6,18 @@ import json
 from base64 import b64encode
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.lookup.schema import COLUMN_TYPES
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
 from pyspark_mysql_cdc_wm.records.column_decoders import column_decoder
 from pyspark_mysql_cdc_wm.records.column_types import column_type
 from pyspark_mysql_cdc_wm.records.json_rows import json_rows
 from pyspark_mysql_cdc_wm.records.key_column import key_column
-from pyspark_mysql_cdc_wm.records.memory import Values
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
 from pyspark_mysql_cdc_wm.records.table_map import read_table_map
+from tests.unit.mysql.records.located_values import values
 from tests.unit.mysql.records.type_samples import CHARSETS, COLLATIONS, IN_NO_ROW, SAMPLES, Sample
 from watermark_source.errors import UnsupportedFormatError
 
@@ -33,14 +31,6 @@ each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=_title)
 each_shown = pytest.mark.parametrize(
     "sample", [each for each in SAMPLES if each.values[0].shown is not None], ids=_title
 )
-
-
-def values(*given: bytes | None) -> Values:
-    """Located values, one after another."""
-    sizes = np.array([len(each or b"") for each in given], np.int32)
-    starts = (np.cumsum(sizes) - sizes).astype(np.int32)
-    starts[[each is None for each in given]] = -1
-    return Values(padded(b"".join(each or b"" for each in given)), starts, sizes)
 
 
 def built(sample: Sample) -> pa.Array:

@@ -8,30 +8,21 @@ import json
 import struct
 from decimal import Decimal
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.records.character_sets import check_charset
 from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
 from pyspark_mysql_cdc_wm.records.column_types import decimal_width, temporal_width
 from pyspark_mysql_cdc_wm.records.decimals import decimals
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.labels import enums, label_column, sets
-from pyspark_mysql_cdc_wm.records.memory import Values
 from pyspark_mysql_cdc_wm.records.shapes import geometries, vectors
 from pyspark_mysql_cdc_wm.records.temporal import temporals
 from pyspark_mysql_cdc_wm.records.texts import texts
+from tests.unit.mysql.records.located_values import values
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
-
-
-def values(*given: bytes | None) -> Values:
-    sizes = np.array([len(each or b"") for each in given], np.int32)
-    starts = (np.cumsum(sizes) - sizes).astype(np.int32)
-    starts[[each is None for each in given]] = -1
-    return Values(padded(b"".join(each or b"" for each in given)), starts, sizes)
 
 
 def _moment(micros: int) -> datetime.datetime:
