@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from services.container_server import ContainerServer
 from services.errors import ServiceError
 from services.kafka_local import KAFKA_VERSION, START_SECONDS, STOP_SECONDS, broker_properties
-from services.wire import BrokerConnection
+from services.kafka_wire import BrokerConnection
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer

@@ -11,8 +11,8 @@ from services.deadline import wait_until
 from services.errors import ServiceError
 from services.mysql_client import run
 from services.mysql_container import ContainerMySql
+from services.mysql_local import LocalMySql, normalised
 from services.mysql_program import Flavour, flavour_from_environment
-from services.mysqld import LocalMySql, normalised
 from services.where import Where, created, where_from_environment
 
 _CATCH_UP_SECONDS = 60

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from services.container_server import ContainerServer
 from services.mysql_client import answers
+from services.mysql_local import START_SECONDS, STOP_SECONDS, normalised, server_settings
 from services.mysql_program import Flavour
-from services.mysqld import START_SECONDS, STOP_SECONDS, normalised, server_settings
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer

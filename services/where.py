@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
-from services.engine import engine_is_here
+from services.container_engine import engine_is_here
 from services.errors import ServiceError
 
 WHERE_VARIABLE = "WATERMARK_SOURCE_SERVICES"

@@ -20,8 +20,8 @@ from pyspark_aligned_kafka.source import KafkaSource
 from services.deadline import wait_until
 from services.kafka import Where, kafka_service
 from services.kafka_local import FAST_START
+from services.kafka_wire import BrokerConnection
 from services.ports import free_ports
-from services.wire import BrokerConnection
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from watermark_source import follow_watermark

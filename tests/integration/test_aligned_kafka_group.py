@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from services.groups import alter_offsets, committed_offsets, coordinator_of, describe_group, group_member
+from services.consumer_groups import alter_offsets, committed_offsets, coordinator_of, describe_group, group_member
 from services.kafka import Kafka, kafka_cluster
 from services.kafka_local import FAST_START
 from services.topics import admin_client, create_topic, delete_topic

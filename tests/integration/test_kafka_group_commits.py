@@ -15,7 +15,7 @@ from pyspark_aligned_kafka.cluster import commit_pace
 from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
 from pyspark_aligned_kafka.source import KafkaSource
-from services.groups import Committed, committed_offsets, group_member
+from services.consumer_groups import Committed, committed_offsets, group_member
 from services.kafka import Kafka, kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
 from services.topics import create_topic, delete_topic

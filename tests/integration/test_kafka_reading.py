@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
 from services.kafka import Kafka
-from services.wire import BrokerConnection as WireConnection
+from services.kafka_wire import BrokerConnection as WireConnection
 from tests.integration.kafka_reads import Row, number_topic, offsets, reader, rows
 from tests.unit.kafka.batches import Rec, batch
 from watermark_source.planning.split import Split, SplitRange

@@ -19,7 +19,7 @@ from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from services.mysql import MySql, mysql_service
-from services.mysqld import LocalMySql
+from services.mysql_local import LocalMySql
 from services.ports import free_ports
 from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database, python_rows, root

@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet, Source
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from services.mysql import MySqlPair, mysql_pair
 from services.mysql_client import run
-from services.mysqld import LocalMySql
+from services.mysql_local import LocalMySql
 from tests.integration.mysql_binlog import Database, new_database, root
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user

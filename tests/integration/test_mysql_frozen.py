@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.client import settings as limits
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, connected
-from services.mysqld import LocalMySql
+from services.mysql_local import LocalMySql
 from tests.integration.mysql_binlog import root
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 

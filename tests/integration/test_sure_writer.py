@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, TopicPartition
 from services.bulk import PartitionRecords
 from services.errors import ServiceError
 from services.kafka import Kafka
-from services.wire import BrokerConnection
+from services.kafka_wire import BrokerConnection
 from tests.integration.sure_writer import SureWriter
 
 

@@ -26,6 +26,7 @@ from services.errors import ServiceError
 from services.kafka import Kafka
 from services.kafka_container import ContainerKafka
 from services.kafka_local import START_SECONDS
+from services.kafka_wire import BrokerConnection
 from services.mysql import MySql
 from services.mysql_client import run as run_mysql
 from services.mysql_container import ContainerMySql
@@ -36,7 +37,6 @@ from services.postgres_container import ContainerPostgres
 from services.postgres_local import LocalPostgres
 from services.topics import create_topic
 from services.where import Where, created
-from services.wire import BrokerConnection
 from tests.services.what_is_left import accepts
 
 pytestmark = [pytest.mark.service, pytest.mark.container]

@@ -18,8 +18,8 @@ from services.debian import DebianRoot
 from services.errors import ServiceError
 from services.mysql import MySql, mysql_service
 from services.mysql_client import answers, run
+from services.mysql_local import LocalMySql
 from services.mysql_program import Flavour, flavour_from_environment
-from services.mysqld import LocalMySql
 from services.where import Where
 from tests.services.what_is_left import accepts, members
 

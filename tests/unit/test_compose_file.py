@@ -11,8 +11,8 @@ import yaml
 
 from services.kafka_container import IMAGE, broker_settings, variable
 from services.mysql_container import _IMAGES
+from services.mysql_local import server_settings
 from services.mysql_program import Flavour
-from services.mysqld import server_settings
 from services.postgres_container import _IMAGE
 
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,8 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from services.mysql_client import connect
+from services.mysql_local import LocalMySql
 from services.mysql_program import Flavour
-from services.mysqld import LocalMySql
 
 FOLDER = Path(__file__).with_name("recorded")
 _TABLE = (

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from services.bulk import PartitionRecords, bulk_produce_partitions
-from services.errors import ServiceError
-from services.groups import (
+from services.consumer_groups import (
     Committed,
     Shown,
     alter_offsets,
@@ -16,6 +15,7 @@ from services.groups import (
     describe_group,
     group_member,
 )
+from services.errors import ServiceError
 from services.kafka import Kafka
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from services.container_engine import engine_is_here
 from services.container_server import last_lines
-from services.engine import engine_is_here
 from services.errors import ServiceError
 from services.postgres_container import ContainerPostgres
 from services.where import Where, created
