@@ -12,7 +12,7 @@ from services.cache import cached, fingerprinted
 from services.errors import ServiceError
 from services.local_database import LocalDatabase
 from services.mysql_client import answers
-from services.mysql_program import Flavour, Program, first_that_works
+from services.mysql_program import Flavour, Program, usable_program
 
 START_SECONDS = 90.0
 STOP_SECONDS = 30.0
@@ -62,7 +62,7 @@ class LocalMySql(LocalDatabase):
         super().__init__(prefix="mysql-")
         self._settings = self._root / "my.cnf"
         try:
-            self._program = self._first_that_works(normalised(config), flavour)
+            self._program = self._choose(normalised(config), flavour)
         except BaseException:  # also an interrupt: no folder stays behind
             self.close()
             raise
@@ -82,7 +82,7 @@ class LocalMySql(LocalDatabase):
     def _answers(self) -> bool:
         return answers(self.host, self._port)
 
-    def _first_that_works(self, config: Mapping[str, str], flavour: Flavour | None) -> Program:
+    def _choose(self, config: Mapping[str, str], flavour: Flavour | None) -> Program:
         def use(program: Program) -> None:
             try:
                 self._make_data(program, config)
@@ -90,7 +90,7 @@ class LocalMySql(LocalDatabase):
                 shutil.rmtree(self._root / "data", ignore_errors=True)
                 raise
 
-        program, refusals = first_that_works(flavour, use)
+        program, refusals = usable_program(flavour, use)
         if program.flavour is not (flavour or Flavour.MYSQL):
             sys.stderr.write(f"using {program.flavour.value}, because of MySQL:\n" + "\n".join(refusals) + "\n")
         return program

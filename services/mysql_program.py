@@ -12,6 +12,7 @@ from pathlib import Path
 from services.debian import debian_root
 from services.errors import ServiceError
 from services.process import run_to_end
+from services.program_choice import first_that_works
 
 INITIALISE_SECONDS = 180.0
 _DEBIAN_MYSQL = "debian-mysql-server"
@@ -92,38 +93,21 @@ class Program:
         return head + "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
-def programs(flavour: Flavour | None) -> Iterator[Callable[[], Program]]:
-    """Yield the ways to get a server program, the cheapest first; MySQL's before MariaDB's if any flavour will do."""
+def usable_program(
+    flavour: Flavour | None, use: Callable[[Program], None] = lambda _: None
+) -> tuple[Program, Sequence[str]]:
+    """Return a program as ``first_that_works`` does."""
+    return first_that_works(_ways(flavour), use, wanted=flavour.value if flavour else "MySQL or MariaDB")
+
+
+def _ways(flavour: Flavour | None) -> Iterator[Callable[[], Program]]:
+    """Yield the ways to a program, the cheapest first; MySQL's before MariaDB's if any flavour will do."""
     if flavour is not Flavour.MARIADB:
         yield lambda: _on_path(Flavour.MYSQL, "mysqld")
         yield _mysql_of_debian
     if flavour is not Flavour.MYSQL:
         yield lambda: _on_path(Flavour.MARIADB, "mariadbd")
         yield _mariadb_of_debian
-
-
-def first_that_works(
-    flavour: Flavour | None, use: Callable[[Program], None] = lambda _: None
-) -> tuple[Program, Sequence[str]]:
-    """Return the first program that is there and can be used, and why those before it could not.
-
-    Raises:
-        ServiceError: there is none; ``use`` raises it too, of a program that does not work.
-    """
-    refusals: list[str] = []
-    for get in programs(flavour):
-        try:
-            program = get()
-            use(program)
-        except ServiceError as refused:  # noqa: PERF203 - a handful of ways
-            refusals.append(str(refused))
-        else:
-            return program, refusals
-    wanted = flavour.value if flavour else "MySQL or MariaDB"
-    raise ServiceError(
-        f"{wanted} cannot be had: install it so that its server is on PATH, or start a container engine. Tried:\n"
-        + "\n".join(refusals)
-    )
 
 
 def _on_path(flavour: Flavour, name: str) -> Program:

@@ -13,7 +13,7 @@ from services.deadline import wait_until
 from services.errors import ServiceError
 from services.local_database import LocalDatabase
 from services.postgres_client import USER, answers
-from services.postgres_program import Program, programs
+from services.postgres_program import Program, usable_program
 from services.process import run_to_end
 
 START_SECONDS = 60.0
@@ -42,7 +42,7 @@ class LocalPostgres(LocalDatabase):
         super().__init__(prefix="postgres-")
         self._data = self._root / "data"
         try:
-            self._program = self._first_that_works(server_settings(config))
+            self._program = self._choose(server_settings(config))
         except BaseException:  # also an interrupt: no folder stays behind
             self.close()
             raise
@@ -97,22 +97,16 @@ class LocalPostgres(LocalDatabase):
         except (ServiceError, psutil.NoSuchProcess):
             return []
 
-    def _first_that_works(self, settings: Mapping[str, str]) -> Program:
-        refusals = []
-        for get in programs():
+    def _choose(self, settings: Mapping[str, str]) -> Program:
+        def use(program: Program) -> None:
             try:
-                program = get(self._root)
                 program.own(self._root)
                 self._initialise(program, settings)
-            except ServiceError as refused:  # noqa: PERF203 - two ways
-                refusals.append(str(refused))
+            except ServiceError:
                 shutil.rmtree(self._data, ignore_errors=True)
-            else:
-                return program
-        raise ServiceError(
-            "PostgreSQL cannot be had: install it so that its server is on PATH, or start a container engine. Tried:\n"
-            + "\n".join(refusals)
-        )
+                raise
+
+        return usable_program(self._root, use)
 
     def _initialise(self, program: Program, settings: Mapping[str, str]) -> None:
         run_to_end(

@@ -6,12 +6,13 @@ import os
 import pwd
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from services.debian import DebianRoot, debian_root
 from services.errors import ServiceError
+from services.program_choice import first_that_works
 
 _DEBIAN = "debian-postgresql"
 _USUAL = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin")
@@ -44,13 +45,10 @@ class Program:
             shutil.chown(folder, self.user)
 
 
-def programs() -> Iterator[Callable[[Path], Program]]:
-    """Yield the ways to get the programs, the cheapest first: each takes a folder of the server's own.
-
-    And raises ``ServiceError`` if it leads nowhere.
-    """
-    yield _on_path
-    yield _of_debian
+def usable_program(folder: Path, use: Callable[[Program], None]) -> Program:
+    """Return a program as ``first_that_works`` does; ``folder`` is the server's own."""
+    program, _ = first_that_works((_on_path, lambda: _of_debian(folder)), use, wanted="PostgreSQL")
+    return program
 
 
 def _user() -> str | None:
@@ -61,7 +59,7 @@ def _user() -> str | None:
     return _NOBODY
 
 
-def _on_path(_: Path) -> Program:
+def _on_path() -> Program:
     usual = [str(folder) for pattern in _USUAL for folder in sorted(Path("/").glob(pattern[1:]), reverse=True)]
     found = shutil.which("postgres", path=os.pathsep.join((os.environ.get("PATH", ""), *usual)))
     if found is None:

@@ -13,7 +13,7 @@ from functools import partial
 
 from services.errors import ServiceError
 from services.kafka_local import kafka_classpath, quick_broker
-from services.mysql_program import Flavour, first_that_works
+from services.mysql_program import Flavour, usable_program
 from services.spark_jars import merge_catalog_jars, spark_kafka_jars
 from services.spark_start import quick_spark
 
@@ -44,7 +44,7 @@ def _tasks() -> Sequence[Callable[[], object]]:
         quick_spark,
         spark_kafka_jars,
         merge_catalog_jars,
-        *(partial(first_that_works, flavour) for flavour in Flavour),
+        *(partial(usable_program, flavour) for flavour in Flavour),
         *(partial(_compile, package) for package in ("pyspark_mysql_cdc_wm", "pyspark_aligned_kafka")),
         partial(_compile, "watermark_source.extractors"),
     )
