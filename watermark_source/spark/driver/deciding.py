@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from watermark_source.errors import listed
 from watermark_source.eventtime.watermark import MAX, MIN
@@ -25,6 +26,15 @@ _FAR_FUTURE = 3_600_000
 """Milliseconds after which a watermark of the future is told, where nothing keeps it from there."""
 
 
+class Decision(NamedTuple):
+    """A plan, and what it was made of."""
+
+    observation: Observation
+    plan: Plan
+    splits: Mapping[Split, SplitState]
+    """What the splits will be when the batch is read, as far as that can be known before."""
+
+
 class Deciding:
     """Makes plans; keeps nothing between them."""
 
@@ -34,21 +44,32 @@ class Deciding:
         self._asking = asking
         self._ahead = ahead
 
-    def plan(self, state: SourceState, observation: Observation, *, announce: bool) -> Plan:
-        """Return the plan that begins in a state. ``announce``: it is the first of this process."""
+    def decide(self, state: SourceState, observation: Observation, *, announce: bool) -> Decision:
+        """Return the plan that begins in a state. ``announce``: it is the first of this process.
+
+        What matters to few plans is asked only when one shows that it does, and the plan is made again with it.
+        """
+        planned = self._plan(state, observation, announce=announce)
+        if planned.newest_matters and not observation.logs.times.newest:
+            observation = self._asking.dated(observation, state)
+            planned = self._plan(state, observation, announce=announce)
+        decided = self._with_batch_watermark(planned, state, observation)
+        opened = self._asking.uncommitted(observation, decided.plan.state, state)
+        if opened is None:
+            return decided
+        return self._with_batch_watermark(self._plan(state, opened, announce=announce), state, opened)
+
+    def _plan(self, state: SourceState, observation: Observation, *, announce: bool) -> Plan:
         index, rows = self._connector.time_index, self._connector.row_index
         return plan(state, observation, self._policy, index, rows=rows, ahead=self._ahead, announce=announce)
 
-    def with_batch_watermark(self, planned: Plan, before: SourceState) -> tuple[Plan, Mapping[Split, SplitState]]:
-        """Let a batch carry the watermark of its own rows, and return what the splits will be when it is read.
-
-        As far as that can be known before.
-        """
+    def _with_batch_watermark(self, planned: Plan, before: SourceState, observation: Observation) -> Decision:
+        """Let a batch carry the watermark of its own rows."""
         splits = planned.counting
         if planned.has_rows and (reached := self._asking.reached(planned.state)):
             splits = when_read(planned.state, reached, self._policy.strategy)
             planned = replace(planned, state=with_batch_watermark(planned.state, before, splits, self._policy.idleness))
-        return planned, splits
+        return Decision(observation, planned, splits)
 
     def warn(self, planned: Plan, before: SourceState, observation: Observation) -> None:
         """Tell in the log what of a plan may not be what the user wants."""

@@ -138,15 +138,7 @@ class SourceRunner:
         if state.ended and self._last.is_first:
             anywhere, reading = self._connector.positions_are_rows, self._offsets.replica.reading
             self._end.look(state, observation, self._definition, reading, enters_anywhere=anywhere)
-        planned = self._deciding.plan(state, observation, announce=self._last.is_first)
-        if planned.newest_matters and not observation.logs.times.newest:
-            observation = self._asking.dated(observation, state)
-            planned = self._deciding.plan(state, observation, announce=self._last.is_first)
-        planned, splits = self._deciding.with_batch_watermark(planned, state)
-        if (opened := self._asking.uncommitted(observation, planned.state, state)) is not None:
-            observation = opened
-            planned = self._deciding.plan(state, observation, announce=self._last.is_first)
-            planned, splits = self._deciding.with_batch_watermark(planned, state)
+        observation, planned, splits = self._deciding.decide(state, observation, announce=self._last.is_first)
         self._deciding.warn(planned, state, observation)
         self._end.note(planned, observation.logs)
         self._reports.forget(observation.seen)
