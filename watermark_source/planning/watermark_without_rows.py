@@ -85,13 +85,13 @@ def with_others(
 ) -> Millis | None:
     """Return the combined watermark, which goes on with the group's members elsewhere while all splits are idle.
 
-    Or while there is none. A run with an end would have none while they go on.
+    Or while there is none. A run with an end would have none while they go on. ``splits`` are all that there are, of
+    which none is new without its end being told.
     """
-    logs, reached, sent = observation.logs, observation.followed, before.watermark
-    # Of a split that is new its end has to be known first.
-    if logs.ends_are_final or reached is None or not logs.unknown <= splits.keys() or not are_idle(splits):
+    reached = observation.followed
+    if observation.logs.ends_are_final or reached is None or not are_idle(splits):
         return own
-    if reached <= max(due_now(sent, observation.history.rest, interval), own or MIN):
+    if reached <= max(due_now(before.watermark, observation.history.rest, interval), own or MIN):
         return own
     return reached
 

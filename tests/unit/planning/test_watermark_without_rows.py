@@ -88,7 +88,6 @@ def test_with_whom_a_source_goes_on(others: OtherMembers, reached: int | None) -
         pytest.param(5_000, {"ends_are_final": True}, 200, id="in a run that has an end"),
         pytest.param(5_000, {"status": SplitStatus.ACTIVE}, 200, id="not all are idle"),
         pytest.param(5_000, {"unknown": {B}}, 5_000, id="of one that is idle its end is not told"),
-        pytest.param(5_000, {"unknown": {C}}, 200, id="of one that is new its end is not told"),
     ],
 )
 def test_while_all_splits_are_idle_it_goes_on_with_the_others(
@@ -103,7 +102,7 @@ def test_while_all_splits_are_idle_it_goes_on_with_the_others(
     last = None if own is None else Millis(own)
     assert with_others(last, before, splits, seen, INTERVAL) == watermark
     # Without a split nobody has to be waited for either.
-    if status is SplitStatus.IDLE and "unknown" not in changes:
+    if status is SplitStatus.IDLE:
         assert with_others(last, before, {}, seen, INTERVAL) == watermark
 
 
@@ -114,6 +113,13 @@ def test_only_if_it_is_wished_it_goes_on_with_the_others(follows: bool) -> None:
     before = SourceState({A: at(5, 80, status=SplitStatus.IDLE)}, watermark=Millis(100))
     policy = PlanPolicy(strategy=STRATEGY, idleness=Idleness(timeout=1, follows_group=follows))
     assert plan(before, seen, policy, None).state.watermark == (5_000 if follows else 100)
+
+
+def test_it_goes_on_with_nobody_while_the_end_of_a_new_split_is_not_told() -> None:
+    seen = observation(log_of(range(5)), followed=Millis(5_000), rest=1_000, unknown={C})
+    before = SourceState({A: at(5, 80, status=SplitStatus.IDLE)}, watermark=Millis(100))
+    policy = PlanPolicy(strategy=STRATEGY, idleness=Idleness(timeout=1, follows_group=True))
+    assert plan(before, seen, policy, None).state.watermark == 100
 
 
 def test_the_clock_is_one_millisecond_back_and_never_goes_back() -> None:
