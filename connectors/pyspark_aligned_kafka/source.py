@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark_aligned_kafka.errors import conditions
-from pyspark_aligned_kafka.lookup import checkpoint
+from pyspark_aligned_kafka.lookup.foreign_positions import foreign_positions
 from pyspark_aligned_kafka.options import kafka_options as options
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
@@ -65,7 +65,7 @@ class KafkaSource(SourceDefinition):
 
     def foreign_positions(self, offset: Mapping[str, Any]) -> Mapping[Split, int] | None:
         """Read an offset of Spark's own Kafka source, or return ``None``."""
-        return checkpoint.foreign_positions(offset)
+        return foreign_positions(offset)
 
 
 def range_reader(given: KafkaOptions, columns: tuple[str, ...], *, stream: bool = False) -> KafkaRangeReader:

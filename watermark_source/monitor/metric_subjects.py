@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from watermark_source.moments import is_moment
 from watermark_source.monitor.elapsed import Totals
 from watermark_source.monitor.followed import Followed, FollowedQuery
 from watermark_source.monitor.snapshot import SnapshotProgress
 from watermark_source.monitor.status import SourceStatus, SplitView, Status
+from watermark_source.watermark_text import is_moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from watermark_source.moments import is_moment
 from watermark_source.monitor.metric_subjects import QueryAt, SnapshotAt, SourceAt, SplitAt, Subjects
 from watermark_source.monitor.status import Status
 from watermark_source.planning.late_rows import LateRows
+from watermark_source.watermark_text import is_moment
 
 _QUERY = ("query",)
 _SOURCE = (*_QUERY, "source", "group")

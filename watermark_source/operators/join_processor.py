@@ -14,7 +14,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from watermark_source.operators.dealing import gathered
-from watermark_source.operators.first_watermark import FIRST_WATERMARK, watermark_past
 from watermark_source.operators.join_layout import BUILD_FIRST, PROBE_FIRST, JoinLayout
 from watermark_source.operators.join_packs import IS_PROBE, ROWS, of_bytes, to_bytes
 from watermark_source.operators.key_values import KeyValues
@@ -23,6 +22,7 @@ from watermark_source.operators.ordering_buffer import Buffer
 from watermark_source.operators.ordering_index import Waiting
 from watermark_source.operators.ordering_rows import RowLayout
 from watermark_source.operators.state_questions import value_of
+from watermark_source.operators.timer_watermark import FIRST_WATERMARK, watermark_past
 from watermark_source.operators.version_rows import to_columns, to_rows
 from watermark_source.operators.versions import Version, merged, needed_after, valid_at
 

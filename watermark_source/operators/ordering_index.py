@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from watermark_source.operators.first_watermark import watermark_past
+from watermark_source.operators.timer_watermark import watermark_past
 
 _HEAD = struct.Struct("<2q")
 _PIECE = struct.Struct("<4q")

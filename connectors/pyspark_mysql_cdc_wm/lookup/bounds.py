@@ -14,9 +14,9 @@ from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options.start import Start, StartAfter, StartAt, StartAtTime, StartMode
 from watermark_source.errors import DataLossError, OptionError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.moments import watermark_text
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector.stream import Ends
+from watermark_source.watermark_text import watermark_text
 
 _log = logging.getLogger(__name__)
 

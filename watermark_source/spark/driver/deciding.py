@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from watermark_source.errors import listed
 from watermark_source.eventtime.watermark import MAX, MIN
-from watermark_source.moments import watermark_text
 from watermark_source.planning.combined import when_read, with_batch_watermark
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan, plan
@@ -19,6 +18,7 @@ from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.asking import Asking
 from watermark_source.spark.driver.look_ahead import ReadingAhead
+from watermark_source.watermark_text import watermark_text
 
 _log = logging.getLogger(__name__)
 

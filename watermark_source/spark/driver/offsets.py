@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from watermark_source.errors import OffsetError
-from watermark_source.moments import watermark_text
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.replicas import Replicas
 from watermark_source.spark.connector.stream import SourceDefinition
 from watermark_source.spark.driver.relocation import ReplicaPositions, TranslatedBatch
+from watermark_source.watermark_text import watermark_text
 
 _log = logging.getLogger(__name__)
 

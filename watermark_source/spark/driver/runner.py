@@ -2,7 +2,7 @@
 
 A plan goes through four hands: *asking* (``asking.py``: what the connector, the tasks and the group say), *deciding*
 (``deciding.py``, and ``planning``: pure), *remembering* (``offsets.py``, ``last_plan.py``) and *telling*
-(``telling.py``, the group).
+(``status_report.py``, ``shown_progress.py``, ``group_membership.py``).
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from watermark_source.spark.driver.look_ahead import ReadingAhead
 from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.query_start import QueryStart
+from watermark_source.spark.driver.shown_progress import ShownProgress
 from watermark_source.spark.driver.status import Seen
+from watermark_source.spark.driver.status_report import StatusReport
 from watermark_source.spark.driver.stream_end import StreamEnd
 from watermark_source.spark.driver.task_reports import TaskReports
-from watermark_source.spark.driver.telling import ShownProgress, StatusReport
 from watermark_source.spark.driver.termination import before_termination
 from watermark_source.spark.exchange.read_tasks import ReadTask
 from watermark_source.spark.options.engine_options import EngineOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_aligned_kafka.lookup.checkpoint import foreign_positions
+from pyspark_aligned_kafka.lookup.foreign_positions import foreign_positions
 from watermark_source.planning.split import Split
 
 

@@ -1,4 +1,4 @@
-"""Telling: the source's status for Spark's progress reports, and its progress for other systems."""
+"""The status report: what Spark's progress reports show of the source, made when Spark asks for it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 
 from watermark_source.clock import Clock
 from watermark_source.monitor.status_json import status_to_json
-from watermark_source.planning.state import SourceState
-from watermark_source.spark.connector.progress import ProgressSink
 from watermark_source.spark.driver.status import Seen, bound_in_force, source_status
 from watermark_source.spark.options.engine_options import EngineOptions
 
@@ -18,7 +16,7 @@ _STATUS_INTERVAL = 1.0
 
 
 class StatusReport:
-    """The status as JSON, made when Spark asks for it."""
+    """The status of the last plan as JSON."""
 
     def __init__(self, options: EngineOptions, format_name: str, clock: Clock) -> None:
         self._options = options
@@ -43,30 +41,3 @@ class StatusReport:
             self._made = status_to_json(status)
             self._made_until = time.monotonic() + _STATUS_INTERVAL
         return self._made
-
-
-class ShownProgress:
-    """Shows each batch that is done once, where the connector has a place for it."""
-
-    def __init__(self, sink: ProgressSink | None) -> None:
-        self._sink = sink
-        self._is_shown = False
-
-    def show(self, state: SourceState) -> None:
-        """Show that the batch before a state is done: Spark asks for the next one only when its commit is logged.
-
-        Spark's own word for it, ``commit``, comes when the next batch is logged: for the last one of a run never, and
-        while nothing new comes not either.
-        """
-        if self._sink is not None and not self._is_shown:
-            self._sink.processed({s: t.position for s, t in state.splits.items()})
-            self._is_shown = True
-
-    def expect(self) -> None:
-        """Take in that another batch is planned."""
-        self._is_shown = False
-
-    def close(self) -> None:
-        """Show the last."""
-        if self._sink is not None:
-            self._sink.close()

@@ -1,4 +1,4 @@
-"""Moments as texts."""
+"""Watermarks as texts for people: dates, or words where a watermark is no time."""
 
 from __future__ import annotations
 
