@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from watermark_source.errors import WatermarkSourceError
-from watermark_source.monitor.doctor import doctor_of, flags, options_of, report, with_secrets
+from watermark_source.monitor.connector_modules import flags
+from watermark_source.monitor.doctor import doctor_of, options_of, report, with_secrets
 
 _GOOD, _BAD, _MISUSED = 0, 1, 2
 _SECRETS = (
@@ -29,7 +30,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "the command is wrong.",
         allow_abbrev=False,
     )
-    _add_systems(doctor, flags())
+    _add_systems(doctor, flags("DOCTOR_FLAG"))
     profile = commands.add_parser(
         "profile",
         help="how disordered a source's splits are, and what to set",

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import getpass
-import importlib
 import os
-import pkgutil
 import re
 import sys
 from collections import Counter
@@ -15,10 +12,9 @@ from typing import Protocol, TextIO, cast
 
 from watermark_source.checks import Finding, Verdict
 from watermark_source.errors import UsageError
+from watermark_source.monitor.connector_modules import module_of
 from watermark_source.option_table import OptionTable
 
-_PREFIX = "pyspark_"
-"""Spark looks for formats in packages with such names; so does this."""
 _VARIABLES = "WATERMARK_SOURCE_"
 _WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NAME_WIDTH = 24
@@ -42,30 +38,9 @@ class Doctor(Protocol):
         ...
 
 
-def flags(kind: str = "DOCTOR_FLAG") -> dict[str, str]:
-    """Return the packages that have a doctor, or what else ``kind`` names, by their flags."""
-    names = (found.name for found in pkgutil.iter_modules() if found.name.startswith(_PREFIX))
-    found: dict[str, str] = {}
-    for name in names:
-        # Others of that name are not ours, and may lack what they need.
-        with contextlib.suppress(Exception):
-            found[getattr(importlib.import_module(name), kind)] = name
-    return dict(sorted(found.items()))
-
-
 def doctor_of(package: str) -> Doctor:
-    """Return the doctor of a package.
-
-    Raises:
-        UsageError: something that it needs is not installed.
-    """
-    try:
-        return cast("Doctor", importlib.import_module(f"{package}.doctor"))
-    except ModuleNotFoundError as missing:
-        raise UsageError(
-            f"{package} needs the package {missing.name}, which is not installed; install the project with its extras: "
-            "pip install 'watermark-source[all]'"
-        ) from missing
+    """Return the doctor of a package; raises as ``module_of``."""
+    return cast("Doctor", module_of(package, "doctor"))
 
 
 def options_of(words: Sequence[str]) -> dict[str, str]:

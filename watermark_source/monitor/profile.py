@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TextIO, cast
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.durations import format_duration
-from watermark_source.errors import UsageError
+from watermark_source.monitor.connector_modules import module_of
 from watermark_source.monitor.disorder import Disorder
 from watermark_source.monitor.numbers import count_text, share_text
 from watermark_source.option_table import OptionTable
@@ -51,18 +50,8 @@ class Profiler(Protocol):
 
 
 def profiler_of(package: str) -> Profiler:
-    """Return the profiler of a package.
-
-    Raises:
-        UsageError: something that it needs is not installed.
-    """
-    try:
-        return cast("Profiler", importlib.import_module(f"{package}.profile"))
-    except ModuleNotFoundError as missing:
-        raise UsageError(
-            f"{package} needs the package {missing.name}, which is not installed; install the project with its extras: "
-            "pip install 'watermark-source[all]'"
-        ) from missing
+    """Return the profiler of a package; raises as ``module_of``."""
+    return cast("Profiler", module_of(package, "profile"))
 
 
 @dataclass(slots=True)

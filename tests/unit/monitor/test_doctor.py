@@ -11,6 +11,7 @@ from watermark_source.__main__ import main
 from watermark_source.checks import Finding, Verdict
 from watermark_source.errors import UsageError
 from watermark_source.monitor import doctor
+from watermark_source.monitor.connector_modules import flags
 from watermark_source.option_table import Option, OptionTable
 
 
@@ -97,7 +98,7 @@ def test_each_finding_is_one_line_and_failures_decide() -> None:
 
 
 def test_the_connectors_are_found_as_spark_finds_them() -> None:
-    assert doctor.flags()["mysql"] == "pyspark_mysql_cdc_wm"
+    assert flags("DOCTOR_FLAG")["mysql"] == "pyspark_mysql_cdc_wm"
 
 
 def test_a_wrong_option_is_told_before_anything_is_connected(capsys: pytest.CaptureFixture[str]) -> None:
