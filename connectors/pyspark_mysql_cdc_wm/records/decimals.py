@@ -23,6 +23,16 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @inlined
+def _digits(left: Word, scale: Word) -> Word:
+    """How many digits the next group has, of those that are left."""
+    # Groups begin at the point: the first of the integer and the last of the fraction may be short.
+    if left <= scale:
+        return min(left, np.int64(_GROUP))
+    digits = (left - scale) % _GROUP
+    return np.int64(_GROUP) if digits == 0 else digits
+
+
+@inlined
 def _group(data: Word, at: Word, width: Word, first: Word, mask: Word) -> Word:
     """One group of digits: its bytes, the highest bit of the number's first byte put right, inverted below zero."""
     value = np.int64(0)
@@ -64,13 +74,7 @@ def _fill(array: Word, starts: Word, precision: Word, scale: Word, out: Word) ->
             first = True
             left = precision
             while left > 0:
-                # Groups begin at the point: the first of the integer and the last of the fraction may be short.
-                if left > scale:
-                    digits = (left - scale) % _GROUP
-                    if digits == 0:
-                        digits = np.int64(_GROUP)
-                else:
-                    digits = min(left, np.int64(_GROUP))
+                digits = _digits(left, scale)
                 group = _group(data, at, GROUP_BYTES[digits], first, mask)
                 if group >= _POWERS[digits]:
                     return np.int64(Fault.DECIMAL)
@@ -99,12 +103,7 @@ def decimal_text(  # noqa: PLR0917 - compiled
     begun = False
     left = precision
     while left > 0:
-        if left > scale:
-            digits = (left - scale) % _GROUP
-            if digits == 0:
-                digits = np.int64(_GROUP)
-        else:
-            digits = min(left, np.int64(_GROUP))
+        digits = _digits(left, scale)
         group = _group(data, at, GROUP_BYTES[digits], at == start, mask)
         if group >= _POWERS[digits]:
             return np.int64(-1)
