@@ -1,1 +1,1 @@
-"""What errors and logs name: places in Kafka, and the error conditions of Spark. Imports no other package."""
+"""What errors say: faults in bytes, places in Kafka, and the error conditions of Spark. Imports no other package."""

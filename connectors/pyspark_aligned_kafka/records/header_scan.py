@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.batches import Bytes, Fault, Longs, fault_error, varint_at
+from pyspark_aligned_kafka.errors.faults import Fault, fault_error
+from pyspark_aligned_kafka.records.batches import Bytes, Longs, varint_at
 from pyspark_aligned_kafka.records.headers import header_field
 from pyspark_aligned_kafka.records.rows import HEADERS_AT, RECORD_END, Located
 from watermark_source.machine_code.comparing import same_bytes

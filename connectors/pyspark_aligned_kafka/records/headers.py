@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.batches import Bytes, Fault, fault_error, varint_at
+from pyspark_aligned_kafka.errors.faults import Fault, fault_error
+from pyspark_aligned_kafka.records.batches import Bytes, varint_at
 from pyspark_aligned_kafka.records.rows import HEADERS_AT, RECORD_END, Located
 from watermark_source.arrow_columns import bitmap, column
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined

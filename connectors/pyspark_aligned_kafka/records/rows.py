@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyspark_aligned_kafka.errors.faults import Fault, fault_error
 from pyspark_aligned_kafka.records.batches import (
     ATTRIBUTES,
     BASE,
@@ -23,9 +24,7 @@ from pyspark_aligned_kafka.records.batches import (
     START,
     STOP,
     Bytes,
-    Fault,
     Longs,
-    fault_error,
     varint_at,
 )
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
