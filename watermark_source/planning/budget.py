@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.ends import Backlog, Reach
+from watermark_source.planning.backlog import Backlog, Reach
 from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.split_watermark import event_time_of, watermark_of
 

@@ -8,33 +8,20 @@ will be at the end of every log, so the limit follows the backlog at full speed 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from watermark_source.alignment.group import view
 from watermark_source.alignment.other_members import NOBODY, OtherMember
-from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
+from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.planning.backlog import Backlog, Limit, Reach
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
-from watermark_source.planning.row_index import RowIndex
-from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_watermark import event_time_of, future_cap, watermark_of
+from watermark_source.planning.split import Split
+from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SplitState, SplitStatus
-from watermark_source.planning.steps import BLIND_STEP, LEAST_STEP, half, rows_up_to
-from watermark_source.planning.time_index import IndexEntry, TimeIndex
 
 STORE = OtherMember("the store of the group, which does not answer")
 TO_COME = OtherMember("sources of the group that are still to come")
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """The highest watermark a split of the group may reach, and for whose sake."""
-
-    watermark: Millis
-    slowest: Split | OtherMember
-    of_slowest: Millis | None = field(default=None, compare=False)
-    """How far the slowest itself may come: the limit that the others set. ``None`` if it is the same."""
 
 
 class Aligned(NamedTuple):
@@ -49,176 +36,6 @@ class Aligned(NamedTuple):
     in it."""
     steps: Mapping[Split, int] = {}
     """Of splits whose event times cannot be looked up, and of which something is known: see ``SplitState.step``."""
-
-
-class Reach(NamedTuple):
-    """How far each split may be read, and which of them only by guess."""
-
-    ends: dict[Split, int]
-    blind: frozenset[Split]
-    """Those of which the time index cannot tell."""
-    cut: Mapping[Split, IndexEntry]
-    """The first entry that is too late, of the splits that are not read to their end for it."""
-    steps: Mapping[Split, int] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """The splits that have rows to read, up to ``ends``, and the means to say where in them a watermark is reached."""
-
-    splits: Mapping[Split, SplitState]
-    ends: Mapping[Split, int]
-    newest: Mapping[Split, Millis]
-    """Highest event time in the log, where it is known; no later than the future cap."""
-    latest: Mapping[Split, Millis]
-    """Event time that no row is later than, where that is known: there is nothing to look up beyond it."""
-    strategy: WatermarkStrategy
-    max_drift: int | None
-    index: TimeIndex | None
-    future_cap: Millis | None
-    blind_step: int
-    """Rows read at a time where nothing is known of event times: within so many a split may pass the limit."""
-    rows: RowIndex | None = None
-    """``None`` where each position is about one row."""
-    never_beyond: bool = False
-    """Whether not one row beyond a limit is read, over a gap in time either."""
-
-    def within(self, split: Split, end: int, rows: int) -> int:
-        """Return where so many rows of a split end, ``end`` at the latest."""
-        position = self.splits[split].position
-        if self.rows is None:
-            return min(position + rows, end)
-        return self.rows.end_within(SplitRange(split, position, end), rows)
-
-    def only(self, splits: Set[Split]) -> Backlog:
-        """Return the backlog of some of the splits."""
-        return replace(self, splits={s: self.splits[s] for s in splits}, ends={s: self.ends[s] for s in splits})
-
-    def beginnings(self) -> dict[Split, Millis]:
-        """Return, of splits that have no watermark yet, the one they will have with their first row."""
-        if self.max_drift is None:
-            return {}
-        found = self._first_after({s for s, t in self.splits.items() if t.watermark is None}, MIN)
-        return {
-            s: watermark_of(e.event_time, self.strategy)
-            for s, e in found.items()
-            if e is not None and e.position >= self.splits[s].position and not self.is_of_future(e.event_time)
-        }
-
-    def is_of_future(self, event_time: Millis) -> bool:
-        """Whether an event time may be one that moves no watermark: what comes after it in the log can be earlier."""
-        return self.future_cap is not None and event_time >= self.future_cap
-
-    def up_to(self, watermark: Millis, limit: Limit | None = None) -> Reach:
-        """Return how far each split may be read for its watermark not to go beyond ``watermark``.
-
-        Where the index cannot tell, in steps: see ``steps.py``.
-
-        With a drift, the gap rule: a split that would end the batch further behind than the drift, only because its
-        next row lies beyond, reads that one row. It cannot hold the watermark back across a gap in time, and the group
-        cannot deadlock; nor can the slowest of the ``limit`` wait for itself, so it always reads its next row. Neither
-        holds with ``never_beyond``.
-        """
-        reading = {s for s, t in self.splits.items() if t.watermark is None or t.watermark <= watermark}
-        beyond = self._first_after(reading, event_time_of(watermark, self.strategy))
-        ends = {s: end if s in reading else self.splits[s].position for s, end in self.ends.items()}
-        cut: dict[Split, IndexEntry] = {}
-        blind: set[Split] = set()
-        for split in reading:
-            position, entry = self.splits[split].position, beyond.get(split)
-            if self.index is None or (entry is not None and entry.position < position):
-                # A row we have passed is later than this, yet does not show in the watermark: it was beyond the future
-                # cap, before our start, or never delivered. The index cannot separate the rows after it.
-                blind.add(split)
-            elif entry is not None and entry.position < ends[split]:
-                ends[split] = entry.position
-                cut[split] = entry
-        slowest = None if limit is None else limit.slowest
-        steps = self._steps(blind)
-        for split in blind:
-            at, aim = self.splits[split].watermark, watermark
-            # With an index the others count with what lies at their logs' ends, where they are not yet.
-            if limit is not None and split == slowest and limit.of_slowest is not None and self.index is None:
-                aim = limit.of_slowest
-            if aim == MAX:
-                continue
-            drift, size = self.max_drift, self.blind_step
-            if at is not None and drift is not None and split in steps:
-                size = rows_up_to(steps[split], at, aim, drift, at_least=LEAST_STEP if self.index is None else 1)
-            ends[split] = self.within(split, ends[split], size) if size else self.splits[split].position
-        if not self.never_beyond:
-            for split in self._in_a_gap(cut, watermark):
-                ends[split] = cut[split].after
-            if isinstance(slowest, Split) and slowest in cut and ends[slowest] == self.splits[slowest].position:
-                ends[slowest] = cut[slowest].after
-        return Reach(ends, frozenset(blind), cut, steps)
-
-    def _steps(self, blind: Set[Split]) -> Mapping[Split, int]:
-        """Return the steps of splits whose event times cannot be looked up, of which something is known.
-
-        Where the first row of the future was passed just now, the index still tells what lies before it.
-        """
-        drift = self.max_drift
-        if drift is None or self.rows is not None:
-            return {}
-        steps = {s: step for s in blind if (step := self.splits[s].step) is not None}
-        known = {s: w for s in blind - steps.keys() if (w := self.splits[s].watermark) is not None}
-        if self.index is None or not known:
-            return steps
-        back = self.index.first_after(
-            {s: saturating_add(event_time_of(w, self.strategy), -half(drift) - 1) for s, w in known.items()}
-        )
-        found = {s: self.splits[s].position - e.position for s, e in back.items() if e is not None}
-        return {**steps, **{s: rows for s, rows in found.items() if rows > 0}}
-
-    def _first_after(self, splits: Set[Split], event_time: Millis) -> Mapping[Split, IndexEntry | None]:
-        if self.index is None:
-            return {}
-        asked = {s for s in splits if self.latest.get(s, MAX) > event_time}
-        found = self.index.first_after(dict.fromkeys(asked, event_time)) if asked else {}
-        return {**dict.fromkeys(splits - asked), **found}
-
-    def _in_a_gap(self, cut: Mapping[Split, IndexEntry], watermark: Millis) -> Set[Split]:
-        if self.max_drift is None:
-            return frozenset()
-        floor = saturating_add(watermark, -self.max_drift)
-        behind = {s for s in cut if (w := self.splits[s].watermark) is None or w < floor}
-        # After the millisecond before: a row at the floor itself keeps up.
-        near = self._first_after(behind, saturating_add(event_time_of(floor, self.strategy), -1))
-        return {s for s, e in near.items() if e is None or not self.splits[s].position <= e.position < cut[s].position}
-
-
-def backlog_of(
-    splits: Mapping[Split, SplitState],
-    observation: Observation,
-    policy: PlanPolicy,
-    index: TimeIndex | None,
-    rows: RowIndex | None = None,
-) -> Backlog:
-    """Return the splits that have rows to read."""
-    logs = observation.logs
-    ends = {s: end for s, t in splits.items() if (end := logs.ends.get(s, 0)) > t.position}
-    cap = future_cap(observation.now, policy.strategy)
-    newest = {s: n for s in ends if (n := logs.times.newest.get(s)) is not None}
-    latest = {s: n for s, n in newest.items() if s in logs.times.settled}
-    if cap is not None:
-        newest = {s: min(n, cap) for s, n in newest.items()}
-    step, max_rows = BLIND_STEP, observation.limits.max_rows
-    if max_rows is not None and ends:
-        step = max(1, min(step, max_rows // len(ends)))
-    return Backlog(
-        splits={s: splits[s] for s in ends},
-        ends=ends,
-        newest=newest,
-        latest=latest,
-        strategy=policy.strategy,
-        max_drift=policy.alignment.max_drift,
-        index=index,
-        future_cap=cap,
-        blind_step=step,
-        rows=rows,
-        never_beyond=observation.others.ceiling is not None,
-    )
 
 
 def group_limit(

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.simulation.log import SimulatedLog
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.ends import Backlog, backlog_of
+from watermark_source.planning.backlog import Backlog, backlog_of
 from watermark_source.planning.observation import (
     BatchLimits,
     LogTimes,

@@ -6,7 +6,8 @@ from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of, observation
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.ends import Aligned, Limit, aligned_ends, backlog_of, group_limit
+from watermark_source.planning.backlog import Limit, backlog_of
+from watermark_source.planning.ends import Aligned, aligned_ends, group_limit
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState, SplitStatus
