@@ -37,11 +37,14 @@ def class_archive(name: str, jars: Iterable[Path], first_run: str, flags: tuple[
 
 
 def _make(first_run: str, flags: tuple[str, ...], folder: Path) -> None:
-    """Archive what the first run loads. Where that fails the folder has its log alone."""
+    """Archive what the first run loads. Where that fails, or takes too long, the folder has its log alone."""
     options = " ".join((*flags, _SILENT, f"-XX:ArchiveClassesAtExit={folder / _ARCHIVE}"))
     with tempfile.TemporaryDirectory() as work, (folder / "log").open("w") as log:
-        subprocess.run(
-            [sys.executable, "-m", first_run, options, work],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYSPARK_PYTHON": sys.executable},
-            stdout=log, stderr=log, timeout=_SECONDS, check=False,
-        )  # fmt: skip
+        try:
+            subprocess.run(
+                [sys.executable, "-m", first_run, options, work],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYSPARK_PYTHON": sys.executable},
+                stdout=log, stderr=log, timeout=_SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as late:
+            log.write(f"{late}\n")

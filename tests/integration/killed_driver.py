@@ -107,7 +107,10 @@ class Job(KilledJob):
         return int(self.bootstrap.rsplit(":", 1)[1])
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
-        """Return both queries, ready to be started: all rows with their markers, and windows over the watermark."""
+        """Return both queries, ready to be started.
+
+        All rows with their markers, by the event time in their values; and windows over the watermark, by timestamps.
+        """
         reader = spark.readStream.format("aligned-kafka").options(
             **{
                 "kafka.bootstrap.servers": self.bootstrap,
@@ -118,7 +121,7 @@ class Job(KilledJob):
                 "idleTimeout": "30 seconds",
             }
         )
-        rows = reader.options(maxOffsetsPerTrigger="20000").load()
+        rows = reader.options(maxOffsetsPerTrigger="20000", eventTimeColumn="value:$.at").load()
         aligned = reader.options(alignmentGroup="all", alignmentMaxDrift="2 minutes").load()
         window = F.window("event_time", f"{WINDOW_MS} milliseconds").alias("window")
         frames = {

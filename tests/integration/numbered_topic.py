@@ -23,13 +23,22 @@ STEP_MS = 20_000
 DISORDER_MS = 4_900
 _ROWS = {AHEAD: 200, ORDERED: 300, SLOW: 5, DESCENDING: 100}
 _AHEAD_MS = 3_600_000
+_BEHIND_MS = 1_800_000
+"""How much further each partition's payload is behind its timestamps than the one before."""
 _STOP_SECONDS = 240.0
 """Longer than the writer is patient."""
 
 
-def value_of(partition: int, offsets: Millis) -> Millis:
-    """Return the values of rows: what a row is, and where it must be."""
-    return offsets + (partition << 48)
+def payload_times(partition: int, timestamps: Millis) -> Millis:
+    """Return the event times that rows with such timestamps have in their values."""
+    return timestamps - partition * _BEHIND_MS
+
+
+def values_of(partition: int, offsets: Millis, timestamps: Millis) -> npt.NDArray[np.uint8]:
+    """Return the values of rows, JSON of one length: what a row is, where it must be, and its event time."""
+    head = np.char.mod(f'{{"row":"{partition}-%012d","at":', offsets)
+    texts = np.char.add(head, np.char.mod("%d}", payload_times(partition, timestamps))).astype("S")
+    return texts.view(np.uint8).reshape(len(texts), -1)
 
 
 @dataclass
@@ -90,8 +99,8 @@ class NumberedTopic:
         records = {}
         for partition, timestamps in rows.items():
             first = self.writer.ends[partition]
-            values = value_of(partition, np.arange(first, first + len(timestamps)))
-            records[partition] = PartitionRecords(timestamps, values.astype(">i8").view(np.uint8).reshape(-1, 8))
+            values = values_of(partition, np.arange(first, first + len(timestamps)), timestamps)
+            records[partition] = PartitionRecords(timestamps, values)
         self.writer.write(records)
         for partition, timestamps in rows.items():
             self._written[partition].append(timestamps)

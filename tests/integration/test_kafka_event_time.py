@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
 from kafka import KafkaProducer
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
+from pyspark.sql.streaming import StreamingQuery
 
 from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START
-from watermark_source import follow_watermark
+from watermark_source import data_rows, follow_watermark
 from watermark_source.errors import SourceError
 
 pytestmark = pytest.mark.service
+_log = logging.getLogger(__name__)
 
 NewTopic = Callable[..., str]
 HALF_AN_HOUR = 1_800
@@ -74,6 +78,58 @@ def test_partitions_hours_apart_lose_no_row_across_restarts(
     found = {row[0]: row[1] for row in streams.result("q").collect()}
     assert found == {minute: n for minute, n in expected.items() if minute in found}
     assert {minute for minute in expected if (minute + 1) * 60 <= slowest - BOUND} <= found.keys()
+
+
+@pytest.mark.parametrize(
+    "each",
+    [
+        10_000,
+        pytest.param(1_000_000, marks=[pytest.mark.long("10 000 rows a partition"), pytest.mark.timeout(1_200)]),
+    ],
+)
+def test_windows_are_those_of_a_batch_query_where_a_watermark_on_the_parsed_column_loses_rows(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, each: int
+) -> None:
+    """Payloads shuffled within the bound; a partition is an hour ahead, another half an hour behind."""
+    apart, chance = [0, 2 * HALF_AN_HOUR, -HALF_AN_HOUR, 0], np.random.default_rng(20)
+    topic, apace = new_topic(len(apart), config={"retention.ms": "-1"}), np.arange(each) * 7_200 / each
+    # Written together: the records' own timestamps say nothing of how far apart the payloads are.
+    written = {
+        p: PartitionRecords(
+            START + (apace * 1_000).astype(np.int64), documents(apace + by - chance.random(each) * BOUND)
+        )
+        for p, by in enumerate(apart)
+    }
+    bulk_produce_partitions(kafka.bootstrap, topic, written)
+
+    def counted(rows: DataFrame, event_time: Column) -> DataFrame:
+        windows = rows.groupBy(F.window(event_time, "1 minute").alias("w")).count()
+        return windows.select(F.unix_millis("w.start").alias("start"), "count")
+
+    parsed = F.timestamp_millis(F.from_json(F.col("value").cast("string"), "order STRUCT<at: LONG>")["order"]["at"])
+    batch = streams.spark.read.format("aligned-kafka").option("kafka.bootstrap.servers", kafka.bootstrap)
+    expected = {
+        row["start"]: row["count"] for row in counted(batch.option("subscribe", topic).load(), parsed).collect()
+    }
+    limit = {"subscribe": topic, "maxOffsetsPerTrigger": len(apart) * each // 8}
+    followed = follow_watermark(streams.source(**limit, **IN_JSON))
+    ours = streams.run(counted(followed, F.col("event_time")), "ours")
+    column = data_rows(streams.source(**limit)).select(parsed.alias("at")).withWatermark("at", f"{BOUND} seconds")
+    theirs = streams.run(counted(column, F.col("at")), "theirs")
+
+    def lost(query: StreamingQuery, name: str) -> int:
+        found = {row["start"]: row["count"] for row in streams.result(name).collect()}
+        closed = {start: rows for start, rows in expected.items() if start <= max(found)}
+        # The last windows stay open; a row that is late is of one that was closed.
+        assert len(closed) > len(expected) / 2
+        assert found.items() <= expected.items() or name == "theirs"
+        late = sum(o.numRowsDroppedByWatermark for p in query.recentProgress for o in p.stateOperators)
+        _log.info("%s: %d of %d windows closed, %d groups late", name, len(found), len(expected), late)
+        return sum(closed.values()) - sum(found.values())
+
+    assert lost(ours, "ours") == 0
+    assert all(o.numRowsDroppedByWatermark == 0 for p in ours.recentProgress for o in p.stateOperators)
+    assert lost(theirs, "theirs") > each / 10
 
 
 @pytest.mark.parametrize("errors", ["timestamp", "null"])

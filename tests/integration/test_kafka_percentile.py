@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,9 @@ import pytest
 from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
 from tests.integration.direct_kafka import DirectKafka, Options
+from tests.integration.kafka_streams import KafkaStreams
+from tests.integration.killed_percentile_driver import LEARNED, PercentileJob
+from tests.integration.killed_runs import rows_written, run_with_kills
 from tests.spark.queries import START
 from watermark_source.eventtime.disorder import SEGMENT, rows_of
 from watermark_source.planning.offset import OffsetCodec
@@ -146,11 +151,11 @@ def test_a_bound_follows_disorder_that_grows_and_shrinks(
     assert status.late_share == pytest.approx(late / rows)
 
 
-def end_states(direct: DirectKafka, name: str) -> dict[tuple[int, ...], Any]:
-    """Return what the last offset at each position says of event time, and of disorder."""
+def end_states(offsets: Sequence[dict[str, Any]]) -> dict[tuple[int, ...], Any]:
+    """Return what the last of the offsets at each position says of event time, and of disorder."""
     codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
     found = {}
-    for state in map(codec.decode, direct.offsets(name)):
+    for state in map(codec.decode, offsets):
         positions = tuple(at.position for at in state.splits.values())
         found[positions] = state.watermark, state.learned, [(t.watermark, t.highest) for t in state.splits.values()]
     return found
@@ -171,7 +176,7 @@ def test_kills_and_other_numbers_of_tasks_change_nothing_that_is_learned(
         return direct.source(subscribe=topic, minPartitions=tasks, **limits)
 
     direct.run(source(1), "unhurt")
-    expected = end_states(direct, "unhurt")
+    expected = end_states(direct.offsets("unhurt"))
     codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
     learned = [known for offset in direct.offsets("unhurt") if (known := codec.decode(offset).learned) is not None]
     # More than the first stretch of each partition has.
@@ -188,10 +193,39 @@ def test_kills_and_other_numbers_of_tasks_change_nothing_that_is_learned(
         number += 1
     direct.run(source(5), "hurt")
     assert number > 3
-    found = end_states(direct, "hurt")
+    found = end_states(direct.offsets("hurt"))
     assert found.keys() == expected.keys()
     for positions, state in expected.items():
         assert found[positions] == state
     rows = direct.table("hurt", ["partition", "offset"])
     distinct = rows.group_by(["partition", "offset"]).aggregate([]).num_rows
     assert len(rows) == distinct == len(sizes) * 3 // 2
+
+
+@pytest.mark.long("test_kills_and_other_numbers_of_tasks_change_nothing_that_is_learned")
+@pytest.mark.timeout(3_600)
+def test_thirty_killed_drivers_learn_what_one_alone_does(
+    request: pytest.FixtureRequest,
+    direct: DirectKafka,
+    streams: KafkaStreams,
+    kafka: Kafka,
+    new_topic: NewTopic,
+    tmp_path: Path,
+) -> None:
+    """4 million rows whose disorder grows from a second to a minute and shrinks again; each life has other tasks."""
+    kills, seed = 30, request.config.getoption("--kills-seed")
+    topic, chance, each = new_topic(PARTITIONS, config={"retention.ms": "-1"}), np.random.default_rng(13), 2_000_000
+    sizes = np.repeat([SMALL, LARGE, SMALL, SMALL], each // 4)
+    write(kafka, topic, {p: disordered(chance, sizes, 1) for p in range(PARTITIONS)})
+    job = PercentileJob("local[2]", tmp_path, kafka.bootstrap, topic, str(100_000), str(100_000))
+    direct.run(job.options(1), "unhurt")
+    expected = end_states(direct.offsets("unhurt"))
+    run_with_kills(job, kills, random.Random(seed), lambda: rows_written(job) >= PARTITIONS * each)
+    found = end_states(streams.offsets(LEARNED))
+    assert found.keys() == expected.keys()
+    assert len(found) > kills
+    *before, _ = found
+    # What follows from the last batch, its driver had no time to say.
+    assert {positions: found[positions] for positions in before} == {p: expected[p] for p in before}
+    rows = streams.result(LEARNED)
+    assert rows.count() == rows.distinct().count() == PARTITIONS * each

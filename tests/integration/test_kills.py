@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -24,7 +25,7 @@ from services.spark_cluster import SparkCluster, spark_cluster
 from services.topics import create_topic
 from tests.integration.killed_driver import KEEP_LOGS, OUT_OF_ORDERNESS_MS, QUERIES, ROWS, WINDOW_MS, WINDOWS, Job
 from tests.integration.killing import Killer, Kind, schedule
-from tests.integration.numbered_topic import ACTIVE, PARTITIONS, NumberedTopic, value_of
+from tests.integration.numbered_topic import ACTIVE, PARTITIONS, Millis, NumberedTopic, payload_times, values_of
 from tests.integration.outages import Outages
 from tests.spark.queries import START, Streams
 from watermark_source.eventtime.watermark import MIN
@@ -48,10 +49,14 @@ class Aftermath:
     streams: Streams
     killer: Killer
     progress: list[dict[str, Any]]
-    due: int
-    """Combined watermark after the first run, by the rows that were written."""
     closed_by_first: dict[int, int]
     first_states: dict[str, SourceState]
+    due: dict[str, int]
+    """Combined watermark of each query after the first run, by the rows that were written."""
+
+    def event_times(self, query: str, partition: int) -> Millis:
+        """Return the event times of a partition's rows as a query has them; the index is the offset."""
+        return event_times(self.topic, query, partition)
 
     def states(self, query: str) -> list[SourceState]:
         """Return what the offset log says after each batch."""
@@ -69,6 +74,11 @@ class Aftermath:
         begins, counts = np.unique(times // WINDOW_MS * WINDOW_MS, return_counts=True)
         found = zip(begins.tolist(), counts.tolist(), strict=True)
         return {begin: count for begin, count in found if begin + WINDOW_MS <= watermark}
+
+
+def event_times(topic: NumberedTopic, query: str, partition: int) -> Millis:
+    timestamps = topic.timestamps(partition)
+    return payload_times(partition, timestamps) if query == ROWS else timestamps
 
 
 def windows(streams: Streams) -> dict[int, int]:
@@ -134,7 +144,10 @@ def aftermath(
     spark.conf.set(*KEEP_LOGS)
     try:
         run_to_the_end(job, spark)
-        due = min(int(topic.timestamps(p).max()) for p in ACTIVE) - OUT_OF_ORDERNESS_MS - 1
+        due = {
+            query: min(int(event_times(topic, query, p).max()) for p in ACTIVE) - OUT_OF_ORDERNESS_MS - 1
+            for query in QUERIES
+        }
         closed = windows(streams)
         codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
         first = {query: codec.decode(streams.offsets(query)[-1]) for query in QUERIES}
@@ -147,15 +160,14 @@ def aftermath(
     _log.info("recovered within %s s", [(kind.value, round(s, 1)) for kind, s in killer.recoveries])
     _log.info("outages of %s s", [round(s, 1) for s in killer.outages.seconds])
     _log.info("of batches in doubt, in the log: %s", topic.writer.doubtful)
-    return Aftermath(topic, streams, killer, progress, due, closed, first)
+    return Aftermath(topic, streams, killer, progress, closed, first, due)
 
 
 def test_every_row_comes_out_exactly_once(aftermath: Aftermath) -> None:
     rows = aftermath.streams.result(ROWS).where("partition IS NOT NULL")
-    found = rows.selectExpr("partition", "offset", "hex(value) AS value", "unix_millis(event_time) AS time").toArrow()
+    found = rows.selectExpr("partition", "offset", "value", "unix_millis(event_time) AS time").toArrow()
     partitions = found["partition"].to_numpy()
     offsets, times = found["offset"].to_numpy(), found["time"].to_numpy()
-    values = np.array([int(value, 16) for value in found["value"].to_pylist()], dtype=np.int64)
     lost = doubled = 0
     for partition, start in aftermath.starts(ROWS).items():
         written = aftermath.topic.timestamps(partition)
@@ -164,30 +176,29 @@ def test_every_row_comes_out_exactly_once(aftermath: Aftermath) -> None:
         lost += int((delivered[start:] == 0).sum())
         doubled += int((delivered > 1).sum())
         assert not delivered[:start].any(), "rows before the start"
-        np.testing.assert_array_equal(times[mine], written[offsets[mine]])
-        np.testing.assert_array_equal(values[mine], value_of(partition, offsets[mine]))
+        np.testing.assert_array_equal(times[mine], payload_times(partition, written[offsets[mine]]))
+        values = b"".join(found["value"].filter(pa.array(mine)).to_pylist())
+        assert values == values_of(partition, offsets[mine], written[offsets[mine]]).tobytes()
     _log.info("%d rows, %d lost, %d doubled", len(found), lost, doubled)
     assert (lost, doubled) == (0, 0)
     assert len(found) > 1_000
 
 
 def test_every_window_that_closed_holds_every_row(aftermath: Aftermath) -> None:
-    assert aftermath.closed_by_first == aftermath.windows_due(aftermath.due)
+    assert aftermath.closed_by_first == aftermath.windows_due(aftermath.due[WINDOWS])
     end = int(aftermath.topic.timestamps(ACTIVE[0])[-1])
     assert windows(aftermath.streams) == aftermath.windows_due(end - OUT_OF_ORDERNESS_MS - 1)
 
 
 def test_the_last_watermark_is_what_the_rows_say(aftermath: Aftermath) -> None:
-    assert {query: state.watermark for query, state in aftermath.first_states.items()} == dict.fromkeys(
-        QUERIES, aftermath.due
-    )
+    assert {query: state.watermark for query, state in aftermath.first_states.items()} == aftermath.due
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_every_watermark_is_what_it_would_be_without_a_kill(aftermath: Aftermath, query: str) -> None:
     """Each split's is that of all its rows before the batch; the combined one may be that of the batch's rows too."""
     starts, held = aftermath.starts(query), MIN
-    highest = {p: np.maximum.accumulate(aftermath.topic.timestamps(p)[starts[p] :]) for p in range(PARTITIONS)}
+    highest = {p: np.maximum.accumulate(aftermath.event_times(query, p)[starts[p] :]) for p in range(PARTITIONS)}
 
     def after(split: Split, position: int) -> int:
         read = position - starts[split.number]
