@@ -111,18 +111,19 @@ class Job(KilledJob):
 
         All rows with their markers, by the event time in their values; and windows over the watermark, by timestamps.
         """
-        reader = spark.readStream.format("aligned-kafka").options(
-            **{
-                "kafka.bootstrap.servers": self.bootstrap,
-                "subscribe": self.topic,
-                "startingOffsets": "latest",
-                "maxOutOfOrderness": f"{OUT_OF_ORDERNESS_MS} ms",
-                # Longer than any outage.
-                "idleTimeout": "30 seconds",
-            }
-        )
-        rows = reader.options(maxOffsetsPerTrigger="20000", eventTimeColumn="value:$.at").load()
-        aligned = reader.options(alignmentGroup="all", alignmentMaxDrift="2 minutes").load()
+        options = {
+            "kafka.bootstrap.servers": self.bootstrap,
+            "subscribe": self.topic,
+            "startingOffsets": "latest",
+            "maxOffsetsPerTrigger": "20000",
+            "maxOutOfOrderness": f"{OUT_OF_ORDERNESS_MS} ms",
+            # Longer than any outage.
+            "idleTimeout": "30 seconds",
+        }
+        source = spark.readStream.format("aligned-kafka")
+        rows = source.options(**options, eventTimeColumn="value:$.at").load()
+        source = spark.readStream.format("aligned-kafka")
+        aligned = source.options(**options, alignmentGroup="all", alignmentMaxDrift="2 minutes").load()
         window = F.window("event_time", f"{WINDOW_MS} milliseconds").alias("window")
         frames = {
             ROWS: rows.select("partition", "offset", "value", "event_time", "marker"),

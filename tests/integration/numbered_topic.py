@@ -38,7 +38,7 @@ def values_of(partition: int, offsets: Millis, timestamps: Millis) -> npt.NDArra
     """Return the values of rows, JSON of one length: what a row is, where it must be, and its event time."""
     head = np.char.mod(f'{{"row":"{partition}-%012d","at":', offsets)
     texts = np.char.add(head, np.char.mod("%d}", payload_times(partition, timestamps))).astype("S")
-    return texts.view(np.uint8).reshape(len(texts), -1)
+    return texts.view(np.uint8).reshape(len(texts), texts.itemsize)
 
 
 @dataclass
