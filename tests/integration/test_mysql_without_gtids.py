@@ -18,7 +18,7 @@ from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
 from tests.integration.mysql_views import heard_of
 from tests.integration.test_mysql_snapshot import snapshot_under_load
-from watermark_source.errors import DataLossError, UnsupportedFormatError
+from watermark_source.errors import DataLossError, SourceError, UnsupportedFormatError
 
 pytestmark = pytest.mark.service
 
@@ -204,3 +204,42 @@ def test_gtids_that_are_switched_on_within_a_snapshot_end_the_query_which_then_g
         again = Life(database, **options)
         assert [change[3] for change in again.changes(end, again.reader.latestOffset(end, ALL))] == [2]
         again.reader.stop()
+
+
+def test_what_was_written_in_the_other_gtid_mode_is_an_error_that_says_how_to_read_it() -> None:
+    with (
+        mysql_service(config=_SETTINGS, flavour=Flavour.MYSQL, where=Where.LOCAL) as server,
+        new_database(server) as database,
+    ):
+        make_user(server, USER, *RIGHTS)
+        database.run(
+            "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)",
+            "SET GLOBAL enforce_gtid_consistency = ON",
+        )
+
+        def switch(*modes: str) -> None:
+            database.run(*(f"SET GLOBAL gtid_mode = {mode}" for mode in modes))
+
+        def behind(last: str) -> list[int]:
+            life = Life(database)
+            found = life.changes(start, life.reader.latestOffset(start, ALL))
+            life.reader.stop()
+            assert found[-1][4] == last
+            return [change[3] for change in found]
+
+        start = Life(database, startingOffsets="latest").reader.initialOffset()
+        database.run("INSERT INTO t VALUES (1, 'without', 1)")
+        switch("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
+        with pytest.raises(SourceError, match=r"anonymous transaction.* SET GLOBAL gtid_mode = ON_PERMISSIVE, start"):
+            behind("without")
+        switch("ON_PERMISSIVE")
+        assert behind("without") == [1]
+        start = Life(database, startingOffsets="latest").reader.initialOffset()
+        switch("ON")
+        database.run("INSERT INTO t VALUES (2, 'with', 2)")
+        assert behind("with") == [2]
+        switch("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")
+        with pytest.raises(SourceError, match=r"GTID.transaction.* SET GLOBAL gtid_mode = OFF_PERMISSIVE, start"):
+            behind("with")
+        switch("OFF_PERMISSIVE")
+        assert behind("with") == [2]

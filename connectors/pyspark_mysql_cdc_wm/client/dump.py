@@ -6,6 +6,7 @@ flags 2, server id 4, size 4 and file name, position 8, size 4 and the set of GT
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ _BLOCK_BYTES = 2 * 1024 * 1024
 _GONE = ("Could not find first log file", "purged required")
 _OTHER = ("position > file size", "impossible position", "bogus data in log event")
 """What the server says of a place that its binlog has not."""
+_OTHER_MODE = re.compile(r"when @@GLOBAL\.GTID_MODE = (ON|OFF)\b")
+"""What it says of a transaction that was written in the other mode, with or without a GTID: it sends none of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +263,20 @@ class BinlogDump:
         if code in REFUSALS:
             settings = self._settings
             return server_error(pymysql.err.OperationalError(code, text), settings.where, settings.username)
-        reset = ". Was the binlog reset (RESET BINARY LOGS AND GTIDS)? Then begin a new query"
-        is_other = code == LOG_CANNOT_BE_READ and any(each in text for each in _OTHER)
-        return SourceError(f"{self._where()}: the server ended the dump: {code} {text}{reset if is_other else ''}")
+        advice = _advice(text) if code == LOG_CANNOT_BE_READ else ""
+        return SourceError(f"{self._where()}: the server ended the dump: {code} {text}{advice}")
+
+
+def _advice(text: str) -> str:
+    """What is to be done about a binlog that cannot be read, as the end of a message; empty if nobody knows."""
+    if any(each in text for each in _OTHER):
+        return ". Was the binlog reset (RESET BINARY LOGS AND GTIDS)? Then begin a new query"
+    if mode := _OTHER_MODE.search(text):
+        return (
+            f". It was written before gtid_mode was {mode[1]}. On the server: SET GLOBAL gtid_mode = "
+            f"{mode[1]}_PERMISSIVE, start the query again, and set it to {mode[1]} once the query has gone on"
+        )
+    return ""
 
 
 def _plain(block: Block) -> Iterator[Block]:
