@@ -29,6 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from examples.servers import Login, MySqlServer, add_addresses, database_of, topic_of
+from examples.sinks import WholeBatches
 from services.bulk import PartitionRecords, bulk_produce_partitions
 from watermark_source import follow_watermark, temporal_join
 from watermark_source.monitor.numbers import count_text
@@ -181,12 +182,14 @@ def main() -> int:
             chunk = max(1, given.users // 8)
             users = user_info(spark, server.address, database, reader, snapshotChunkRows=chunk)
             rows = enriched(click_event(spark, bootstrap, topic), users)
-            query = rows.writeStream.foreachBatch(sink.add).option("checkpointLocation", folder).start()
+            batches = WholeBatches(sink.add)
+            query = rows.writeStream.foreachBatch(batches).option("checkpointLocation", folder).start()
             try:
                 wait_for(query, sink, given.clicks)
             finally:
                 # Before its checkpoint is removed. A batch that is stopped midway leaves long traces in Spark's log.
                 spark.sparkContext.setLogLevel("OFF")
+                batches.close()
                 query.stop()
     console.print(f"{count_text(sink.clicks)} clicks, {count_text(sink.missed)} of them without their user.")
     return 0 if not sink.missed else 1

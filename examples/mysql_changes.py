@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from examples.servers import Login, MySqlServer, add_addresses, database_of
+from examples.sinks import WholeBatches
 from watermark_source import data_rows
 from watermark_source.monitor.numbers import count_text
 from watermark_source.monitor.progress_event import parse_progress
@@ -186,7 +187,8 @@ def stream(
         changes = spark.readStream.format("mysql-cdc-wm").options(**options).load()
         for writer in writers:
             writer.start()
-        query = changes.writeStream.foreachBatch(copy.merge).option("checkpointLocation", f"{folder}/query").start()
+        batches = WholeBatches(copy.merge)
+        query = changes.writeStream.foreachBatch(batches).option("checkpointLocation", f"{folder}/query").start()
         try:
             with LiveStatus(query, console=console):
                 wait_for_the_binlog(query)
@@ -197,6 +199,7 @@ def stream(
                 query.processAllAvailable()
         finally:
             # Before its checkpoint is removed.
+            batches.close()
             query.stop()
         found, different = differences(server, database, copy)
     console.print(

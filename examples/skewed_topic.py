@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.servers import add_addresses, topic_of
+from examples.sinks import WholeBatches
 from watermark_source import data_rows, follow_watermark
 from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.status import SourceStatus, Status
@@ -97,17 +98,23 @@ class Count:
     def __init__(self, title: str, rows: DataFrame, checkpoint: str) -> None:
         self.title = title
         self.emitted: dict[int, int] = {}
+        self._batches = WholeBatches(self._sink)
         counts = rows.groupBy(F.window("event_time", "1 minute")).count()
         self.query: StreamingQuery = (
             counts.select(F.unix_millis("window.start").alias("start"), F.col("count").alias("orders"))
             .writeStream.outputMode("append")
-            .foreachBatch(self._sink)
+            .foreachBatch(self._batches)
             .option("checkpointLocation", checkpoint)
             .start()
         )
         # One after the other: see "Several queries" in docs/watermarks.md.
         while self.query.status["message"].startswith("Initializing"):
             time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End the query behind the batch that is in its sink."""
+        self._batches.close()
+        self.query.stop()
 
     def _sink(self, batch: DataFrame, _: int) -> None:
         self.emitted.update({row.start: row.orders for row in batch.collect()})
@@ -195,7 +202,7 @@ def run(
         finally:
             # Before their checkpoints are removed.
             for count in counts:
-                count.query.stop()
+                count.stop()
     return Result.of(plain, source.windows), Result.of(ours, source.windows), produced
 
 

@@ -1,0 +1,32 @@
+"""A function for ``foreachBatch`` that its query can be stopped beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+from pyspark.sql import DataFrame
+
+
+class WholeBatches:
+    """Calls a function for each batch, until it is closed.
+
+    A query that is stopped while its function asks Spark has the function fail, and Spark look through that error with
+    a regular expression, which may end in a ``StackOverflowError`` of a thousand lines. So close this before the stop.
+    """
+
+    def __init__(self, function: Callable[[DataFrame, int], None]) -> None:
+        self._function = function
+        self._lock = Lock()
+        self._is_closed = False
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Call the function; once this is closed do nothing, though Spark takes the batch for done."""
+        with self._lock:
+            if not self._is_closed:
+                self._function(batch, number)
+
+    def close(self) -> None:
+        """Wait for the batch that is with the function, and let no other one in."""
+        with self._lock:
+            self._is_closed = True
