@@ -14,6 +14,7 @@ from watermark_source.errors import OptionError, UnknownOptionError, shortened
 # Spark adds these to every reader by itself.
 _SPARK_OWN = frozenset({"path", "paths"})
 _MOST = 2**63 - 1
+_WHERE_ALL_ARE = "docs/options.md has all there are"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -108,7 +109,9 @@ class OptionTable:
     family_names: tuple[str, ...] = ()
     """Whole names in those families, for whoever forgot the prefix."""
     not_needed: Mapping[str, str] = field(default_factory=dict)
-    """Options of other systems that users may bring along, and why there is nothing to set here."""
+    """Options of other systems that users may bring along, and why there is nothing to set here; names are compared by
+    their letters alone, since others write ``server-id`` or ``server.id``."""
+    where_all_are: str = _WHERE_ALL_ARE
 
     def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Return every option's value by its table name, defaults included.
@@ -116,26 +119,30 @@ class OptionTable:
         Names ignore case. Raises ``UnknownOptionError`` naming an option that is near, or ``OptionError``.
         """
         by_key = {option.name.lower(): option for option in self.options}
-        elsewhere = {name.lower(): name for name in self.not_needed}
+        elsewhere = {_letters(name): name for name in self.not_needed}
         values = {option.name: option.default for option in self.options}
         for name, text in given.items():
             key = name.lower()
             if key in by_key:
                 option = by_key[key]
                 values[option.name] = option.read(str(text))
-            elif (known := elsewhere.get(key)) is not None:
+            elif (known := elsewhere.get(_letters(name))) is not None:
                 raise OptionError(known, str(text), f"is not needed: {self.not_needed[known]}", example="leave it out")
             elif key not in _SPARK_OWN and not key.startswith(self.prefixes):
-                raise unknown_option(name, (*values, *self.family_names))
+                raise unknown_option(name, (*values, *self.family_names), self.where_all_are)
         return values
 
 
-def unknown_option(name: str, names: Iterable[str]) -> UnknownOptionError:
-    """Return the error for a name that is none of ``names``; it says which one is near, if one is."""
+def unknown_option(name: str, names: Iterable[str], where_all_are: str = _WHERE_ALL_ARE) -> UnknownOptionError:
+    """Return the error for a name that is none of ``names``; it says which one is near, or where all of them are."""
     spelling = {known.lower(): known for known in names}
     near = difflib.get_close_matches(name.lower(), spelling, n=1)
-    found = f"; the nearest is {spelling[near[0]]}" if near else ", nor one like it; docs/options.md has all there are"
+    found = f"; the nearest is {spelling[near[0]]}" if near else f", nor one like it; {where_all_are}"
     return UnknownOptionError(name, None, f"there is no such option{found}")
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()
 
 
 def given_text(given: Mapping[str, str], name: str) -> str | None:

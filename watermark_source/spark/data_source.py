@@ -70,7 +70,11 @@ class AlignedDataSource(DataSource):
         from watermark_source.spark.options.engine_options import EngineOptions  # noqa: PLC0415
         from watermark_source.spark.options.stream_option_table import STREAM_OPTIONS  # noqa: PLC0415
 
-        table = OptionTable((*self.own_options, *STREAM_OPTIONS, *ENGINE_OPTIONS))
+        own = ", ".join(option.name for option in (*self.own_options, *STREAM_OPTIONS))
+        table = OptionTable(
+            (*self.own_options, *STREAM_OPTIONS, *ENGINE_OPTIONS),
+            where_all_are=f"{self.format_name} has {own}, and those of every source (docs/options.md)",
+        )
         values = table.parse(self.options)
         return values, EngineOptions.of(values, format_name=self.name(), given=self.options)
 

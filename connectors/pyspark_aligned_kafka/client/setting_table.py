@@ -162,8 +162,7 @@ def _pause(java: str, target: str | None, default: int, doc: str) -> Setting:
 
 def _bytes(java: str, default: int, doc: str) -> Setting:
     accepted = "must be a whole number of bytes, at least 1"
-    text = f"{default >> 20} MiB" if default >> 20 else None
-    return _row(java, None, _int32(1), accepted, "1048576", doc, default=default, default_text=text)
+    return _row(java, None, _int32(1), accepted, "1048576", doc, default=default)
 
 
 def _pem_file(java: str, example: str, doc: str, *, default_text: str, for_text: str) -> Setting:

@@ -237,7 +237,6 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
     at_least_one(
         name="snapshotChunkRows",
         default=500_000,
-        default_text="500 000",
         example="20000",
         doc="About so many rows of a table are one chunk of its snapshot, which one task reads.",
     ),
@@ -317,10 +316,20 @@ NOT_NEEDED_HERE: Mapping[str, str] = {
     "writes, be it of other tables",
 }
 """Options of other readers of MySQL that this one does without, and why."""
-OPTION_TABLE = OptionTable((*MYSQL_OPTIONS, *ENGINE_OPTIONS), not_needed={**NOT_NEEDED, **NOT_NEEDED_HERE})
+OPTION_TABLE = OptionTable(
+    (*MYSQL_OPTIONS, *ENGINE_OPTIONS),
+    not_needed={**NOT_NEEDED, **NOT_NEEDED_HERE},
+    where_all_are="docs/mysql-options.md has all there are",
+)
 NO_MEANING: Mapping[str, str] = {
     "maxRecordsPerPartition": "see minPartitions for the binlog and snapshotChunkRows for a snapshot",
-    "watermarkPercentile": "the server dates its rows, in order: there is no disorder to learn from",
-    "percentileRows": "the server dates its rows, in order: there is no disorder to learn from",
+    **dict.fromkeys(
+        ("watermarkPercentile", "percentileRows", "lookaheadRows", "lookaheadTime"),
+        "the server dates its rows, in order: there is no disorder to learn from or to look ahead for",
+    ),
+    **dict.fromkeys(
+        ("maxWatermarkLag", "maxEventTimeLag"),
+        "while nothing is written the watermark follows the server's own clock",
+    ),
 }
 """Options of the engine that this source cannot honour, and why."""

@@ -51,6 +51,7 @@ class StartAtTime:
     millis: int
 
 
+_WORDS = frozenset(mode.value for mode in StartMode)
 Start = StartMode | StartAt | StartAfter | StartAtTime
 
 
@@ -61,6 +62,8 @@ def parse_start(text: str) -> Start:
     """
     stripped = text.strip()
     if not stripped.startswith("{"):
+        if stripped.lower() not in _WORDS:
+            raise ValueError
         return StartMode(stripped.lower())
     try:
         given = json.loads(stripped)

@@ -68,7 +68,7 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("tables", r"shop\.(orders", "no regular expression"),
         ("tables", "shop.%", "% stands for nothing here, write *"),
         ("tables", "shop.a, shop.a", "twice"),
-        ("startingOffsets", "soon", "must be initial, snapshot, earliest, latest"),
+        ("startingOffsets", "soon", 'earliest, latest, {"file":…,"position":…} or {"gtid":…}, for example'),
         ("startingOffsets", '{"gtid":"a:1"}', "'a' is no UUID"),
         ("startingOffsets", '{"gtid":7}', "gtid must be a text"),
         ("startingOffsets", '{"file":"binlog.000001"}', "file and position"),
@@ -77,6 +77,10 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("columns", "a,A", "twice"),
         ("minPartitions", "0", "at least 1"),
         ("maxRecordsPerPartition", "3", "has no meaning here"),
+        ("lookaheadRows", "3", "has no meaning here"),
+        ("lookaheadTime", "3 s", "has no meaning here"),
+        ("maxWatermarkLag", "3 s", "has no meaning here"),
+        ("maxEventTimeLag", "3 s", "has no meaning here"),
         ("useProcessingTimeDuringBinlog", "true", "needs watermarkStrategy none, and it is bounded"),
         ("startingTimestamp", "yesterday", "must be milliseconds since the epoch"),
         ("maxRowsPerTrigger", "0", "at least 1"),
@@ -119,6 +123,17 @@ def test_what_is_needed_is_asked_for(name: str) -> None:
 def test_an_unknown_option_is_told_its_nearest() -> None:
     with pytest.raises(UnknownOptionError, match="nearest is startingOffsets"):
         mysql_options.parse({**GIVEN, "startingOffset": "latest"})
+
+
+def test_an_unknown_option_like_no_other_is_told_the_page_of_this_source() -> None:
+    with pytest.raises(UnknownOptionError, match=r"docs/mysql-options\.md"):
+        mysql_options.parse({**GIVEN, "zzz": "1"})
+
+
+@pytest.mark.parametrize(("name", "ours"), [("server-id", "serverId"), ("heartbeat.interval", "heartbeatInterval")])
+def test_options_of_flink_cdc_are_known_by_its_own_spelling(name: str, ours: str) -> None:
+    with pytest.raises(OptionError, match=f"option {ours} = .*is not needed"):
+        mysql_options.parse({**GIVEN, name: "1"})
 
 
 def test_the_password_is_in_no_text_of_the_options() -> None:
