@@ -83,7 +83,12 @@ def write(profile: Profile, out: TextIO) -> None:
     """Write the table, what to set, and how far the splits are apart."""
     with_rows = {split: each for split, each in sorted(profile.splits.items()) if each.rows}
     if not with_rows:
-        out.write("no row with an event time was found\n")
+        out.write(
+            f"{count_text(profile.undated)} rows were read, and none has an event time where eventTimeColumn says, "
+            "in eventTimeFormat\n"
+            if profile.undated
+            else "there are no rows\n"
+        )
         return
     width = max(9, *(len(str(split)) for split in with_rows))
     bounds = "".join(f"{format_duration(bound):>10}" for bound in BOUNDS)

@@ -1,0 +1,29 @@
+"""What ``profile`` writes where there is nothing to show."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from watermark_source.monitor.profile import EventTimes, profile_of, write
+from watermark_source.planning.split import Split
+
+NO_TIMES = np.array([], dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("seen", "text"),
+    [
+        ([], "there are no rows\n"),
+        (
+            [EventTimes(Split("orders", 0), NO_TIMES, 1_200), EventTimes(Split("orders", 1), NO_TIMES, 0)],
+            "1 200 rows were read, and none has an event time where eventTimeColumn says, in eventTimeFormat\n",
+        ),
+    ],
+)
+def test_who_finds_no_event_time_is_told_whether_there_are_rows(seen: list[EventTimes], text: str) -> None:
+    out = io.StringIO()
+    write(profile_of(iter(seen)), out)
+    assert out.getvalue() == text
