@@ -60,3 +60,10 @@ def prose(page: Path) -> Iterator[str]:
 @each_page
 def test_prose_is_wrapped(page: Path) -> None:
     assert [line for line in prose(page) if len(line) > 120] == []
+
+
+@each_page
+def test_no_code_is_broken_behind_a_hyphen(page: Path) -> None:
+    # Markdown puts a blank there: `make demo-` at the end of a line and `json` on the next are `make demo- json`.
+    text = "\n".join(prose(page))
+    assert not re.findall(r"`[^`\n]*\w-\n[^`\n]*`", text)
