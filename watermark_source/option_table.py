@@ -33,6 +33,8 @@ class Option:
     default_text: str | None = None
     """How the default is shown where ``str(default)`` would not do."""
     secret: bool = False
+    needed: bool = False
+    """Whether a source cannot work without it."""
 
     def read(self, text: str) -> Any:
         """Parse the user's text, or raise ``OptionError`` in the project's pattern."""
@@ -116,7 +118,8 @@ class OptionTable:
     def parse(self, given: Mapping[str, str]) -> dict[str, Any]:
         """Return every option's value by its table name, defaults included.
 
-        Names ignore case. Raises ``UnknownOptionError`` naming an option that is near, or ``OptionError``.
+        Names ignore case. Raises ``UnknownOptionError`` naming an option that is near, or ``OptionError`` for a value
+        or for an option that is needed.
         """
         by_key = {option.name.lower(): option for option in self.options}
         elsewhere = {_letters(name): name for name in self.not_needed}
@@ -130,6 +133,9 @@ class OptionTable:
                 raise OptionError(known, str(text), f"is not needed: {self.not_needed[known]}", example="leave it out")
             elif key not in _SPARK_OWN and not key.startswith(self.prefixes):
                 raise unknown_option(name, (*values, *self.family_names), self.where_all_are)
+        for option in self.options:
+            if option.needed and values[option.name] is None:
+                raise OptionError(option.name, None, "is needed", example=option.example)
         return values
 
 

@@ -137,7 +137,8 @@ class DefaultSource(AlignedDataSource):
 
     format_name = FileLogSource.name
     own_options = (
-        Option(name="folder", parse=non_empty, accepted="must be a path", example="/data/orders", doc="Of the files."),
+        Option(name="folder", parse=non_empty, needed=True, accepted="must be a path", example="/data/orders",
+               doc="Of the files."),
         Option(name="columns", parse=columns_of, default={"value": "string"}, doc="The members to make columns of.",
                accepted="must be names and types (string, long, double, boolean)", example="id long, name string"),
         Option(name="eventTimeColumn", parse=non_empty, default="time", accepted="must be the name of a member",

@@ -80,6 +80,14 @@ def test_a_name_like_no_other_is_refused_without_a_guess() -> None:
         TABLE.parse({"zzz": "1"})
 
 
+def test_an_option_that_is_needed_is_asked_for() -> None:
+    folder = Option(name="folder", parse=str, needed=True, accepted="must be a path", example="/a", doc="")
+    table = OptionTable((folder,))
+    assert table.parse({"Folder": "/b"}) == {"folder": "/b"}
+    with pytest.raises(OptionError, match=r"^option folder: is needed, for example /a$"):
+        table.parse({})
+
+
 def test_names_with_a_prefix_are_passed_on_unread() -> None:
     assert TABLE.parse({"Client.Anything": "1"}) == TABLE.parse({})
 
