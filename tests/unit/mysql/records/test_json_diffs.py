@@ -66,10 +66,23 @@ def test_the_recorded_update_is_the_document_the_server_had() -> None:
             ),
             "[5, 2]",
         ),
+        ((change(REPLACE, b"$", TWO), change(REPLACE, b"$[0]", FIVE)), "[5, 2]"),
+        ((change(REPLACE, b"$", TWO), change(INSERT, b"$[9999]", FIVE)), "[1, 2, 5]"),
+        ((change(REPLACE, b"$", TWO), change(INSERT, b"$[last-9]", FIVE)), "[5, 1, 2]"),
+        ((change(REPLACE, b"$.a", b'\x0c\x02"x'), change(INSERT, b"$.b", FIVE)), '{"a": "\\"x", "b": 5}'),
+        ((change(INSERT, b'$."\\""', FIVE), change(INSERT, b'$."\\"b"', FIVE)), '{"\\"": 5, "a": 5, "\\"b": 5}'),
     ],
 )
 def test_changes_are_done_in_their_order(changes: tuple[bytes, ...], after: str) -> None:
     assert patched(OBJECT, *changes) == ['{"a": 5}', after]
+
+
+def test_names_lie_in_the_order_of_what_their_escapes_stand_for() -> None:
+    ordered = [r"\n", r"\u000b", r"\u000f", r"\u0010", r"\u0019", r"\u001f", " ", "a", r"\u001fx"]
+    given = sorted(set(ordered) - {"a"})
+    inserts = (change(INSERT, f'$."{name}"'.encode(), FIVE) for name in reversed(given))
+    (_, after) = patched(OBJECT, *inserts)
+    assert after == "{" + ", ".join(f'"{name}": 5' for name in ordered) + "}"
 
 
 @pytest.mark.parametrize(
@@ -80,6 +93,9 @@ def test_changes_are_done_in_their_order(changes: tuple[bytes, ...], after: str)
         change(REPLACE, b"$.a[1]", FIVE), change(REPLACE, b"$.a[last-1]", FIVE), change(REPLACE, b"$.a[]", FIVE),
         change(REPLACE, b"$.a[lost]", FIVE), change(REPLACE, b'$."a', FIVE), change(REPLACE, b"$.", FIVE),
         change(REPLACE, b"a", FIVE), change(REPLACE, b"$.a[0", FIVE), change(REMOVE, b'$."'),
+        change(INSERT, b"ab", FIVE), change(INSERT, b"$.", FIVE),
+        change(REPLACE, b"$", TWO) + change(REMOVE, b"$[last-2]"),
+        change(REPLACE, b"$", b"\x02\x00\x00\x04\x00") + change(REMOVE, b"$[0]"),
     ],
 )  # fmt: skip
 def test_a_place_that_is_not_there_is_damage(told: bytes) -> None:
