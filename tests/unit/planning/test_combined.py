@@ -6,10 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.planning.example_states import A, B, C, at
+from tests.unit.planning.example_states import NOW, A, B, C, at, observed
 from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.combined import combined, is_left_out, returned, when_read, with_batch_watermark
+from watermark_source.planning.combined import (
+    at_dated_ends,
+    combined,
+    is_left_out,
+    marked_returning,
+    returned,
+    when_read,
+    with_batch_watermark,
+)
 from watermark_source.planning.policy import Idleness, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Returning, SnapshotState, SourceState, SplitState, SplitStatus
@@ -60,6 +68,34 @@ def test_whoever_was_idle_is_waited_for_until_it_is_read() -> None:
     assert returned(at(1, 90), RangeSummary(Millis(90))) == at(1, 90)
 
 
+@pytest.mark.parametrize(
+    ("before", "planned", "returning"),
+    [
+        pytest.param(idle(90), at(1, 90), Returning.AWAITED, id="it comes back"),
+        pytest.param(BEHIND, replace(BEHIND, watermark=Millis(499)), Returning.READ, id="it is behind"),
+        pytest.param(BEHIND, replace(BEHIND, watermark=None), Returning.READ, id="none of its rows tells a time"),
+        pytest.param(BEHIND, replace(BEHIND, watermark=Millis(500)), None, id="it has caught up"),
+        pytest.param(BEHIND, replace(idle(90), returning=Returning.READ), None, id="it is idle again"),
+        pytest.param(at(1, 90), at(1, 90), None, id="it was not idle"),
+    ],
+)
+def test_a_split_comes_back_until_it_has_caught_up(
+    before: SplitState, planned: SplitState, returning: Returning | None
+) -> None:
+    def marked(idleness: Idleness) -> SplitState:
+        changed = marked_returning(SourceState({B: before}, watermark=Millis(500)), {B: planned}, idleness)
+        assert changed != {B: planned}
+        return changed.get(B, planned)
+
+    assert marked(PASSES) == replace(planned, returning=returning)
+    # As of a checkpoint of a query that passed them.
+    assert marked(WAITS) == replace(planned, returning=None)
+
+
+def test_before_the_first_watermark_no_split_is_behind() -> None:
+    assert marked_returning(SourceState({B: BEHIND}), {B: BEHIND}, PASSES) == {B: replace(BEHIND, returning=None)}
+
+
 def test_rows_that_are_read_lead_on_and_never_back() -> None:
     planned = SourceState({A: SplitState(9, 5, Millis(100)), B: SplitState(9, 5)}, future_cap=Millis(1_000))
     strategy = WatermarkStrategy(out_of_orderness=10)
@@ -88,3 +124,22 @@ def test_with_its_rows_a_batch_has_the_watermark_they_lead_to() -> None:
     for other in ({"use_processing_time": True}, {"snapshots": SnapshotState(frontiers={"t": (None,)})}):
         kept = SourceState(planned.splits, watermark=Millis(100), **other)  # type: ignore[arg-type]
         assert with_batch_watermark(kept, before, read, WAITS) is kept
+
+
+def test_with_its_rows_a_split_may_have_caught_up() -> None:
+    before = SourceState({A: at(1, 900), B: BEHIND, C: BEHIND}, watermark=Millis(500))
+    reads = replace(BEHIND, position=9)
+    planned = replace(before, splits={A: at(1, 900), B: reads, C: reads})
+    read = when_read(planned, {B: Millis(501), C: Millis(500)}, WatermarkStrategy())
+    sent = with_batch_watermark(planned, before, read, PASSES)
+    assert sent.splits == {**planned.splits, B: replace(reads, returning=None)}
+    assert sent.watermark == 500
+
+
+def test_a_dated_end_is_told_of_splits_that_are_read_to_it() -> None:
+    whole, part, resting = SplitState(9, 5, Millis(100)), SplitState(8, 5, Millis(100)), at(9, 100)
+    seen = observed(NOW, {A: 9, B: 9, C: 9}, reached={C: NOW, B: NOW, A: NOW})
+    dated = replace(whole, watermark=Millis(NOW - 1))
+    assert at_dated_ends({A: whole}, seen, WatermarkStrategy()) == {A: dated}
+    planned = {A: whole, B: part, C: resting}
+    assert at_dated_ends(planned, seen, WatermarkStrategy()) == {**planned, A: dated}

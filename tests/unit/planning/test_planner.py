@@ -73,6 +73,12 @@ def test_a_split_whose_end_is_not_known_stays_as_it_is_and_holds_the_watermark()
     assert driver.state().splits[B].status is SplitStatus.IDLE
 
 
+def test_what_was_read_moves_the_watermark_though_no_end_is_known_now() -> None:
+    state = SourceState(splits={A: SplitState(1, 0)})
+    seen = observed(NOW, {}, unknown=frozenset({A}), seen={A: RangeSummary(Millis(100))})
+    assert plan(state, seen, PlanPolicy(), None).state.watermark == 99
+
+
 def test_a_split_that_could_not_be_reached_between_two_plans_was_not_quiet() -> None:
     driver = Driver(log_of([100, 200], [100]), PlanPolicy(idleness=Idleness(timeout=1_000)))
     driver.run()
