@@ -78,11 +78,22 @@ def test_headers_that_do_not_fit_their_record_are_corrupt() -> None:
         b"\xff" * 11,
         varint(1) + varint(-1) + varint(-1),
         varint(1) + sized(b"t") + varint(99) + b"x",
+        varint(1) + sized(b"t") + varint(-2),
         varint(2) + sized(b"t") + sized(None),
         varint(0) + b"x",
     ],
 )
 def test_headers_of_a_broken_layout_are_corrupt(headers: bytes) -> None:
+    refuse_headers(headers)
+
+
+def test_a_header_that_is_longer_than_its_record_is_corrupt_however_long_it_says_it_is() -> None:
+    for size in range(2, 200):
+        refuse_headers(varint(1) + sized(b"t") + varint(size) + b"x")
+        refuse_headers(varint(1) + varint(size) + b"t")
+
+
+def refuse_headers(headers: bytes) -> None:
     payload = sized(b"\0\0\0" + sized(None) + sized(None) + headers)
     data = np.frombuffer(bytearray(batch(0, [], payload=payload, count=1)), np.uint8)
     decoder = RecordDecoder(

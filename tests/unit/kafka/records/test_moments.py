@@ -47,6 +47,7 @@ def test_iso_8601_is_read_as_by_datetime(moment: datetime, data: st.DataObject) 
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**14), max_value=10**18),
        st.sampled_from(list(MICROS)))  # fmt: skip
 @example(Decimal("-0.0001"), Format.NANOS)
+@example(Decimal(END_MICROS - 1), Format.MICROS)
 def test_numbers_are_read_exactly_and_rounded_down(number: Decimal, written: Format) -> None:
     with localcontext() as exact:
         exact.prec = 60
