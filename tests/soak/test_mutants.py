@@ -30,6 +30,7 @@ def f(a: int = None, *b: Literal[1]) -> "None":
         ("x += y", ["pass", "x -= y"]),
         ("if a:\n    b", ["pass"]),
         ("x = f(a, b=c)", ["x = f(a)"]),
+        ("x = zip(a, b, strict=True)", []),
         ("x = {a for a in b if c}", ["x = {a for a in b}"]),
         (NO_CODE, []),
     ],

@@ -75,7 +75,7 @@ def _shown(node: ast.AST) -> str:
 
 
 def _code_within(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that are code of ours that runs: no types, no docstrings, no texts for people."""
+    """The nodes that are code of ours that runs: no types, no docstrings, no texts for people, no safeguards."""
     yield node
     for name, value in ast.iter_fields(node):
         if name in _NO_CODE:
@@ -90,6 +90,8 @@ def _is_no_code(node: ast.AST) -> bool:
         case ast.JoinedStr() | ast.If(test=ast.Name(id="TYPE_CHECKING")) | ast.Expr(value=ast.Constant()):
             return True
         case ast.AnnAssign(annotation=ast.Name(id="TypeAlias")):
+            return True
+        case ast.keyword(arg=name) if name in _SAFEGUARDS:
             return True
     return False
 
