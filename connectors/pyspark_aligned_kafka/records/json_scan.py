@@ -163,7 +163,7 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
                 if depth == DEPTH:
                     return _NO_JSON, nothing, nothing
                 if is_it:
-                    kind = _OTHER
+                    kind, found_at = _OTHER, at
                 depth += 1
                 stack[depth] = _ARRAY if c == _OPEN_ARRAY else _OBJECT | (_ON_PATH if leads_there else 0)
                 expected = _VALUE_OR_END if c == _OPEN_ARRAY else _NAME_OR_END

@@ -43,6 +43,7 @@ def test_a_record_that_has_nothing_there_carries_none() -> None:
     [
         (IN_VALUE, Rec(1, b'{"w":"soon"}'), "value:[$].w .*seen 'soon'"),
         (IN_VALUE, Rec(1, b'{"w":[1]}'), "neither a string nor a number"),
+        (IN_VALUE, Rec(1, b'{"w":null,"w":[1]}'), "neither a string nor a number"),
         (IN_VALUE, Rec(1, b'{"w":true}'), "neither a string nor a number"),
         (IN_VALUE, Rec(1, b'{"w":}'), "no JSON"),
         (IN_HEADER, Rec(1, headers=[(b"w", b"")]), "header:w .*seen ''"),
