@@ -45,7 +45,7 @@ AB = JsonPath(("a", "b"))
                 b"nul", b"{1:2}",
                 b'{"a":{"b":"\xc0\xaf"}}', b'{"a":{"b":"\xe0\x80\x80"}}', b'{"a":{"b":"\xf4\x90\x80\x80"}}', b'{"a" 1}',
                 b"{,}", b"[,]", b"]", b"}", b'{"a":}', b'"', b'"\\', b"1 2", b"[1 2]", b'{"a":1 "b":2}',
-                b"-Infinit", b"fals",
+                b"-Infinit", b"fals", b"Infixxxx", b"xxxxnity", b'{"a"x1}', b"[1}", b'{"a":1]',
             )
         ),
     ],
