@@ -78,13 +78,6 @@ def test_javas_names_become_kafka_pythons(java: str, text: str, config: str, exp
     assert parse_settings({**SERVERS, f"Kafka.{java.upper()}": text}).client_configs()[config] == expected
 
 
-def test_the_documented_sizes_are_the_readers() -> None:
-    rows = {row.java: row.option.default_text for row in SETTINGS}
-    read_with = settings().values
-    assert rows["fetch.max.bytes"] == f"{read_with['fetch.max.bytes'] >> 20} MiB"
-    assert rows["max.partition.fetch.bytes"] == f"{read_with['max.partition.fetch.bytes'] >> 20} MiB"
-
-
 def test_buffer_sizes_become_socket_options() -> None:
     configs = settings(receive_buffer_bytes="65536", send_buffer_bytes="-1").client_configs()
     assert (socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536) in configs["socket_options"]
