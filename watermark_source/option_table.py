@@ -45,9 +45,10 @@ class Option:
         except ValueError as error:
             detail = f" ({shortened(error)})" if str(error) else ""
             seen = "***" if self.secret else text
-            raise OptionError(
-                self.name, seen, self.accepted + ("" if self.secret else detail), example=self.example
-            ) from None
+            accepted = self.accepted + ("" if self.secret else detail)
+            if self.default is None and text.strip().lower() == self.default_text:
+                accepted += f"; left out, it is {self.default_text}"
+            raise OptionError(self.name, seen, accepted, example=self.example) from None
 
 
 def one_of(

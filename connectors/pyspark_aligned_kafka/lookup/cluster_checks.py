@@ -49,13 +49,13 @@ def _leaders(cluster: CheckedCluster) -> str:
             f"{listed(without)} has no leader: all brokers that hold an up-to-date copy are away. A query waits for it "
             "for kafka.default.api.timeout.ms, then fails; start the brokers"
         )
-    return f"{len({at.leader for at in cluster.replicas.values()})} brokers lead them"
+    return f"brokers that lead them: {len({at.leader for at in cluster.replicas.values()})}"
 
 
 def _offsets(cluster: CheckedCluster) -> str | Caution:
     first, last = (cluster.admin.list_offsets(dict.fromkeys(cluster.splits, spec)) for spec in (EARLIEST, LATEST))
     sizes = [(last[s].offset or 0) - (first[s].offset or 0) for s in cluster.splits if s in first and s in last]
-    return f"the ends of all partitions are told; up to {sum(sizes):,} records are there"
+    return f"the ends of all partitions are told; records there, at most: {sum(sizes):,}"
 
 
 def _start(cluster: CheckedCluster) -> str:
@@ -84,7 +84,7 @@ def _replicas(cluster: CheckedCluster) -> str | Caution:
             f"copies of {listed(behind)} are not in sync: with the loss of another broker partitions may be gone"
         )
     if single:
-        return Caution(f"{listed(single)} has one copy: while its broker is away the watermark stands still")
+        return Caution(f"one copy alone of {listed(single)}: while its broker is away the watermark stands still")
     return f"{min(at.all for at in cluster.replicas.values())} copies of each partition at least, all in sync"
 
 

@@ -41,8 +41,7 @@ def percentile_of(values: Mapping[str, Any], given: Mapping[str, str], *, system
     if system_dates_rows and strategy in (PERCENTILE, PUNCTUATED):
         raise OptionError(
             "watermarkStrategy", strategy,
-            "is for logs whose positions count rows that applications date; this source's own system dates its rows, "
-            "in order", example="bounded",
+            "needs positions that count rows, and those of this source do not", example="bounded",
         )  # fmt: skip
     if strategy != PERCENTILE:
         for name in (name for name in _OF_PERCENTILE if given_text(given, name) is not None):
