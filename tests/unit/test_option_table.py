@@ -49,7 +49,7 @@ def test_a_row_of_words_says_which_and_gives_what_they_mean() -> None:
 
 def test_a_default_that_is_no_value_is_had_by_leaving_the_option_out() -> None:
     row = Option(
-        name="lidDelay", parse=duration(), default_text="off", accepted="must be a time", example="1 s", doc=""
+        name="lidDelay", parse=duration(minimum=1), default_text="off", accepted="must be a time", example="1 s", doc=""
     )
     with pytest.raises(OptionError, match=r'lidDelay = "Off": must be a time .*; left out, it is off, for example 1 s'):
         row.read("Off")
