@@ -66,7 +66,7 @@ demo-join: java $(INSTALLED) ## clicks from Kafka, each joined with its user fro
 check: lint ## lint, and what needs neither a server nor long: two minutes
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
-test: prepared ## all tests, against real servers: 23 minutes on two cores
+test: prepared ## all tests, against real servers: 20 minutes on two cores
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
 
 test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more
