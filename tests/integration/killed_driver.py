@@ -120,10 +120,13 @@ class Job(KilledJob):
             # Longer than any outage.
             "idleTimeout": "30 seconds",
         }
-        source = spark.readStream.format("aligned-kafka")
-        rows = source.options(**options, eventTimeColumn="value:$.at").load()
-        source = spark.readStream.format("aligned-kafka")
-        aligned = source.options(**options, alignmentGroup="all", alignmentMaxDrift="2 minutes").load()
+
+        def load(**more: str) -> DataFrame:
+            # A reader keeps the options it was given: one for each.
+            return spark.readStream.format("aligned-kafka").options(**options, **more).load()
+
+        rows = load(eventTimeColumn="value:$.at")
+        aligned = load(alignmentGroup="all", alignmentMaxDrift="2 minutes")
         window = F.window("event_time", f"{WINDOW_MS} milliseconds").alias("window")
         frames = {
             ROWS: rows.select("partition", "offset", "value", "event_time", "marker"),
