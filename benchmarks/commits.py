@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from benchmarks.figures import Figure
 from benchmarks.orders import DATABASE
 from benchmarks.snapshot import tables
+from benchmarks.until_the_sink import until_the_sink
 from services.mysql import MySql
 from services.mysql_client import connect, run
+from services.spark_start import LOCAL_CHECKPOINTS
 
 RATE = 200
 WARM_UP, SECONDS = 10.0, 20.0
 _TABLE = "steady"
-_CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
-_WITHOUT_PROCESSES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""Spark's own manager for local files lets Hadoop start a process to look for links, for each file it writes."""
 
 
 class _Writer(threading.Thread):
@@ -55,9 +53,11 @@ def commits(spark: SparkSession, server: MySql, rounds: int) -> Iterator[Figure]
     )  # fmt: skip
     name = f"commit to sink at {RATE} changes/s"
     yield from _figures(name, spark, server, rounds)
-    spark.conf.set(_CHECKPOINTS, _WITHOUT_PROCESSES)
+    for setting, value in LOCAL_CHECKPOINTS.items():
+        spark.conf.set(setting, value)
     yield from _figures(f"{name}, no processes for a checkpoint", spark, server, rounds)
-    spark.conf.unset(_CHECKPOINTS)
+    for setting in LOCAL_CHECKPOINTS:
+        spark.conf.unset(setting)
 
 
 def _figures(name: str, spark: SparkSession, server: MySql, rounds: int) -> Iterator[Figure]:
@@ -68,22 +68,6 @@ def _figures(name: str, spark: SparkSession, server: MySql, rounds: int) -> Iter
 
 
 def _latencies(spark: SparkSession, server: MySql) -> list[float]:
-    taken: list[float] = []
-    measure_from = time.time() + WARM_UP
-
-    def sink(batch: DataFrame, _: int) -> None:
-        rows = batch.collect()
-        now = time.time()
-        if now >= measure_from:
-            taken.extend((now - row.committed) * 1e3 for row in rows)
-
     stream = tables(spark, server, _TABLE, startingOffsets="latest").where("marker IS NULL")
-    seconds = stream.selectExpr("unix_micros(_commit_timestamp) / 1e6 AS committed")
-    writer = _Writer(server)
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as checkpoint:
-        query = seconds.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint).start()
-        writer.start()
-        time.sleep(WARM_UP + SECONDS)
-        writer.stop()
-        query.stop()
-    return taken
+    moments = stream.selectExpr("unix_micros(_commit_timestamp) / 1e3 AS at")
+    return until_the_sink(moments, _Writer(server), warm_up=WARM_UP, seconds=SECONDS)

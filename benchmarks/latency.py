@@ -6,14 +6,15 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 from kafka import KafkaProducer
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, ratio
 from benchmarks.queries import BUILT_IN, OURS
+from benchmarks.until_the_sink import until_the_sink
 
 RATE = 1_000
 WARM_UP, SECONDS = 10.0, 20.0
@@ -53,41 +54,28 @@ def _stream(spark: SparkSession, source: str, bootstrap: str, topic: str) -> Dat
         .option("startingOffsets", "latest")
         .load()
         .where("value is not null")
-        .selectExpr("cast(value as string) as sent")
+        .selectExpr("cast(cast(value as string) as double) / 1e6 as at")
     )
 
 
-def _latencies(spark: SparkSession, source: str, bootstrap: str, topic: str, partitions: int) -> list[float]:
-    taken: list[float] = []
-    measure_from = time.time() + WARM_UP
-
-    def sink(batch: DataFrame, _: int) -> None:
-        rows = batch.collect()
-        now = time.time_ns()
-        if time.time() >= measure_from:
-            taken.extend((now - int(row.sent)) / 1e6 for row in rows)
-
-    producer = SteadyProducer(bootstrap, topic, partitions)
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as checkpoint:
-        query = (
-            _stream(spark, source, bootstrap, topic)
-            .writeStream.foreachBatch(sink)
-            .option("checkpointLocation", checkpoint)
-            .start()
-        )
-        producer.start()
-        time.sleep(WARM_UP + SECONDS)
-        producer.stop()
-        query.stop()
+def in_turn(measured: Callable[[str], list[float]], rounds: int) -> dict[str, list[list[float]]]:
+    """Measure both sources so many times, one after the other."""
+    taken: dict[str, list[list[float]]] = {BUILT_IN: [], OURS: []}
+    for _ in range(rounds):
+        for source, runs in taken.items():
+            runs.append(measured(source))
     return taken
 
 
 def latency(spark: SparkSession, bootstrap: str, topic: str, partitions: int, rounds: int) -> Iterator[Figure]:
     """Measure both sources in turn on the same topic."""
-    taken: dict[str, list[list[float]]] = {BUILT_IN: [], OURS: []}
-    for _ in range(rounds):
-        for source, runs in taken.items():
-            runs.append(_latencies(spark, source, bootstrap, topic, partitions))
+
+    def measured(source: str) -> list[float]:
+        rows = _stream(spark, source, bootstrap, topic)
+        producer = SteadyProducer(bootstrap, topic, partitions)
+        return until_the_sink(rows, producer, warm_up=WARM_UP, seconds=SECONDS)
+
+    taken = in_turn(measured, rounds)
     medians = {source: [statistics.median(run) for run in runs] for source, runs in taken.items()}
     for source, runs in taken.items():
         everything = sorted(x for run in runs for x in run)
@@ -95,8 +83,7 @@ def latency(spark: SparkSession, bootstrap: str, topic: str, partitions: int, ro
             f"latency at {RATE} records/s, {source}: median", statistics.median(medians[source]), "ms",
             detail=f"p99 {everything[int(len(everything) * 0.99)]:.0f} ms, {len(everything)} records",
         )  # fmt: skip
-    pairs = zip(medians[OURS], medians[BUILT_IN], strict=True)
-    yield Figure("median latency, ours / built-in", statistics.median(a / b for a, b in pairs), "x", at_most=1.3)
+    yield Figure("median latency, ours / built-in", ratio(medians[OURS], medians[BUILT_IN]), "x", at_most=1.3)
 
 
 def idle(spark: SparkSession, bootstrap: str, topic: str) -> Iterator[Figure]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
-import time
 from collections.abc import Iterator
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from benchmarks.figures import Figure, ratio
-from benchmarks.latency import RATE, SteadyProducer
+from benchmarks.latency import RATE, SteadyProducer, in_turn
 from benchmarks.queries import BUILT_IN, OURS
+from benchmarks.until_the_sink import until_the_sink
 from watermark_source import follow_watermark
 
 WARM_UP, SECONDS = 12.0, 40.0
@@ -30,36 +29,18 @@ def _counts(spark: SparkSession, source: str, bootstrap: str, topic: str) -> Dat
         rows, time_of = follow_watermark(reader.option("maxOutOfOrderness", BOUND).load()), "event_time"
     else:
         rows, time_of = reader.load().withWatermark("timestamp", BOUND), "timestamp"
-    return rows.groupBy(F.window(time_of, WINDOW).alias("w")).count().selectExpr("unix_millis(w.end) AS end", "count")
-
-
-def _latencies(spark: SparkSession, source: str, bootstrap: str, topic: str, partitions: int) -> list[float]:
-    taken: list[float] = []
-    measure_from = time.time() + WARM_UP
-
-    def sink(batch: DataFrame, _: int) -> None:
-        rows = batch.collect()
-        now = time.time()
-        if now >= measure_from:
-            taken.extend(now * 1_000 - row.end for row in rows)
-
-    producer = SteadyProducer(bootstrap, topic, partitions)
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as checkpoint:
-        writer = _counts(spark, source, bootstrap, topic).writeStream.foreachBatch(sink)
-        query = writer.option("checkpointLocation", checkpoint).trigger(processingTime=TRIGGER).start()
-        producer.start()
-        time.sleep(WARM_UP + SECONDS)
-        producer.stop()
-        query.stop()
-    return taken
+    return rows.groupBy(F.window(time_of, WINDOW).alias("w")).count().selectExpr("unix_millis(w.end) AS at", "count")
 
 
 def window_latency(spark: SparkSession, bootstrap: str, topic: str, partitions: int, rounds: int) -> Iterator[Figure]:
     """Measure both in turn on the same topic."""
-    taken: dict[str, list[list[float]]] = {BUILT_IN: [], OURS: []}
-    for _ in range(rounds):
-        for source, runs in taken.items():
-            runs.append(_latencies(spark, source, bootstrap, topic, partitions))
+
+    def measured(source: str) -> list[float]:
+        windows = _counts(spark, source, bootstrap, topic)
+        producer = SteadyProducer(bootstrap, topic, partitions)
+        return until_the_sink(windows, producer, warm_up=WARM_UP, seconds=SECONDS, processingTime=TRIGGER)
+
+    taken = in_turn(measured, rounds)
     medians = {source: [statistics.median(run) for run in runs] for source, runs in taken.items()}
     for source, runs in taken.items():
         everything = sorted(x for run in runs for x in run)
