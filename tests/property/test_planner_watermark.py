@@ -141,7 +141,9 @@ def test_a_watermark_told_before_its_rows_are_read_is_one_that_they_lead_to(
         rows = {r.split: highest(batch.rows[r.split], batch.after.future_cap) for r in ranges_of(batch.after)}
         seen = {s: _after(t, rows.get(s), strategy) for s, t in batch.after.splits.items()}
         assert _known(batch.after.watermark) <= _known(combined(batch.before, seen, policy.idleness))
-        assert _known(batch.after.watermark) >= _known(combined(batch.before, batch.after.splits, policy.idleness))
+        # Where a new split ends may not be known yet: then the watermark waits for it.
+        if batch.observation.logs.unknown <= batch.before.splits.keys():
+            assert _known(batch.after.watermark) >= _known(combined(batch.before, batch.after.splits, policy.idleness))
 
 
 @given(

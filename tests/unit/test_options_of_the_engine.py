@@ -164,7 +164,7 @@ def test_what_does_not_go_with_a_learned_bound_is_refused(given: dict[str, str],
 def test_a_system_that_dates_its_rows_in_order_has_nothing_to_learn_from(strategy: str) -> None:
     given = {"watermarkStrategy": strategy, "maxOutOfOrderness": "1 minute"}
     given = given if strategy == "percentile" else {"watermarkStrategy": strategy}
-    with pytest.raises(OptionError, match="this source's own system dates its rows"):
+    with pytest.raises(OptionError, match="positions that count rows"):
         EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given, system_dates_rows=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import select
+import selectors
 import socket
 import struct
 import time
@@ -50,8 +50,10 @@ class BrokerConnection:
         """Whether another read can start on it: open, nothing on its way, nothing unasked-for received."""
         if self._socket is None or self.awaiting or not self.is_logged_in:
             return False
-        readable, _, _ = select.select([self._socket], [], [], 0)
-        return not readable
+        # Not select.select: a process with many connections has descriptors beyond those it takes.
+        with selectors.DefaultSelector() as watched:
+            watched.register(self._socket, selectors.EVENT_READ)
+            return not watched.select(0)
 
     def send(self, request: bytes, limit_s: float) -> None:
         """Send a request; a connection that breaks now is reported by ``receive``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import resource
 import socket
 import struct
 import threading
@@ -49,6 +51,24 @@ def test_a_response_that_comes_in_pieces_is_put_together() -> None:
         data, size = connection.receive(5.0, 5.0)
         assert (data.tobytes(), size) == (b"hello", 5)
         assert connection.reusable
+
+
+def test_a_connection_beyond_a_thousand_descriptors_is_used_again() -> None:
+    """``select.select`` takes none above 1 023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, hard), hard))
+    ours, theirs = socket.socketpair()
+    try:
+        high = socket.socket(fileno=fcntl.fcntl(ours.fileno(), fcntl.F_DUPFD, 2_000))
+        connection = BrokerConnection(high)
+        assert connection.reusable
+        theirs.sendall(b"unasked")
+        assert not connection.reusable
+        connection.close()
+    finally:
+        ours.close()
+        theirs.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_broker_that_sends_a_byte_now_and_then_is_not_waited_for_for_ever() -> None:
