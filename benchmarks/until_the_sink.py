@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
 
+from examples.sinks import WholeBatches
+
 
 class SteadyWriter(Protocol):
     """Writes rows from its start until it is stopped."""
@@ -34,10 +36,12 @@ def until_the_sink(
             taken.extend(now * 1_000 - row.at for row in rows)
 
     with tempfile.TemporaryDirectory(prefix="benchmark-") as checkpoint:
-        stream = frame.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
+        batches = WholeBatches(sink)
+        stream = frame.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint)
         query = (stream.trigger(**trigger) if trigger else stream).start()
         writer.start()
         time.sleep(warm_up + seconds)
         writer.stop()
+        batches.close()
         query.stop()
     return taken

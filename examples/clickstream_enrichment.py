@@ -187,8 +187,7 @@ def main() -> int:
             try:
                 wait_for(query, sink, given.clicks)
             finally:
-                # Before its checkpoint is removed. A batch that is stopped midway leaves long traces in Spark's log.
-                spark.sparkContext.setLogLevel("OFF")
+                # Before its checkpoint is removed.
                 batches.close()
                 query.stop()
     console.print(f"{count_text(sink.clicks)} clicks, {count_text(sink.missed)} of them without their user.")

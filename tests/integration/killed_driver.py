@@ -89,11 +89,20 @@ class KilledJob(ABC):
 
 
 @dataclass(frozen=True)
-class Job(KilledJob):
-    """Two queries over a topic."""
+class TopicJob(KilledJob):
+    """Queries of which all connect to a broker."""
 
     bootstrap: str
     topic: str
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rsplit(":", 1)[1])
+
+
+@dataclass(frozen=True)
+class Job(TopicJob):
+    """Two queries over a topic."""
 
     program = __file__
     names = QUERIES
@@ -101,10 +110,6 @@ class Job(KilledJob):
     @property
     def arguments(self) -> list[str]:
         return [self.master, self.bootstrap, self.topic, str(self.folder)]
-
-    @property
-    def port(self) -> int:
-        return int(self.bootstrap.rsplit(":", 1)[1])
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
         """Return both queries, ready to be started.

@@ -14,18 +14,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
 from examples.clickstream_enrichment import click_event, enriched, user_info
-from tests.integration.killed_driver import KilledJob, main
+from tests.integration.killed_driver import TopicJob, main
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
 JOINED = "joined"
 
 
 @dataclass(frozen=True)
-class JoinJob(KilledJob):
+class JoinJob(TopicJob):
     """One query over a topic and a table."""
 
-    bootstrap: str
-    topic: str
     address: str
     database: str
     chunk_rows: str
@@ -37,10 +35,6 @@ class JoinJob(KilledJob):
     def arguments(self) -> list[str]:
         what = (self.bootstrap, self.topic, self.address, self.database, self.chunk_rows)
         return [self.master, *what, str(self.folder)]
-
-    @property
-    def port(self) -> int:
-        return int(self.bootstrap.rsplit(":", 1)[1])
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
         spark.conf.set(STATE_STORE, ROCKSDB)

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
-from tests.integration.killed_driver import KilledJob, main
+from tests.integration.killed_driver import TopicJob, main
 from watermark_source import follow_watermark, order_by_event_time
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
@@ -23,11 +23,9 @@ BUCKETS = 4
 
 
 @dataclass(frozen=True)
-class OrderingJob(KilledJob):
+class OrderingJob(TopicJob):
     """One query over a topic."""
 
-    bootstrap: str
-    topic: str
     batch_rows: str
 
     program = __file__
@@ -36,10 +34,6 @@ class OrderingJob(KilledJob):
     @property
     def arguments(self) -> list[str]:
         return [self.master, self.bootstrap, self.topic, self.batch_rows, str(self.folder)]
-
-    @property
-    def port(self) -> int:
-        return int(self.bootstrap.rsplit(":", 1)[1])
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
         spark.conf.set(STATE_STORE, ROCKSDB)

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
-from tests.integration.killed_driver import KilledJob, main
+from tests.integration.killed_driver import TopicJob, main
 from tests.integration.killed_runs import batches
 
 LEARNED = "learned"
@@ -21,11 +21,9 @@ _TASKS = (1, 7, 2, 16, 5)
 
 
 @dataclass(frozen=True)
-class PercentileJob(KilledJob):
+class PercentileJob(TopicJob):
     """One query over a topic."""
 
-    bootstrap: str
-    topic: str
     batch_rows: str
     learned_from: str
 
@@ -35,10 +33,6 @@ class PercentileJob(KilledJob):
     @property
     def arguments(self) -> list[str]:
         return [self.master, self.bootstrap, self.topic, self.batch_rows, self.learned_from, str(self.folder)]
-
-    @property
-    def port(self) -> int:
-        return int(self.bootstrap.rsplit(":", 1)[1])
 
     def options(self, tasks: int) -> dict[str, str]:
         """Return the options of the source."""

@@ -54,10 +54,6 @@ class Aftermath:
     due: dict[str, int]
     """Combined watermark of each query after the first run, by the rows that were written."""
 
-    def event_times(self, query: str, partition: int) -> Millis:
-        """Return the event times of a partition's rows as a query has them; the index is the offset."""
-        return event_times(self.topic, query, partition)
-
     def states(self, query: str) -> list[SourceState]:
         """Return what the offset log says after each batch."""
         offsets = self.streams.offsets(query)
@@ -77,6 +73,7 @@ class Aftermath:
 
 
 def event_times(topic: NumberedTopic, query: str, partition: int) -> Millis:
+    """Return the event times of a partition's rows as a query has them; the index is the offset."""
     timestamps = topic.timestamps(partition)
     return payload_times(partition, timestamps) if query == ROWS else timestamps
 
@@ -198,7 +195,7 @@ def test_the_last_watermark_is_what_the_rows_say(aftermath: Aftermath) -> None:
 def test_every_watermark_is_what_it_would_be_without_a_kill(aftermath: Aftermath, query: str) -> None:
     """Each split's is that of all its rows before the batch; the combined one may be that of the batch's rows too."""
     starts, held = aftermath.starts(query), MIN
-    highest = {p: np.maximum.accumulate(aftermath.event_times(query, p)[starts[p] :]) for p in range(PARTITIONS)}
+    highest = {p: np.maximum.accumulate(event_times(aftermath.topic, query, p)[starts[p] :]) for p in range(PARTITIONS)}
 
     def after(split: Split, position: int) -> int:
         read = position - starts[split.number]

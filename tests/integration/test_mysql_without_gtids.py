@@ -33,10 +33,23 @@ _HOLD = "SET GLOBAL rpl_semi_sync_source_enabled = {}"
 _SECONDS = 30
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[MySql]:
+@contextmanager
+def server_without_gtids() -> Iterator[MySql]:
     with mysql_service(config=_SETTINGS, flavour=Flavour.MYSQL, where=Where.LOCAL) as made:
         make_user(made, USER, *RIGHTS)
+        yield made
+
+
+@contextmanager
+def database_of_its_own() -> Iterator[Database]:
+    """On a server that no other test has: GTIDs can be switched on there."""
+    with server_without_gtids() as server, new_database(server) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[MySql]:
+    with server_without_gtids() as made:
         yield made
 
 
@@ -184,11 +197,7 @@ def test_without_gtids_nobody_can_tell_whether_what_was_purged_was_read(database
 
 
 def test_gtids_that_are_switched_on_within_a_snapshot_end_the_query_which_then_goes_on() -> None:
-    with (
-        mysql_service(config=_SETTINGS, flavour=Flavour.MYSQL, where=Where.LOCAL) as server,
-        new_database(server) as database,
-    ):
-        make_user(server, USER, *RIGHTS)
+    with database_of_its_own() as database:
         database.run(
             "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)",
             "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)",
@@ -207,11 +216,7 @@ def test_gtids_that_are_switched_on_within_a_snapshot_end_the_query_which_then_g
 
 
 def test_what_was_written_in_the_other_gtid_mode_is_an_error_that_says_how_to_read_it() -> None:
-    with (
-        mysql_service(config=_SETTINGS, flavour=Flavour.MYSQL, where=Where.LOCAL) as server,
-        new_database(server) as database,
-    ):
-        make_user(server, USER, *RIGHTS)
+    with database_of_its_own() as database:
         database.run(
             "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)",
             "SET GLOBAL enforce_gtid_consistency = ON",
