@@ -78,6 +78,7 @@ def test_no_split_reads_more_than_one_row_beyond_the_drift(
     bounds,
     budgets,
     st.booleans(),
+    st.booleans(),
     without_newest,
     actions(disorder=800, transactions=True),
 )
@@ -87,6 +88,7 @@ def test_the_group_goes_on_while_any_split_has_rows(
     bound: int,
     max_rows: int | None,
     index: bool,
+    looks: bool,
     hidden: frozenset[int],
     script: Sequence[Action],
 ) -> None:
@@ -96,7 +98,7 @@ def test_the_group_goes_on_while_any_split_has_rows(
         alignment=Alignment(max_drift=drift),
         idleness=Idleness(timeout=1),
     )
-    driver = Driver(log, policy, max_rows=max_rows, index=index, without_newest=hidden)
+    driver = Driver(log, policy, max_rows=max_rows, index=index, looks=looks, without_newest=hidden)
     for action in script:
         perform(driver, action)
     close_all(log)
@@ -176,12 +178,12 @@ def test_one_far_future_event_neither_moves_the_watermark_nor_starves_its_split(
     assert all(t.watermark is None or t.watermark < FAR_FUTURE - 1 for t in driver.state().splits.values())
 
 
-@given(logs(disorder=800), drifts, bounds, budgets)
+@given(logs(disorder=800), drifts, bounds, budgets, st.booleans())
 def test_without_a_time_index_a_split_passes_the_limit_within_one_range_only(
-    log: SimulatedLog, drift: int, bound: int, max_rows: int | None
+    log: SimulatedLog, drift: int, bound: int, max_rows: int | None, looks: bool
 ) -> None:
     policy = PlanPolicy(strategy=WatermarkStrategy(out_of_orderness=bound), alignment=Alignment(max_drift=drift))
-    driver = Driver(log, policy, max_rows=max_rows, index=False, final=True)
+    driver = Driver(log, policy, max_rows=max_rows, index=False, looks=looks, final=True)
     driver.run()
     for batch in driver.batches:
         for split, rows in batch.rows.items():

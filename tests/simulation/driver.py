@@ -22,6 +22,7 @@ from watermark_source.planning.rest import Rest
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.steps import FirstLook
 from watermark_source.spark.exchange.read_tasks import beginnings_of
 from watermark_source.spark.tasks.disorder import DisorderCount
 
@@ -92,6 +93,7 @@ class Driver:
         dated: bool = False,
         without_newest: Set[int] = frozenset(),
         previews: bool = False,
+        looks: bool = False,
         ahead: LookAhead | None = None,
     ) -> None:
         """Start a query.
@@ -100,6 +102,7 @@ class Driver:
         ``without_newest``: numbers of the splits whose newest row the system does not tell, as a broker does while that
         row is in an open transaction.
         ``ahead``: what reads ahead, with ``looks_ahead``.
+        ``looks``: without an index the driver looks at the first rows of what nothing is known of.
         ``previews``: the system tells an event time of the rows that are planned, of some splits the highest.
         """
         # What brokers know of event times is not what a punctuated watermark goes by.
@@ -111,6 +114,7 @@ class Driver:
         self.policy = policy
         self.max_rows = max_rows
         self.index = index and not policy.strategy.punctuated
+        self.looks = looks and not self.index
         self.now = START
         self.batches: list[Batch] = []
         self.losses: list[str] = []
@@ -155,6 +159,7 @@ class Driver:
                 newest=self._newest(known),
                 # As if rows had come to the others since.
                 settled={s for s in known if s.number % 2} if frozen is None else frozenset(),
+                looks=self._looked_at(state) if self.looks else {},
             ),
         )
         return Observation(
@@ -173,6 +178,17 @@ class Driver:
             return {}
         newest = self.log.newest(known) if self._frozen is None else self._frozen.newest
         return {s: None if s.number in self.without_newest else at for s, at in newest.items()}
+
+    def _looked_at(self, state: SourceState) -> dict[Split, FirstLook]:
+        """Of every third split nothing, as where rows are missing."""
+        found: dict[Split, FirstLook] = {}
+        for split in self.log.splits.keys() - {s for s, t in state.splits.items() if t.step is not None}:
+            position = state.splits[split].position if split in state.splits else self.log.splits[split].earliest
+            rows = self.log.rows(SplitRange(split, position, position + 5))
+            if split.number % 3 != 2 and len(rows) > 1:
+                advanced = max(row.event_time for row in rows[1:]) - rows[0].event_time
+                found[split] = FirstLook(rows[0].event_time, rows[-1].position - rows[0].position, advanced)
+        return found
 
     def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:
         """Plan once; if there is a batch, write its offset and read its rows."""

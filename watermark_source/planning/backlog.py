@@ -14,7 +14,7 @@ from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import event_time_of, future_cap, watermark_of
 from watermark_source.planning.state import SplitState
-from watermark_source.planning.steps import BLIND_STEP, LEAST_STEP, half, rows_up_to
+from watermark_source.planning.steps import BLIND_STEP, LEAST_STEP, FirstLook, half, learned, rows_up_to
 from watermark_source.planning.time_index import IndexEntry, TimeIndex
 
 
@@ -57,6 +57,8 @@ class Backlog:
     """Rows read at a time where nothing is known of event times: within so many a split may pass the limit."""
     rows: RowIndex | None = None
     """``None`` where each position is about one row."""
+    looks: Mapping[Split, FirstLook] = field(default_factory=dict)
+    """See ``LogTimes.looks``."""
     never_beyond: bool = False
     """Whether not one row beyond a limit is read, over a gap in time either."""
 
@@ -75,12 +77,13 @@ class Backlog:
         """Return, of splits that have no watermark yet, the one they will have with their first row."""
         if self.max_drift is None:
             return {}
-        found = self._first_after({s for s, t in self.splits.items() if t.watermark is None}, MIN)
-        return {
-            s: watermark_of(e.event_time, self.strategy)
-            for s, e in found.items()
-            if e is not None and e.position >= self.splits[s].position and not self.is_of_future(e.event_time)
+        unread = {s for s, t in self.splits.items() if t.watermark is None}
+        first = {s: look.first for s, look in self.looks.items() if s in unread} | {
+            s: e.event_time
+            for s, e in self._first_after(unread, MIN).items()
+            if e is not None and e.position >= self.splits[s].position
         }
+        return {s: watermark_of(t, self.strategy) for s, t in first.items() if not self.is_of_future(t)}
 
     def is_of_future(self, event_time: Millis) -> bool:
         """Whether an event time may be one that moves no watermark: what comes after it in the log can be earlier."""
@@ -112,8 +115,9 @@ class Backlog:
                 cut[split] = entry
         slowest = None if limit is None else limit.slowest
         steps = self._steps(blind)
+        begins = self.beginnings() if self.looks else {}
         for split in blind:
-            at, aim = self.splits[split].watermark, watermark
+            at, aim = begins.get(split, self.splits[split].watermark), watermark
             # With an index the others count with what lies at their logs' ends, where they are not yet.
             if limit is not None and split == slowest and limit.of_slowest is not None and self.index is None:
                 aim = limit.of_slowest
@@ -138,7 +142,8 @@ class Backlog:
         drift = self.max_drift
         if drift is None or self.rows is not None:
             return {}
-        steps = {s: step for s in blind if (step := self.splits[s].step) is not None}
+        steps = {s: learned(None, look.rows, look.advanced, drift) for s, look in self.looks.items() if s in blind}
+        steps |= {s: step for s in blind if (step := self.splits[s].step) is not None}
         known = {s: w for s in blind - steps.keys() if (w := self.splits[s].watermark) is not None}
         if self.index is None or not known:
             return steps
@@ -194,5 +199,6 @@ def backlog_of(
         future_cap=cap,
         blind_step=step,
         rows=rows,
+        looks={s: look for s, look in logs.times.looks.items() if s in ends},
         never_beyond=observation.others.ceiling is not None,
     )

@@ -51,11 +51,7 @@ def choose(
     in_snapshot = bool(known.going_on) and state.watermark is None
     holds_group = in_snapshot and policy.alignment.holds_in_snapshot
     aligned = aligned_ends(splits, observation, backlog, holds_group=holds_group)
-    if index is not None:
-        # Only for as long as something of the future lies between what is read and what can be looked up.
-        splits = {
-            s: t if t.step == (step := aligned.steps.get(s)) else replace(t, step=step) for s, t in splits.items()
-        }
+    splits = _with_steps(splits, aligned.steps, has_index=index is not None)
     allowed = aligned.ends
     waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
     left_out = {s for s in allowed if is_left_out(splits[s], state, policy.idleness)}
@@ -83,6 +79,14 @@ def choose(
         newest_matters=aligned.newest_matters,
         holds_group=holds_group,
     )
+
+
+def _with_steps(
+    splits: Mapping[Split, SplitState], steps: Mapping[Split, int], *, has_index: bool
+) -> Mapping[Split, SplitState]:
+    # With an index only for as long as something of the future lies between what is read and what can be looked up.
+    wanted = steps if has_index else {**{s: t.step for s, t in splits.items()}, **steps}
+    return {s: t if t.step == (step := wanted.get(s)) else replace(t, step=step) for s, t in splits.items()}
 
 
 def _waits_for_more(

@@ -10,6 +10,7 @@ from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Bound
+from watermark_source.planning.steps import FirstLook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class LogTimes:
     it."""
     settled: Set[Split] = frozenset()
     """Splits that had the same end before ``newest`` was asked for: no row of theirs is later than it."""
+    looks: Mapping[Split, FirstLook] = field(default_factory=dict)
+    """Of splits of an aligned source without a time index, of which no range has told how fast event time goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

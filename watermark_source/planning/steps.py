@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.state import SplitState
@@ -15,6 +15,17 @@ LEAST_STEP: Final = 1_000
 MOST_STEP: Final = 100_000_000
 GROWTH: Final = 8
 """By how much a step is longer, or shorter, than what it was learned from: one range is no proof of the next."""
+
+
+class FirstLook(NamedTuple):
+    """What was seen of a split before a row of it was planned, where nothing looks its event times up."""
+
+    first: Millis
+    """Event time of its first row."""
+    rows: int
+    """How many positions further it was looked at once more,"""
+    advanced: int
+    """and by how much event time was later there, in milliseconds."""
 
 
 def half(drift: int) -> int:

@@ -1,17 +1,20 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of, observation
+from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.backlog import Limit, backlog_of
 from watermark_source.planning.ends import Aligned, aligned_ends, group_limit
+from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.state import SplitState, SplitStatus
-from watermark_source.planning.steps import BLIND_STEP
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.steps import BLIND_STEP, FirstLook
 from watermark_source.planning.time_index import IndexEntry
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
@@ -252,6 +255,31 @@ def test_without_a_time_index_a_range_spans_half_the_drift_by_what_was_learned()
 def test_without_a_time_index_the_first_batch_is_a_step_of_each_split() -> None:
     log = log_of(range(2 * BLIND_STEP), range(5))
     assert ends({A: at(0), B: at(0)}, log, index=False, newest={}) == {A: BLIND_STEP, B: 5}
+
+
+def test_without_a_time_index_the_first_batch_goes_by_a_first_look() -> None:
+    """Half the drift in rows; a split that begins beyond the drift waits, and who is alone comes half a drift near."""
+    log = log_of(range(0, 400_000, 2), range(100_000, 300_000), range(5))
+    policy = PlanPolicy(alignment=Alignment(max_drift=60_000))
+    looks = {A: FirstLook(Millis(0), 50_000, 100_000), B: FirstLook(Millis(100_000), 50_000, 50_000)}
+    splits = {A: at(0), B: at(0)}
+    assert ends(splits, log, policy, index=False, newest={}, looks=looks) == {A: 65_000, B: 0}
+    near = {A: looks[A], B: FirstLook(Millis(40_000), 50_000, 50_000)}
+    assert ends(splits, log, policy, index=False, newest={}, looks=near) == {A: 35_000, B: 20_000}
+    # Who is not known may be the oldest of all: the others wait for its first rows.
+    assert ends({**splits, C: at(0)}, log, policy, index=False, newest={}, looks=looks) == {A: 0, B: 0, C: 5}
+
+
+def test_what_a_first_look_taught_is_kept_until_a_range_tells_better() -> None:
+    log = log_of(range(0, 400_000, 2), range(0, 400_000, 2))
+    policy = PlanPolicy(alignment=Alignment(max_drift=60_000))
+    splits = {A: at(0), B: at(0)}
+    seen = observation(log, newest={}, looks={s: FirstLook(Millis(0), 50_000, 100_000) for s in splits})
+    first = plan(SourceState(splits=splits), seen, policy, None)
+    assert {s: (t.position, t.step) for s, t in first.state.splits.items()} == dict.fromkeys(splits, (15_000, 15_000))
+    summary = {s: RangeSummary(Millis(29_998)) for s in splits}
+    second = plan(first.state, replace(observation(log, newest={}), seen=summary), policy, None)
+    assert {s: (t.position, t.step) for s, t in second.state.splits.items()} == dict.fromkeys(splits, (30_000, 15_000))
 
 
 class Large:

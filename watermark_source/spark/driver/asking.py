@@ -22,11 +22,14 @@ from watermark_source.planning.planner import Plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, sample
+from watermark_source.planning.split_watermark import future_cap
 from watermark_source.planning.state import SourceState
+from watermark_source.planning.steps import FirstLook
 from watermark_source.planning.watermark_without_rows import are_idle, due_now, reached_by
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.available_now import AvailableNowEnds
 from watermark_source.spark.driver.backlog import exceeds, splits_behind
+from watermark_source.spark.driver.first_look import FirstLooks
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
@@ -52,6 +55,7 @@ class Asking:
         membership: Membership,
         replica: ReplicaPositions,
         pauses: PauseMemory | None,
+        looks: FirstLooks | None,
     ) -> None:
         self._connector = connector
         self._policy = policy
@@ -62,6 +66,7 @@ class Asking:
         self._membership = membership
         self._replica = replica
         self._pauses = pauses
+        self._looks = looks
         self._others_at_look = LookedFor(connector.discovery)
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
@@ -74,10 +79,12 @@ class Asking:
         logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
         timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs)
         now = self._clock.wall()
+        added = self.added(logs.ends.keys() - state.splits.keys(), snapshots.found)
         logs = replace(
             logs,
             earliest=self._earliest(state, logs.ends, limit, last),
-            added=self.added(logs.ends.keys() - state.splits.keys(), snapshots.found),
+            added=added,
+            times=replace(logs.times, looks=self._looked_at(state, added, logs.ends, now)),
         )
         observation = Observation(
             now=now,
@@ -146,6 +153,11 @@ class Asking:
             return None
         rest, interval = last.rest.lasted(self._clock.elapsed()), self._policy.strategy.watermark_interval
         return self._others_at_look.as_of(reached, due_now(state.watermark, rest, interval))
+
+    def _looked_at(
+        self, state: SourceState, added: Mapping[Split, int], ends: Mapping[Split, int], now: Millis
+    ) -> Mapping[Split, FirstLook]:
+        return {} if self._looks is None else self._looks.of(state, added, ends, future_cap(now, self._policy.strategy))
 
     def _looking_ahead(self, observation: Observation, state: SourceState, last: LastPlan) -> Observation:
         logs = observation.logs

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
 
-from watermark_source.arrow_columns import integers
 from watermark_source.errors import WatermarkSourceError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.range_reader import RangeReader
-from watermark_source.spark.driver.look_ahead_band import Band, Longs
+from watermark_source.spark.driver.event_times import event_times_of
+from watermark_source.spark.driver.look_ahead_band import Band
 
 _log = logging.getLogger(__name__)
 _AT_A_TIME = 2_000_000
@@ -74,16 +73,14 @@ class ReadingAhead:
         ]
 
     def _look_at(self, wanted: list[SplitRange], late_at: Millis | None, future_cap: Millis | None) -> bool:
-        found: defaultdict[Split, list[Longs]] = defaultdict(list)
         try:
-            for batch in self._reader.read(wanted):
-                found[batch.split].append(integers(batch.event_time))
+            found = event_times_of(self._reader, wanted)
         except WatermarkSourceError as error:
             # The batch that comes there says so. Until then the watermark goes by what is known.
             _log.warning("nothing can be looked at ahead of the batch for the moment: %s", error)
             return False
         for each in wanted:
-            micros = np.concatenate(found[each.split]) if each.split in found else _EMPTY
+            micros = found.get(each.split, _EMPTY)
             self._bands[each.split] = self._bands[each.split].with_rows(each, micros, late_at, future_cap)
         return True
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import SplitRange
+from watermark_source.spark.driver.event_times import Longs
 
-Longs = npt.NDArray[np.int64]
 PIECE_ROWS = 1_024
 """Rows of which only the lowest and the highest event time are kept: 24 bytes."""
 _NONE = np.empty(0, np.int64)

@@ -22,10 +22,11 @@ from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.spark.connector.stream import SourceDefinition
+from watermark_source.spark.connector.stream import Connector, SourceDefinition
 from watermark_source.spark.driver.asking import Asking
 from watermark_source.spark.driver.available_now import AvailableNowEnds
 from watermark_source.spark.driver.deciding import Deciding
+from watermark_source.spark.driver.first_look import FirstLooks
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.input_partitions import InputPartitions
 from watermark_source.spark.driver.last_plan import LastPlan
@@ -96,6 +97,7 @@ class SourceRunner:
             membership=self._membership,
             replica=self._offsets.replica,
             pauses=PauseMemory() if idleness.learned else None,
+            looks=FirstLooks(definition.observing_reader) if _learns_steps(self._connector, policy) else None,
         )
         ahead = None
         if (far := options.look_ahead) is not None:
@@ -195,3 +197,10 @@ class SourceRunner:
             trouble=self._membership.trouble,
             store=self._membership.place,
         )
+
+
+def _learns_steps(connector: Connector, policy: PlanPolicy) -> bool:
+    """Whether splits are kept together by event times that nothing looks up."""
+    by_event_times = not (policy.strategy.punctuated or policy.strategy.use_processing_time)
+    aligned = policy.alignment.max_drift is not None
+    return aligned and by_event_times and connector.positions_are_rows and connector.time_index is None

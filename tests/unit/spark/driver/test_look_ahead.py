@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from watermark_source.errors import UnreachableError
+from tests.unit.spark.driver.rows_in_memory import RowsInMemory
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.driver import look_ahead
 from watermark_source.spark.driver.look_ahead import ReadingAhead
 from watermark_source.spark.driver.look_ahead_band import PIECE_ROWS, Band
 
 A, B = Split("t", 0), Split("t", 1)
-TIMES = pa.timestamp("us", tz="UTC")
-
-
-class Rows:
-    """A reader of rows in memory, one a position but where there is a gap; notes what it is asked for."""
-
-    def __init__(self, times: dict[Split, list[int | None]], gaps: dict[Split, set[int]] | None = None) -> None:
-        self.times, self.gaps = times, gaps or {}
-        self.asked: list[SplitRange] = []
-        self.broken = False
-
-    def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
-        self.asked += ranges
-        if self.broken:
-            raise UnreachableError("gone")
-        for split, start, end in ranges:
-            gone = self.gaps.get(split, set())
-            found = [self.times[split][n] for n in range(start, end) if n not in gone]
-            for first in range(0, len(found), 700):
-                micros = [None if t is None else t * 1_000 for t in found[first : first + 700]]
-                array = pa.array(micros, pa.int64()).fill_null(2**63 - 1).cast(TIMES)
-                yield ReadBatch(split, len(array), (), array)
 
 
 def look(
@@ -58,7 +33,7 @@ def look(
 def test_the_lowest_of_what_follows_is_known_and_each_row_is_looked_at_once() -> None:
     times: list[int | None] = [1_000 + n for n in range(10_000)]
     times[7_000] = 5
-    rows = Rows({A: times})
+    rows = RowsInMemory({A: times})
     ahead = ReadingAhead(rows, rows=4_000, span=None)
     assert look(ahead, 0, 2_000, 10_000) == Unread(6_000, Millis(3_000), Millis(6_999))
     assert look(ahead, 2_000, 4_000, 10_000).lowest == 5
@@ -72,7 +47,7 @@ def test_the_lowest_of_what_follows_is_known_and_each_row_is_looked_at_once() ->
 
 
 def test_a_batch_longer_than_the_band_is_not_looked_at_but_near_the_end() -> None:
-    rows = Rows({A: list(range(10_000))})
+    rows = RowsInMemory({A: list(range(10_000))})
     ahead = ReadingAhead(rows, rows=1_000, span=None)
     look(ahead, 0, 5_000, 10_000)
     assert rows.asked == [SplitRange(A, 5_000, 6_000)]
@@ -85,7 +60,7 @@ def test_a_plan_that_comes_less_far_than_the_one_before_looks_at_what_it_leaves_
     """As when plans are made twice; and after a log was created anew."""
     times: list[int | None] = list(range(1_000, 11_000))
     times[3_500] = 7
-    rows = Rows({A: times})
+    rows = RowsInMemory({A: times})
     ahead = ReadingAhead(rows, rows=1_000, span=None)
     look(ahead, 0, 5_000, 10_000)
     assert look(ahead, 0, 3_000, 10_000).lowest == 7
@@ -95,7 +70,7 @@ def test_a_plan_that_comes_less_far_than_the_one_before_looks_at_what_it_leaves_
 
 
 def test_small_batches_at_the_end_of_a_log_are_known_to_the_row() -> None:
-    rows = Rows({A: [100, 200, 150, 400, 300]})
+    rows = RowsInMemory({A: [100, 200, 150, 400, 300]})
     ahead = ReadingAhead(rows, rows=100, span=None)
     assert look(ahead, 0, 2, 2) == Unread(2, None, Millis(200))
     assert look(ahead, 2, 3, 3) == Unread(3, None, Millis(200))
@@ -109,22 +84,22 @@ def test_where_positions_have_no_row_a_row_counts_as_unread_for_longer() -> None
     times: list[int | None] = [1_000 + n for n in range(size)]
     times[2_000] = 7
     gaps = {A: set(range(0, size, 3))}
-    ahead = ReadingAhead(Rows({A: times}, gaps), rows=size, span=None)
+    ahead = ReadingAhead(RowsInMemory({A: times}, gaps), rows=size, span=None)
     for position in range(0, 2_001, 100):
         assert look(ahead, 0, position, size).lowest == 7
     assert look(ahead, 0, size, size).lowest is None
 
 
 def test_late_rows_rows_of_the_future_and_rows_without_a_time_move_nothing() -> None:
-    ahead = ReadingAhead(Rows({A: [50, None, 99_999, 120, 100]}), rows=10, span=None)
+    ahead = ReadingAhead(RowsInMemory({A: [50, None, 99_999, 120, 100]}), rows=10, span=None)
     assert look(ahead, 0, 0, 5, late_at=100, cap=1_000) == Unread(5, Millis(120), Millis(120))
-    nothing = ReadingAhead(Rows({A: [None, None]}), rows=10, span=None)
+    nothing = ReadingAhead(RowsInMemory({A: [None, None]}), rows=10, span=None)
     assert look(nothing, 0, 0, 2) == Unread(2, None, None)
 
 
 def test_with_a_span_it_looks_no_further_than_event_times_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look_ahead, "_LEAST", 100)
-    rows = Rows({A: list(range(0, 1_000_000, 100))})
+    rows = RowsInMemory({A: list(range(0, 1_000_000, 100))})
     ahead = ReadingAhead(rows, rows=5_000, span=60_000)
     # 600 rows are a minute.
     assert 600 <= look(ahead, 0, 0, 10_000).until <= 800
@@ -132,7 +107,7 @@ def test_with_a_span_it_looks_no_further_than_event_times_go(monkeypatch: pytest
 
 
 def test_what_cannot_be_read_is_not_known_and_is_looked_at_again() -> None:
-    rows = Rows({A: [100, 90, 300]})
+    rows = RowsInMemory({A: [100, 90, 300]})
     ahead = ReadingAhead(rows, rows=10, span=None)
     rows.broken = True
     assert look(ahead, 0, 1, 3) == Unread(1, None, None)
@@ -144,7 +119,7 @@ def test_a_plan_goes_on_with_what_is_known_when_its_time_is_over(monkeypatch: py
     monkeypatch.setattr(look_ahead, "_AT_A_TIME", 1_000)
     monkeypatch.setattr(look_ahead, "_LEAST", 500)
     monkeypatch.setattr(look_ahead, "_LONGEST", 0.0)
-    rows = Rows({A: list(range(10_000)), B: list(range(10_000))})
+    rows = RowsInMemory({A: list(range(10_000)), B: list(range(10_000))})
     ahead = ReadingAhead(rows, rows=5_000, span=None)
     ranges, ends = {s: SplitRange(s, 0, 0) for s in (A, B)}, {A: 10_000, B: 10_000}
     for until in (500, 1_000, 1_500):
@@ -168,7 +143,7 @@ def test_of_very_many_splits_some_are_looked_at_and_then_the_clock(monkeypatch: 
     monkeypatch.setattr(look_ahead, "_LEAST", 10)
     monkeypatch.setattr(look_ahead, "_LONGEST", 0.0)
     splits = [Split("t", n) for n in range(7)]
-    rows = Rows({split: list(range(100, 130)) for split in splits})
+    rows = RowsInMemory({split: list(range(100, 130)) for split in splits})
     ahead = ReadingAhead(rows, rows=10, span=None)
     planned = {split: SplitRange(split, 0, 0) for split in splits}
     ends = dict.fromkeys(splits, 30)

@@ -1,0 +1,68 @@
+"""A first look: how fast event time goes in splits that nothing is known of, before a row of them is planned."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from watermark_source.errors import WatermarkSourceError
+from watermark_source.eventtime.watermark import MAX, Millis
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import SourceState
+from watermark_source.planning.steps import BLIND_STEP, FirstLook
+from watermark_source.spark.connector.range_reader import RangeReader
+from watermark_source.spark.driver.event_times import Longs, event_times_of
+
+_log = logging.getLogger(__name__)
+
+_ROWS = 100
+"""That are looked at, at the beginning of a split and further on."""
+_FURTHER = 100_000
+"""How many positions further: about what a batch reads of a split."""
+_SPLITS = 256
+"""At most: of more it would take longer than the batch from which it is learned otherwise."""
+
+
+class FirstLooks:
+    """Each split is looked at once in a process: the offset holds what was decided from it."""
+
+    def __init__(self, reader: RangeReader) -> None:
+        self._reader = reader
+        self._looks: dict[Split, FirstLook | None] = {}
+
+    def of(
+        self, state: SourceState, added: Mapping[Split, int], ends: Mapping[Split, int], future_cap: Millis | None
+    ) -> Mapping[Split, FirstLook]:
+        """Return what was seen of the splits that have a long backlog, and of which no range told anything."""
+        positions = {s: t.position for s, t in state.splits.items() if t.step is None} | dict(added)
+        behind = {s: p for s, p in positions.items() if s in ends and ends[s] - p > BLIND_STEP}
+        new = behind.keys() - self._looks.keys()
+        for split in sorted(new)[:_SPLITS]:
+            self._looks[split] = None
+        self._looks.update(self._seen({s: behind[s] for s in new & self._looks.keys()}, ends, future_cap))
+        return {s: look for s in behind if (look := self._looks.get(s)) is not None}
+
+    def _seen(
+        self, begins: Mapping[Split, int], ends: Mapping[Split, int], future_cap: Millis | None
+    ) -> dict[Split, FirstLook]:
+        if not begins:
+            return {}
+        further = {s: min(p + _FURTHER, ends[s] - _ROWS) for s, p in begins.items()}
+        try:
+            here, there = self._times_at(begins, future_cap), self._times_at(further, future_cap)
+        except WatermarkSourceError as error:
+            # The batch that comes there says so.
+            _log.warning("nothing can be looked at before the first batch: %s", error)
+            return {}
+        return {
+            s: FirstLook(Millis(int(here[s][0])), further[s] - begins[s], int(there[s].max() - here[s][0]))
+            for s in here.keys() & there.keys()
+        }
+
+    def _times_at(self, positions: Mapping[Split, int], future_cap: Millis | None) -> dict[Split, Longs]:
+        """Return event times in milliseconds that count, of the splits that have some there."""
+        found = event_times_of(self._reader, [SplitRange(s, p, p + _ROWS) for s, p in sorted(positions.items())])
+        latest = MAX if future_cap is None else future_cap
+        times = {s: micros[micros != MAX] // 1_000 for s, micros in found.items()}
+        counted = {s: millis[millis <= latest] for s, millis in times.items()}
+        return {s: millis for s, millis in counted.items() if len(millis)}
