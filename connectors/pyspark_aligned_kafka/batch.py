@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql.datasource import Filter
 
 from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
-from pyspark_aligned_kafka.lookup.wanted import EVERYTHING, Wanted, wanted_by
+from pyspark_aligned_kafka.lookup.pushed_filters import EVERYTHING, Wanted, wanted_by
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.source import range_reader
 from watermark_source.planning.open_bounds import OpenRange

@@ -20,10 +20,10 @@ from pyspark_aligned_kafka.lookup.narrowing import narrowed
 from pyspark_aligned_kafka.lookup.open_transactions import KafkaTransactions
 from pyspark_aligned_kafka.lookup.position_lookup import KafkaPositionLookup
 from pyspark_aligned_kafka.lookup.preview import KafkaPreview
-from pyspark_aligned_kafka.lookup.start import start_of_stream
+from pyspark_aligned_kafka.lookup.pushed_filters import Wanted
 from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
+from pyspark_aligned_kafka.lookup.stream_start import start_of_stream
 from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
-from pyspark_aligned_kafka.lookup.wanted import Wanted
 from pyspark_aligned_kafka.lookup.watch import KafkaWatch
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.durations import format_duration

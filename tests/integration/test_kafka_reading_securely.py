@@ -20,7 +20,7 @@ from watermark_source.errors import RefusedError
 from watermark_source.planning.split import Split, SplitRange
 
 pytestmark = pytest.mark.service
-PEM = Path(__file__).parents[1] / "pem"
+PEM = Path(__file__).parents[1] / "certificates"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SECRET = "correct-horse"
 COUNT = 300_000

@@ -24,7 +24,7 @@ from watermark_source.errors import RefusedError
 from watermark_source.planning.split import Split
 
 pytestmark = pytest.mark.service
-PEM = Path(__file__).parents[1] / "pem"
+PEM = Path(__file__).parents[1] / "certificates"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SECRET = "correct-horse"

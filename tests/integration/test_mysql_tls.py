@@ -20,7 +20,7 @@ from watermark_source.errors import OptionError, RefusedError, UnreachableError,
 
 pytestmark = pytest.mark.service
 
-PEM = Path(__file__).parents[1] / "pem"
+PEM = Path(__file__).parents[1] / "certificates"
 CA, CLIENT, ENCRYPTED, UNKNOWN = (str(PEM / f"{n}.pem") for n in ("ca", "client", "client-encrypted", "unknown-ca"))
 
 

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-PEM = Path(__file__).parents[1] / "pem"
+PEM = Path(__file__).parents[1] / "certificates"
 
 
 def unsecured_token(subject: str, lifetime: float, scope: str = "kafka") -> str:

@@ -11,11 +11,10 @@ import numpy as np
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.combined import when_read, with_batch_watermark
+from watermark_source.planning.combined_watermark import when_read, with_batch_watermark
 from watermark_source.planning.look_ahead import LookAhead
 from watermark_source.planning.observation import BatchLimits, LogTimes, Observation, ObservedLogs, PlanHistory
 from watermark_source.planning.offset import OffsetCodec
-from watermark_source.planning.passed_over import passed_over
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.rest import Rest
@@ -23,6 +22,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.steps import FirstLook
+from watermark_source.planning.uncommitted import passed_over
 from watermark_source.spark.exchange.read_tasks import beginnings_of
 from watermark_source.spark.tasks.disorder import DisorderCount
 

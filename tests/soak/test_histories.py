@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
-from tests.soak.histories.generator import random_history
-from tests.soak.histories.queries import Twins
-from tests.soak.histories.stage import BROKER_CONFIG, Stage
-from tests.soak.histories.steps import Compare
+from tests.soak.topic_histories.generator import random_history
+from tests.soak.topic_histories.queries import Twins
+from tests.soak.topic_histories.stage import BROKER_CONFIG, Stage
+from tests.soak.topic_histories.steps import Compare
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 

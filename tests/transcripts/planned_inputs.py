@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MAX, Millis
-from watermark_source.planning.combined import when_read, with_batch_watermark
+from watermark_source.planning.combined_watermark import when_read, with_batch_watermark
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.combined import is_left_out
+from watermark_source.planning.combined_watermark import is_left_out
 from watermark_source.planning.ends import aligned_ends
 from watermark_source.planning.known import Known
 from watermark_source.planning.minimum_rows import MinimumRows, waits_for_more

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pyspark_aligned_kafka.lookup.pushed_filters import Wanted
 from pyspark_aligned_kafka.lookup.resolving import PositionLookup
-from pyspark_aligned_kafka.lookup.wanted import Wanted
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.open_bounds import OpenRange
 from watermark_source.planning.split import Split

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from pyspark_aligned_kafka.lookup import start
 from pyspark_aligned_kafka.lookup.bounds import OffsetQueries
 from pyspark_aligned_kafka.lookup.position_lookup import KafkaPositionLookup
+from pyspark_aligned_kafka.lookup.stream_start import resolve
 from pyspark_aligned_kafka.options.positions import PositionPolicy
 from watermark_source.planning.split import Split
 
@@ -20,7 +20,7 @@ class KafkaStartPositions:
 
     def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Resolve the starting options; asks the brokers each time."""
-        return start.resolve(self._policy, splits, self._lookup)
+        return resolve(self._policy, splits, self._lookup)
 
     def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the earliest offsets, whatever the starting options are, as Spark does."""

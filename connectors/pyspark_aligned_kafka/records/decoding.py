@@ -23,8 +23,8 @@ from pyspark_aligned_kafka.records.batches import (
 from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder, allocated
 from pyspark_aligned_kafka.records.compression import Arena
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
-from pyspark_aligned_kafka.records.found_times import Records
 from pyspark_aligned_kafka.records.rows import RowLocator, exhausted, new_cursor
+from pyspark_aligned_kafka.records.time_finder import Records
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark_aligned_kafka.errors.place import place
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from pyspark_aligned_kafka.records.event_times import time_finder
-from pyspark_aligned_kafka.records.found_times import Records
+from pyspark_aligned_kafka.records.time_finder import Records
 from watermark_source.errors import EventTimeError
 
 

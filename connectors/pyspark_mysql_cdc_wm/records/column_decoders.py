@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
-from pyspark_mysql_cdc_wm.records.column_types import (
+from pyspark_mysql_cdc_wm.records.arrow_types import (
     INTEGERS,
     STRINGS,
     TEMPORAL,
@@ -16,6 +15,7 @@ from pyspark_mysql_cdc_wm.records.column_types import (
     column_type,
     column_width,
 )
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
 from pyspark_mysql_cdc_wm.records.decimals import decimals
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.labels import enums, label_charset, label_column, sets

@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_mysql_cdc_wm.records.arrow_types import WHOLE_NUMBERS
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
-from pyspark_mysql_cdc_wm.records.column_types import WHOLE_NUMBERS
 from watermark_source.errors import OffsetError, shortened
 
 _NUMBERED = frozenset({ColumnType.ENUM, ColumnType.SET, ColumnType.BIT})

@@ -23,7 +23,7 @@ _SECRETS = (
 """Real names, refused ones and misspelled ones."""
 _NAMES = (*(row.name for row in _ROWS), *_SECRETS, "path")
 _MARK = "p4ssw0rd"
-_PEM = Path(__file__).parents[2] / "pem"
+_PEM = Path(__file__).parents[2] / "certificates"
 _BASES: tuple[dict[str, str], ...] = (
     {},
     {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"},

@@ -23,7 +23,7 @@ from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.connector.starts import EarliestOrLatest
 from watermark_source.spark.connector.stream import Ends
 from watermark_source.spark.driver import input_partitions, runner
-from watermark_source.spark.driver.query_start import QueryStart
+from watermark_source.spark.driver.initial_offset import InitialOffset
 from watermark_source.spark.stream_reader import stream_schema
 
 Patch = tuple[Any, str, Any]
@@ -184,7 +184,7 @@ stream_reader, reader_status, markers = (
     runner.SourceRunner.status,
     input_partitions.markers_between,
 )
-initial, first_after = QueryStart.offset, FullLog.first_after
+initial, first_after = InitialOffset.offset, FullLog.first_after
 
 
 def another_column(self: FullDataSource, values: Any) -> StructType:
@@ -212,7 +212,7 @@ def negative(before: Any, after: Any) -> Any:
     return tuple(replace(m, watermark=None if m.watermark is None else -m.watermark) for m in markers(before, after))
 
 
-def asking_again(self: QueryStart) -> Any:
+def asking_again(self: InitialOffset) -> Any:
     self._offset = None
     return initial(self)
 
@@ -263,7 +263,7 @@ FAULTS = (
         (FullLog, "earliest_positions", lambda self, splits: dict.fromkeys(splits, 0))]),
     Fault("positions_have_texts_that_differ", "is shown as", [(FullSource, "position_text", lambda *_: "somewhere")]),
     Fault("a_new_query_asks_once_where_it_begins", "second time", [
-        (QueryStart, "offset", asking_again)]),
+        (InitialOffset, "offset", asking_again)]),
     Fault("a_query_from_the_end_reads_only_what_comes", "from before the start", [
         (FullSource, "open", from_the_start)]),
     reading("every_row_of_a_range_is_delivered_once", "of all ranges", twice),

@@ -17,7 +17,6 @@ from watermark_source.planning.observation import (
     ObservedSnapshots,
     PlanHistory,
 )
-from watermark_source.planning.passed_over import passed_over
 from watermark_source.planning.planner import Plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import snapshot_split, unfinished
@@ -25,6 +24,7 @@ from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.split_watermark import future_cap
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.steps import FirstLook
+from watermark_source.planning.uncommitted import passed_over
 from watermark_source.planning.watermark_without_rows import are_idle, due_now, reached_by
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.available_now import AvailableNowEnds
@@ -33,11 +33,11 @@ from watermark_source.spark.driver.first_look import FirstLooks
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
-from watermark_source.spark.driver.looked_for import LookedFor
 from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.relocation import ReplicaPositions
 from watermark_source.spark.driver.snapshot_chunks import with_chunks
 from watermark_source.spark.driver.task_reports import TaskReports
+from watermark_source.spark.driver.time_at_look import TimeAtLook
 
 
 class Asking:
@@ -67,7 +67,7 @@ class Asking:
         self._replica = replica
         self._pauses = pauses
         self._looks = looks
-        self._others_at_look = LookedFor(connector.discovery)
+        self._others_at_look = TimeAtLook(connector.discovery)
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Return the outside world for the plan that begins in ``state``."""

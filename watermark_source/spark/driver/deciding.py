@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from watermark_source.errors import listed
 from watermark_source.eventtime.watermark import MAX, MIN
-from watermark_source.planning.combined import when_read, with_batch_watermark
+from watermark_source.planning.combined_watermark import when_read, with_batch_watermark
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import PlanPolicy

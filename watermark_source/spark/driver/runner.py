@@ -28,13 +28,13 @@ from watermark_source.spark.driver.available_now import AvailableNowEnds
 from watermark_source.spark.driver.deciding import Deciding
 from watermark_source.spark.driver.first_look import FirstLooks
 from watermark_source.spark.driver.group_membership import Membership
+from watermark_source.spark.driver.initial_offset import InitialOffset
 from watermark_source.spark.driver.input_partitions import InputPartitions
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.look_ahead import ReadingAhead
 from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.pause_memory import PauseMemory
-from watermark_source.spark.driver.query_start import QueryStart
 from watermark_source.spark.driver.shown_progress import ShownProgress
 from watermark_source.spark.driver.status import Seen
 from watermark_source.spark.driver.status_report import StatusReport
@@ -83,7 +83,7 @@ class SourceRunner:
         self._offsets = Offsets(definition, options.source_name, self._connector.replicas)
         self._end = StreamEnd(options, fails_on_loss=fail_on_data_loss)
         self._ends = AvailableNowEnds(self._connector, logs, self._end)
-        self._start = QueryStart(self._connector, self._ends, self._offsets)
+        self._start = InitialOffset(self._connector, self._ends, self._offsets)
         self._reports = TaskReports(
             definition, options.strategy, options.reports, logs, anywhere=self._connector.positions_are_rows
         )

@@ -13,7 +13,7 @@ from watermark_source.monitor.snapshot import SnapshotProgress
 from watermark_source.monitor.status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.status_reasons import Facts, Held, reason
 from watermark_source.planning.backlog import Limit
-from watermark_source.planning.combined import is_left_out
+from watermark_source.planning.combined_watermark import is_left_out
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot import snapshot_split, unfinished

@@ -14,7 +14,7 @@ from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.client.tls import Tls, tls_context
 from watermark_source.errors import OptionError
 
-PEM = Path(__file__).parents[3] / "pem"
+PEM = Path(__file__).parents[3] / "certificates"
 CA, CLIENT, ENCRYPTED = PEM / "ca.pem", PEM / "client.pem", PEM / "client-encrypted.pem"
 KEY_END = "-----END PRIVATE KEY-----\n"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.planning.example_states import NOW, A, B, C, at, observed
 from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.combined import (
+from watermark_source.planning.combined_watermark import (
     at_dated_ends,
     combined,
     is_left_out,

@@ -13,7 +13,7 @@ from watermark_source.spark.driver.available_now import AvailableNowEnds
 from watermark_source.spark.driver.offsets import Offsets
 
 
-class QueryStart:
+class InitialOffset:
     """Spark asks more than once; the answer stays the same in a process."""
 
     def __init__(self, connector: Connector, ends: AvailableNowEnds, offsets: Offsets) -> None:

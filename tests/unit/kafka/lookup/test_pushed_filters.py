@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyspark_aligned_kafka.lookup.wanted import EVERYTHING, Wanted, wanted_by
+from pyspark_aligned_kafka.lookup.pushed_filters import EVERYTHING, Wanted, wanted_by
 from watermark_source.planning.split import Split
 
 TOPIC, PARTITION, OFFSET, TIMESTAMP = (("topic",), ("partition",), ("offset",), ("timestamp",))

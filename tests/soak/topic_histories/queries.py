@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
 from pyspark.sql.streaming import StreamingQuery
 
-from tests.soak.histories.generator import Choice, History, Start
-from tests.soak.histories.stage import Stage
-from tests.soak.histories.steps import Compare
+from tests.soak.topic_histories.generator import Choice, History, Start
+from tests.soak.topic_histories.stage import Stage
+from tests.soak.topic_histories.steps import Compare
 from watermark_source import data_rows
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from services.record_batch import CODECS
-from tests.soak.histories import steps
-from tests.soak.histories.steps import End, Step
+from tests.soak.topic_histories import steps
+from tests.soak.topic_histories.steps import End, Step
 
 _LABELS = "abc"
 _MOST_PARTITIONS = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_aligned_kafka.lookup.start import resolve, start_of_stream
+from pyspark_aligned_kafka.lookup.stream_start import resolve, start_of_stream
 from pyspark_aligned_kafka.options.positions import (
     At,
     AtTime,

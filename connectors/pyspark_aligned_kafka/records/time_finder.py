@@ -1,4 +1,4 @@
-"""Records in which event times are looked for, and what was found."""
+"""The finder of event times in one place of each record: what it is given, and what it finds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import pyarrow as pa
 from pyspark_aligned_kafka.records.batches import Bytes, Longs
 from pyspark_aligned_kafka.records.rows import Located
 from watermark_source.planning.split import Split
+
+_SHOWN = 80
+"""Bytes."""
 
 
 class Records(NamedTuple):
@@ -45,3 +48,9 @@ class TimeFinder(Protocol):
     def seen(self, records: Records, row: int) -> str:
         """Return what is in the place of a row's event time, for a message."""
         ...
+
+
+def shown(data: Bytes, start: int, size: int) -> str:
+    """Return a record's text for a message, its beginning if it is long."""
+    text = data[start : start + min(size, _SHOWN)].tobytes().decode("utf-8", "replace")
+    return repr(text) + ("…" if size > _SHOWN else "")
