@@ -196,7 +196,6 @@ def test_one_commit_ends_within_its_limit_and_the_last_one_soon(own_broker: Loca
     own_broker.pause()
     refused_within_its_limit(group, ResponseTimeoutError)
     own_broker.resume()
-    # The last test that it is there for.
     own_broker.kill()
     refused_within_its_limit(group, UnreachableError)
     group.close()
@@ -204,6 +203,7 @@ def test_one_commit_ends_within_its_limit_and_the_last_one_soon(own_broker: Loca
     begun = time.monotonic()
     progress.close()
     assert time.monotonic() - begun < 2.5
+    own_broker.start()
 
 
 def refused_within_its_limit(group: ConsumerGroup, kind: type[Exception]) -> None:
