@@ -19,8 +19,8 @@ _ROWS = 100
 """That are looked at, at the beginning of a split and further on."""
 _FURTHER = 100_000
 """How many positions further: about what a batch reads of a split."""
-_SPLITS = 256
-"""At most: of more it would take longer than the batch from which it is learned otherwise."""
+_SPLITS = 64
+"""At most: of more a step each is no small batch, and looking takes as long."""
 
 
 class FirstLooks:
@@ -36,10 +36,9 @@ class FirstLooks:
         """Return what was seen of the splits that have a long backlog, and of which no range told anything."""
         positions = {s: t.position for s, t in state.splits.items() if t.step is None} | dict(added)
         behind = {s: p for s, p in positions.items() if s in ends and ends[s] - p > BLIND_STEP}
-        new = behind.keys() - self._looks.keys()
-        for split in sorted(new)[:_SPLITS]:
-            self._looks[split] = None
-        self._looks.update(self._seen({s: behind[s] for s in new & self._looks.keys()}, ends, future_cap))
+        new = {s: p for s, p in behind.items() if s not in self._looks}
+        if len(new) <= _SPLITS:
+            self._looks |= {**dict.fromkeys(new), **self._seen(new, ends, future_cap)}
         return {s: look for s in behind if (look := self._looks.get(s)) is not None}
 
     def _seen(

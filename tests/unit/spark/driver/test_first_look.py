@@ -39,6 +39,16 @@ def test_a_split_that_is_new_is_looked_at_where_it_begins() -> None:
     assert rows.asked[0] == SplitRange(A, 50, 150)
 
 
+def test_of_very_many_splits_a_step_each_is_no_small_batch() -> None:
+    splits = [Split("t", n) for n in range(65)]
+    rows = RowsInMemory({s: list(range(LONG)) for s in splits})
+    looks, begins, ends = FirstLooks(rows), dict.fromkeys(splits, 0), dict.fromkeys(splits, LONG)
+    assert looks.of(SourceState(), begins, ends, None) == {}
+    assert not rows.asked
+    del begins[splits[0]]
+    assert len(looks.of(SourceState(), begins, ends, None)) == 64
+
+
 def test_rows_of_the_future_and_without_a_time_tell_nothing() -> None:
     times: list[int | None] = [None, 10**15, *range(LONG - 2)]
     times[-1] = 10**15
