@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from benchmarks.figures import Figure, ratio, spread
 from benchmarks.queries import BUILT_IN, OURS, Run, read_all, run_to_end
 from benchmarks.topics import START
-from services.bulk import PartitionRecords, bulk_produce_partitions
-from services.topics import create_topic
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_topics import create_topic
 from watermark_source import follow_watermark
 
 RECORDS, PARTITIONS, SIZE = 4_000_000, 4, 200

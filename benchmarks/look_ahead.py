@@ -13,8 +13,8 @@ import numpy.typing as npt
 from benchmarks.figures import Figure, ratio, spread
 from benchmarks.queries import OURS, Run
 from benchmarks.topics import BATCH_RECORDS, START
-from services.bulk import bulk_produce
-from services.topics import create_topic
+from services.kafka_bulk import bulk_produce
+from services.kafka_topics import create_topic
 
 RECORDS, PARTITIONS = 1_000_000, 4
 APART, BEHIND = 10, 600_000

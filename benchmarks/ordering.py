@@ -12,8 +12,8 @@ from benchmarks.figures import Figure, ratio, spread
 from benchmarks.handwritten_ordering import ordered_by_hand
 from benchmarks.queries import Run, run_to_end
 from benchmarks.topics import BATCH_RECORDS, PARTITIONS, START, VALUE_SIZE
-from services.bulk import bulk_produce
-from services.topics import create_topic
+from services.kafka_bulk import bulk_produce
+from services.kafka_topics import create_topic
 from watermark_source import follow_watermark, order_by_event_time
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 

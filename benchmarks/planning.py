@@ -13,9 +13,9 @@ import numpy as np
 
 from benchmarks.figures import Figure, spread
 from pyspark_aligned_kafka.readers import schema_of, stream_reader
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import kafka_service
-from services.topics import create_topics
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_topics import create_topics
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split

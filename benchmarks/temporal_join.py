@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from benchmarks.figures import Figure, ratio, spread
 from benchmarks.handwritten_join import by_row
 from benchmarks.queries import run_to_end
-from services.bulk import PartitionRecords, bulk_produce_partitions
-from services.topics import create_topic
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_topics import create_topic
 from watermark_source import data_rows, follow_watermark, temporal_join
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 

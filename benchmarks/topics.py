@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from services.bulk import PartitionRecords, bulk_produce, bulk_produce_partitions
-from services.topics import create_topic
+from services.kafka_bulk import PartitionRecords, bulk_produce, bulk_produce_partitions
+from services.kafka_topics import create_topic
 
 START = 1_700_000_000_000
 RECORDS = 10_000_000

@@ -30,7 +30,7 @@ from rich.console import Console
 
 from examples.servers import Login, MySqlServer, add_addresses, database_of, topic_of
 from examples.sinks import WholeBatches
-from services.bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from watermark_source import follow_watermark, temporal_join
 from watermark_source.monitor.numbers import count_text
 

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import kafka_service
-from services.topics import create_topic
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_topics import create_topic
 from watermark_source import follow_watermark, order_by_event_time
 
 TOPIC = "readings"

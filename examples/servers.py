@@ -15,9 +15,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from services.kafka import kafka_service
+from services.kafka_topics import create_topic, delete_topic
 from services.mysql import mysql_service
 from services.mysql_client import connect, run
-from services.topics import create_topic, delete_topic
 
 _MYSQL_PORT = 3306
 # What the strictest of the usual rules for passwords asks for.

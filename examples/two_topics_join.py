@@ -24,9 +24,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import kafka_service
-from services.topics import create_topic
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_topics import create_topic
 from watermark_source import follow_watermark
 from watermark_source.monitor.numbers import count_text
 

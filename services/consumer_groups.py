@@ -16,8 +16,8 @@ from services.errors import ServiceError
 from services.ivy import Module, retrieve
 from services.java import java_command
 from services.kafka_local import KAFKA_VERSION, kafka_classpath
+from services.kafka_topics import admin_client
 from services.process import ChildProcess
-from services.topics import admin_client
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient

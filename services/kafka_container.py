@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from services import images
 from services.container_server import ContainerServer
 from services.errors import ServiceError
-from services.kafka_local import KAFKA_VERSION, START_SECONDS, STOP_SECONDS, broker_properties
+from services.kafka_local import START_SECONDS, STOP_SECONDS, broker_properties
 from services.kafka_wire import BrokerConnection
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
-
-IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 
 
 class ContainerKafka(ContainerServer):
@@ -34,7 +33,7 @@ class ContainerKafka(ContainerServer):
                 container.with_env(variable(name), value)
             return container
 
-        super().__init__(IMAGE, arranged)
+        super().__init__(images.KAFKA, arranged)
 
     @property
     def bootstrap(self) -> str:

@@ -8,9 +8,9 @@ from contextlib import closing
 import numpy as np
 from kafka import KafkaConsumer
 
-from services.bulk import bulk_produce
+from services.kafka_bulk import bulk_produce
 from services.kafka_local import Jvm, LocalKafka
-from services.topics import create_topic
+from services.kafka_topics import create_topic
 
 
 def run(java_options: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from services import images
 from services.container_server import ContainerServer
 from services.mysql_client import answers
 from services.mysql_local import START_SECONDS, STOP_SECONDS, normalised, server_settings
@@ -13,7 +14,6 @@ from services.mysql_program import Flavour
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
-_IMAGES = {Flavour.MYSQL: "mysql:9.7", Flavour.MARIADB: "mariadb:11.8"}
 _PORT = 3306
 
 
@@ -34,7 +34,7 @@ class ContainerMySql(ContainerServer):
                 .with_command([f"--{name}={value}" for name, value in settings.items()])
             )
 
-        super().__init__(_IMAGES[self._flavour], arranged, inside=_PORT)
+        super().__init__(images.MYSQL[self._flavour], arranged, inside=_PORT)
 
     @property
     def flavour(self) -> Flavour:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from services import images
 from services.container_server import ContainerServer
 from services.postgres_client import answers
 from services.postgres_local import START_SECONDS, STOP_SECONDS, server_settings
@@ -12,7 +13,6 @@ from services.postgres_local import START_SECONDS, STOP_SECONDS, server_settings
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
-_IMAGE = "postgres:18"
 _PORT = 5432
 
 
@@ -31,7 +31,7 @@ class ContainerPostgres(ContainerServer):
                 [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
             )
 
-        super().__init__(_IMAGE, arranged, inside=_PORT)
+        super().__init__(images.POSTGRES, arranged, inside=_PORT)
 
     def pause(self) -> None:
         """Freeze it: its sockets stay open and nothing answers."""

@@ -22,8 +22,8 @@ from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
 from pyspark_mysql_cdc_wm.lookup.row_index import BinlogRowIndex
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions

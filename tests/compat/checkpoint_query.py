@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
 from services.kafka import kafka_service
-from services.topics import create_topic
+from services.kafka_topics import create_topic
 from tests.integration.kafka_streams import KafkaStreams
 from watermark_source import follow_watermark
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.topics import create_topic
+from services.kafka_topics import create_topic
 from tests.compat.checkpoint_query import FIRST, LATER, NAME, PARTITIONS, TOPIC, expected, windows
 from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import at

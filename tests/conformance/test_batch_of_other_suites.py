@@ -8,7 +8,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from services.topics import delete_records
+from services.kafka_topics import delete_records
 from tests.conformance.batch_reads import BatchReads, numbered
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame
 
-from services.topics import add_partitions
+from services.kafka_topics import add_partitions
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from watermark_source import data_rows

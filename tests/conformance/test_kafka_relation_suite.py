@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 
 from pyspark_aligned_kafka.readers import batch_reader, schema_of
 from services.kafka import Kafka
-from services.topics import create_topic, delete_records
+from services.kafka_topics import create_topic, delete_records
 from tests.conformance.batch_reads import BUILT_IN, OURS, BatchReads, everywhere, numbered
 from watermark_source.errors import OptionError
 

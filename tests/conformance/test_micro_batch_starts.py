@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from services.topics import add_partitions
+from services.kafka_topics import add_partitions
 from tests.integration.direct_kafka import DirectKafka, DirectQuery
 from tests.integration.kafka_streams import START, KafkaStreams
 from watermark_source.errors import OptionError

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from services.kafka import Kafka
-from services.topics import add_partitions, create_topic, delete_topic
+from services.kafka_topics import add_partitions, create_topic, delete_topic
 from tests.integration.direct_kafka import DirectKafka
 from watermark_source.errors import DataLossError
 

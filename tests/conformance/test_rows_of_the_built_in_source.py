@@ -11,8 +11,8 @@ from kafka import KafkaProducer
 from pyspark.sql import Row
 
 from services.kafka import Kafka
+from services.kafka_topics import create_topic
 from services.kafka_wire import BrokerConnection
-from services.topics import create_topic
 from tests.conformance.batch_reads import BUILT_IN, BatchReads
 from tests.integration.kafka_streams import KafkaStreams
 from tests.unit.kafka.batches import Rec, batch

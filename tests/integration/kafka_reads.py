@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
-from services.bulk import bulk_produce
 from services.kafka import Kafka
+from services.kafka_bulk import bulk_produce
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
 

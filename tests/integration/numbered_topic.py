@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from services.bulk import PartitionRecords
+from services.kafka_bulk import PartitionRecords
 from tests.integration.sure_writer import SureWriter
 
 Millis = npt.NDArray[np.int64]

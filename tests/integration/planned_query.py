@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyspark_aligned_kafka.readers import schema_of, stream_reader
-from services.bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_local import LocalKafka
 
 _SPARK_ASKS_AFTER = 0.01

@@ -11,11 +11,11 @@ from kafka import TopicPartition
 from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError
 
-from services.bulk import PartitionRecords
 from services.errors import ServiceError
+from services.kafka_bulk import PartitionRecords
+from services.kafka_record_batch import encode_batch
+from services.kafka_topics import admin_client
 from services.kafka_wire import BrokerConnection
-from services.record_batch import encode_batch
-from services.topics import admin_client
 
 _PATIENCE_SECONDS = 180.0
 """For a broker that was killed, or suspended with its machine, on the slowest one."""

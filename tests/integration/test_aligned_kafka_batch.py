@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.kafka import Kafka
-from services.topics import create_topic, delete_records, delete_topic
+from services.kafka_topics import create_topic, delete_records, delete_topic
 from tests.integration.kafka_streams import START, KafkaStreams, write
 from watermark_source import data_rows, follow_watermark, markers
 from watermark_source.errors import DataLossError, UsageError

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
-from services.topics import create_topic, wait_for_leaders
+from services.kafka_topics import create_topic, wait_for_leaders
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source.errors import CorruptDataError

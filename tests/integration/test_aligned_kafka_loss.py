@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 
 from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from services.kafka import Kafka
-from services.topics import create_topic, delete_records, delete_topic
+from services.kafka_topics import create_topic, delete_records, delete_topic
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for, write
 from watermark_source.errors import DataLossError

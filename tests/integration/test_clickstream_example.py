@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from services.kafka import Kafka
+from services.kafka_topics import admin_client
 from services.mysql import MySql
 from services.mysql_client import run
 from services.spark_start import quick_spark
-from services.topics import admin_client
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(600)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
-from services.topics import create_topic, wait_for_leaders
+from services.kafka_topics import create_topic, wait_for_leaders
 from tests.integration.planned_query import START, Query, write
 
 pytestmark = pytest.mark.service

@@ -11,7 +11,7 @@ import pytest
 
 from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
-from services.topics import create_topic
+from services.kafka_topics import create_topic
 from tests.integration.kafka_lookups import ENDS, SPLITS, ask_again_and_again, connect
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 from watermark_source.spark.connector.stream import Ends

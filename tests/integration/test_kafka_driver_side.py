@@ -19,7 +19,7 @@ from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka
-from services.topics import add_partitions, create_topic, delete_records, delete_topic
+from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic
 from watermark_source.errors import OptionError, ResponseTimeoutError, UnknownSplitError, UnreachableError
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.split import Split

@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 from pyspark.sql.streaming import StreamingQuery
 
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START

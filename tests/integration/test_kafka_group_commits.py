@@ -18,7 +18,7 @@ from pyspark_aligned_kafka.source import KafkaSource
 from services.consumer_groups import Committed, committed_offsets, group_member
 from services.kafka import Kafka, kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
-from services.topics import create_topic, delete_topic
+from services.kafka_topics import create_topic, delete_topic
 from tests.integration.kafka_streams import write
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 from watermark_source.planning.split import Split

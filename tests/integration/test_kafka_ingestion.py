@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka, kafka_service
 from services.kafka_local import FAST_START
-from services.topics import create_topic
+from services.kafka_topics import create_topic
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source import follow_watermark

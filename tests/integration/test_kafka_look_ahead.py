@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START
 from watermark_source import follow_watermark

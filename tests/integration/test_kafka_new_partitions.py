@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_aligned_kafka.readers import schema_of, stream_reader
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
-from services.topics import add_partitions
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_topics import add_partitions
 
 pytestmark = pytest.mark.service
 FIRST = 8

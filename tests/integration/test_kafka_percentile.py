@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 import pytest
 
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from tests.integration.direct_kafka import DirectKafka, Options
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.killed_percentile_driver import LEARNED, PercentileJob

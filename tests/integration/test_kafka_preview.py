@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's u
 
 from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from services.kafka import Kafka
-from services.topics import add_partitions, delete_records
+from services.kafka_topics import add_partitions, delete_records
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source import follow_watermark
 from watermark_source.planning.range_report import Coverage

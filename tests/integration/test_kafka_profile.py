@@ -12,8 +12,8 @@ import pytest
 from kafka import KafkaProducer
 
 from pyspark_aligned_kafka import profile as kafka_profile
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from tests.spark.queries import START
 from watermark_source.monitor.profile import profile_of
 from watermark_source.planning.split import Split

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
-from services.topics import create_topic, delete_records, delete_topic
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_topics import create_topic, delete_records, delete_topic
 from tests.integration.kafka_streams import START, KafkaStreams
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]

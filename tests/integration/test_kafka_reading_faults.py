@@ -13,8 +13,8 @@ import pytest
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
 from services.kafka import Kafka, kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
+from services.kafka_topics import create_topic, delete_records, delete_topic
 from services.ports import free_ports
-from services.topics import create_topic, delete_records, delete_topic
 from tests.integration.kafka_reads import SMALL_FETCHES, number_topic, offsets, reader
 from watermark_source.errors import (
     DataLossError,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from services.bulk import bulk_produce
 from services.kafka import Kafka
+from services.kafka_bulk import bulk_produce
 
 _READ = """
 import sys

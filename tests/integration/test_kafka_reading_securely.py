@@ -11,11 +11,11 @@ import pytest
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.reading import session as sessions
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
-from services.bulk import bulk_produce
 from services.kafka import kafka_cluster
+from services.kafka_bulk import bulk_produce
 from services.kafka_local import FAST_START
+from services.kafka_topics import create_topic
 from services.ports import free_ports
-from services.topics import create_topic
 from watermark_source.errors import RefusedError
 from watermark_source.planning.split import Split, SplitRange
 

@@ -18,8 +18,8 @@ from pyspark_aligned_kafka.reading.brokers import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START
+from services.kafka_topics import create_topic
 from services.ports import free_ports
-from services.topics import create_topic
 from watermark_source.errors import RefusedError
 from watermark_source.planning.split import Split
 

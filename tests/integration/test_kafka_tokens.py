@@ -23,11 +23,11 @@ from pyspark_aligned_kafka.reading.brokers import Brokers
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.source import KafkaSource
-from services.bulk import bulk_produce
 from services.kafka import kafka_cluster
+from services.kafka_bulk import bulk_produce
 from services.kafka_local import FAST_START
+from services.kafka_topics import create_topic
 from services.ports import free_ports
-from services.topics import create_topic
 from tests.integration.kafka_streams import wait_for
 from tests.integration.token_endpoint import PEM, TokenEndpoint, token_endpoint, unsecured_token
 from watermark_source.errors import RefusedError, UnreachableError

@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 
 from services.kafka import Kafka, kafka_service
 from services.kafka_local import FAST_START
+from services.kafka_topics import create_topic
 from services.spark_cluster import SparkCluster, spark_cluster
-from services.topics import create_topic
 from tests.integration.killed_driver import KEEP_LOGS, OUT_OF_ORDERNESS_MS, QUERIES, ROWS, WINDOW_MS, WINDOWS, Job
 from tests.integration.killing import Killer, Kind, schedule
 from tests.integration.numbered_topic import ACTIVE, PARTITIONS, Millis, NumberedTopic, payload_times, values_of

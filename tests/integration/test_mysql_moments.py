@@ -25,8 +25,8 @@ from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from watermark_source.errors import DataLossError
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.aligned_ends import aligned_ends
 from watermark_source.planning.backlog import backlog_of
-from watermark_source.planning.ends import aligned_ends
 from watermark_source.planning.observation import LogTimes, Observation, ObservedLogs
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_mysql_cdc_wm.records import decoding
-from pyspark_mysql_cdc_wm.records.memory import Values
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.rows import INSERT, UPDATE_AFTER
 from services.mysql import MySql
 from tests.integration.mysql_binlog import Database, new_database

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.wire import padded
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.character_sets import check_charset
-from pyspark_mysql_cdc_wm.records.memory import Values
 from pyspark_mysql_cdc_wm.records.multi_byte import NO_CHARACTER, point_of, tables_of
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from pyspark_mysql_cdc_wm.records.texts import texts

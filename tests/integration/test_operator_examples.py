@@ -10,7 +10,7 @@ from rich.console import Console
 
 from examples import json_event_time, sensor_ordering, two_topics_join
 from services.kafka import Kafka
-from services.topics import create_topic
+from services.kafka_topics import create_topic
 
 pytestmark = [pytest.mark.service, pytest.mark.spark]
 

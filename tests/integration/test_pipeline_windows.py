@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from services.kafka import Kafka
+from services.kafka_topics import create_topic
 from services.spark_start import quick_spark
-from services.topics import create_topic
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(900), pytest.mark.usefixtures("connect_port")]
 

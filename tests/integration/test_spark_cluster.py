@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_topics import create_topic
 from services.ports import free_ports
 from services.spark_cluster import SparkCluster, spark_cluster
-from services.topics import create_topic
 from tests.integration.cluster_driver import (
     OUT_OF_ORDERNESS_MS,
     SPECULATED,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from services.bulk import PartitionRecords
 from services.errors import ServiceError
 from services.kafka import Kafka
+from services.kafka_bulk import PartitionRecords
 from services.kafka_wire import BrokerConnection
 from tests.integration.sure_writer import SureWriter
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.simulation.driver import START
 from tests.simulation.group import MemberDriver, Store
+from tests.simulation.histories import budgets, logs
 from tests.simulation.log import SimulatedLog
-from tests.simulation.scenarios import budgets, logs
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MIN, saturating_add
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulation.driver import Batch, Driver
+from tests.simulation.histories import FAR_FUTURE, Action, Step, actions, budgets, close_all, logs, perform
 from tests.simulation.log import SimulatedLog
-from tests.simulation.scenarios import FAR_FUTURE, Action, Step, actions, budgets, close_all, logs, perform
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.simulation.ahead import SimulatedLookAhead
 from tests.simulation.driver import Driver
+from tests.simulation.histories import Action, actions, budgets, logs, perform
 from tests.simulation.log import SimulatedLog
-from tests.simulation.scenarios import Action, actions, budgets, logs, perform
 from watermark_source.eventtime.watermark import MIN
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulation.driver import Batch, Driver
+from tests.simulation.histories import Action, actions, budgets, logs, perform
 from tests.simulation.log import Row, SimulatedLog
-from tests.simulation.scenarios import Action, actions, budgets, logs, perform
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning import budget
 from watermark_source.planning.minimum_rows import MinimumRows

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simulation.driver import START, Driver, highest
+from tests.simulation.histories import Action, Kill, KillPlanning, Step, actions, budgets, logs, perform
 from tests.simulation.log import Row, SimulatedLog
-from tests.simulation.scenarios import Action, Kill, KillPlanning, Step, actions, budgets, logs, perform
 from watermark_source.eventtime.percentile import Percentile
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.combined_watermark import combined

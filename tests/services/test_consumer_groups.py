@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.consumer_groups import (
     Committed,
     Shown,
@@ -17,6 +16,7 @@ from services.consumer_groups import (
 )
 from services.errors import ServiceError
 from services.kafka import Kafka
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 
 
 def test_the_tool_shows_the_offsets_a_group_holds_and_the_lag(kafka: Kafka, new_topic, topic_name: str) -> None:

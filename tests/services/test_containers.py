@@ -26,6 +26,7 @@ from services.errors import ServiceError
 from services.kafka import Kafka
 from services.kafka_container import ContainerKafka
 from services.kafka_local import START_SECONDS
+from services.kafka_topics import create_topic
 from services.kafka_wire import BrokerConnection
 from services.mysql import MySql
 from services.mysql_client import run as run_mysql
@@ -35,7 +36,6 @@ from services.postgres import Postgres
 from services.postgres_client import run as run_postgres
 from services.postgres_container import ContainerPostgres
 from services.postgres_local import LocalPostgres
-from services.topics import create_topic
 from services.where import Where, created
 from tests.services.what_is_left import accepts
 
@@ -194,7 +194,7 @@ def test_nothing_is_left_of_a_container_that_the_engine_cannot_start(
 
 
 def test_an_image_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.postgres_container._IMAGE", "localhost:1/no-such-image:1")
+    monkeypatch.setattr("services.images.POSTGRES", "localhost:1/no-such-image:1")
     with pytest.raises(ServiceError, match=r"^localhost:1/no-such-image:1 does not start in a container: "):
         ContainerPostgres()
 
@@ -232,7 +232,7 @@ import sys
 import pytest
 from testcontainers.core.labels import SESSION_ID
 print(SESSION_ID, flush=True)
-sys.exit(pytest.main(["tests/services/test_topics.py", "-q", "-p", "no:cacheprovider"]))
+sys.exit(pytest.main(["tests/services/test_kafka_topics.py", "-q", "-p", "no:cacheprovider"]))
 """
 
 

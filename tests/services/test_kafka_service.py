@@ -19,8 +19,8 @@ from services.deadline import wait_until
 from services.errors import ServiceError
 from services.kafka import WHERE_VARIABLE, Kafka, Where, kafka_service
 from services.kafka_local import FAST_START, LocalKafka
+from services.kafka_topics import create_topic
 from services.kafka_wire import BrokerConnection
-from services.topics import create_topic
 from tests.services.what_is_left import accepts, members
 
 pytestmark = pytest.mark.service

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from services.kafka_container import IMAGE, broker_settings, variable
-from services.mysql_container import _IMAGES
+from services import images
+from services.kafka_container import broker_settings, variable
 from services.mysql_local import server_settings
 from services.mysql_program import Flavour
-from services.postgres_container import _IMAGE
 
 ROOT = Path(__file__).parents[2]
 FILE: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
@@ -23,10 +22,10 @@ FLAVOURS = {"mysql": Flavour.MYSQL, "mariadb": Flavour.MARIADB}
 
 def test_the_images_are_those_of_the_services() -> None:
     assert {name: service["image"] for name, service in SERVICES.items()} == {
-        "kafka": IMAGE,
-        "mysql": _IMAGES[Flavour.MYSQL],
-        "mariadb": _IMAGES[Flavour.MARIADB],
-        "postgresql": _IMAGE,
+        "kafka": images.KAFKA,
+        "mysql": images.MYSQL[Flavour.MYSQL],
+        "mariadb": images.MYSQL[Flavour.MARIADB],
+        "postgresql": images.POSTGRES,
     }
 
 

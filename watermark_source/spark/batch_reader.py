@@ -17,7 +17,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.batch import BatchDefinition, BatchRangeReader
 from watermark_source.spark.exchange.read_tasks import into_tasks
 from watermark_source.spark.options.engine_options import EngineOptions
-from watermark_source.spark.startup.collector import spare_imports
+from watermark_source.spark.startup.garbage_collector import spare_imports
 from watermark_source.spark.tasks.reading import data_batch
 
 

@@ -10,7 +10,6 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
     ByFunction,
     EventTimeChoice,
-    Format,
     InHeader,
     InJson,
     MarkChoice,
@@ -18,6 +17,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     WithoutTime,
 )
 from pyspark_aligned_kafka.records.json_path import parse_path
+from pyspark_aligned_kafka.records.time_format import Format
 from watermark_source.errors import OptionError
 from watermark_source.option_table import Option, given_text, one_of
 from watermark_source.spark.options.strategy_options import PUNCTUATED

@@ -1,4 +1,4 @@
-"""Where the event time of a record is, how it is written there, and what becomes of a record without one."""
+"""Where the event time of a record is, and what becomes of a record without one."""
 
 from __future__ import annotations
 
@@ -9,25 +9,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pyspark_aligned_kafka.records.json_path import JsonPath
+from pyspark_aligned_kafka.records.time_format import Format
 from watermark_source.errors import OptionError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 OPTION = "eventTimeColumn"
-
-
-class Format(Enum):
-    """How moments are written."""
-
-    AUTO = "auto"
-    """ISO 8601, or a number whose size says its unit: below 10^11 seconds (until 5138), below 10^14 milliseconds, below
-    10^17 microseconds, and nanoseconds from there on."""
-    SECONDS = "seconds"
-    MILLIS = "millis"
-    MICROS = "micros"
-    NANOS = "nanos"
-    ISO_8601 = "iso8601"
 
 
 @dataclass(frozen=True, slots=True)

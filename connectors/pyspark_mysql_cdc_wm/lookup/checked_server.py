@@ -9,8 +9,8 @@ from pyspark.sql.types import StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.log_status import end_statement
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.stream_layout import stream_layout
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.table_list import on_server, tables_of
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName

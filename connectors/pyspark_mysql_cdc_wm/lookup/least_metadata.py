@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.schema import DescribedColumn, all_columns, declared_labels
+from pyspark_mysql_cdc_wm.lookup.table_columns import DescribedColumn, all_columns, declared_labels
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, STRINGS
-from pyspark_mysql_cdc_wm.records.column import Column, ColumnType, KeyPart, TableMap
+from pyspark_mysql_cdc_wm.records.column import Column, KeyPart, TableMap
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from watermark_source.errors import UnsupportedFormatError
 
 _UTF8MB4 = 45

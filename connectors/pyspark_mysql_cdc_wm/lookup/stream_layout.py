@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn

@@ -21,7 +21,7 @@ from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.prepared import with_prepared
-from pyspark_mysql_cdc_wm.lookup.schema import columns_now
+from pyspark_mysql_cdc_wm.lookup.table_columns import columns_now
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.known_columns import Known

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary
 from pyspark_mysql_cdc_wm.records.arrow_types import (
     INTEGERS,
     STRINGS,
@@ -15,11 +16,11 @@ from pyspark_mysql_cdc_wm.records.arrow_types import (
     column_type,
     column_width,
 )
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.decimals import decimals
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.labels import enums, label_charset, label_column, sets
-from pyspark_mysql_cdc_wm.records.memory import Values, binary
 from pyspark_mysql_cdc_wm.records.numbers import bits, floats, integers, years
 from pyspark_mysql_cdc_wm.records.shapes import geometries, vectors
 from pyspark_mysql_cdc_wm.records.temporal import temporals

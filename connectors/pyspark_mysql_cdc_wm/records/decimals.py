@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
 from pyspark_mysql_cdc_wm.errors.faults import Fault
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, allocated, fixed, validity
 from pyspark_mysql_cdc_wm.records.arrow_types import GROUP_BYTES, LONGEST_DECIMAL, decimal_type
-from pyspark_mysql_cdc_wm.records.memory import Values, allocated, fixed, validity
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 

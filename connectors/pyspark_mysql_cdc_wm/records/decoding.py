@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.arrow_types import column_width
-from pyspark_mysql_cdc_wm.records.column import ColumnType, TableMap
+from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.column_decoders import ColumnDecoder, column_decoder
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.json_diffs import patched_texts
-from pyspark_mysql_cdc_wm.records.memory import Values
 from pyspark_mysql_cdc_wm.records.rows import Located, RowLocator, exhausted, new_cursor
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 

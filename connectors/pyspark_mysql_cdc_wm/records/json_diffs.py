@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, lenenc_at
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, validity
 from pyspark_mysql_cdc_wm.records.json_paths import NOWHERE, child, last_leg, name_of, seek
 from pyspark_mysql_cdc_wm.records.json_scalars import put_byte
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
-from pyspark_mysql_cdc_wm.records.memory import Values, validity
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints, uint16_at, uint_at
 from pyspark_mysql_cdc_wm.errors.faults import Fault
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, validity
 from pyspark_mysql_cdc_wm.records.json_scalars import PLACE, put_byte, put_scalar, put_string
-from pyspark_mysql_cdc_wm.records.memory import Values, validity
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
 

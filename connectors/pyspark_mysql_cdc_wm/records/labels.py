@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import padded
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, allocated, fixed, validity
 from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.memory import Values, allocated, fixed, validity
 from pyspark_mysql_cdc_wm.records.numbers import words
 from pyspark_mysql_cdc_wm.records.texts import texts
 from watermark_source.errors import CorruptDataError

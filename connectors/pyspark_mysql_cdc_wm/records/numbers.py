@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import Longs, uint_at
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed
 from pyspark_mysql_cdc_wm.records.arrow_types import integer_type
-from pyspark_mysql_cdc_wm.records.memory import Values, binary, fixed
 from watermark_source.arrow_columns import bitmap
 from watermark_source.machine_code.native import Word, address_of, compiled
 

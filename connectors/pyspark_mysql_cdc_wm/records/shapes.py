@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed, gathered, validity
 from pyspark_mysql_cdc_wm.records.arrow_types import GEOMETRY_TYPE, VECTOR_TYPE
-from pyspark_mysql_cdc_wm.records.memory import Values, binary, fixed, gathered, validity
 from pyspark_mysql_cdc_wm.records.numbers import words
 from watermark_source.errors import CorruptDataError
 

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed
 from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, WHOLE_NUMBERS
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.decimals import negated, with_digits
-from pyspark_mysql_cdc_wm.records.memory import Values, binary, fixed
 from pyspark_mysql_cdc_wm.records.numbers import bits, whole_numbers
 from pyspark_mysql_cdc_wm.records.shapes import geometries, vectors
 from watermark_source.errors import CorruptDataError

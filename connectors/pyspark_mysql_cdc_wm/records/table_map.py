@@ -11,7 +11,8 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 from pyspark_mysql_cdc_wm.binlog.scan import Scan
-from pyspark_mysql_cdc_wm.records.column import Column, ColumnType, TableMap
+from pyspark_mysql_cdc_wm.records.column import Column, TableMap
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.row_metadata import with_metadata
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 

@@ -16,9 +16,10 @@ from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.text_rows import TextReader
 from pyspark_mysql_cdc_wm.errors.server import LOCKED, code_of, server_error
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
-from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
+from pyspark_mysql_cdc_wm.records.column import Column
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
-from pyspark_mysql_cdc_wm.records.memory import Values
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, listed

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping, Set
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
 from pyspark_mysql_cdc_wm.lookup.table_checks import check_key, check_seen, check_tables, without_key
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import Layout

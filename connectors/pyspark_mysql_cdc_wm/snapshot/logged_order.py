@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
-from pyspark_mysql_cdc_wm.lookup.schema import TableColumns, described
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.column import Column, TableMap, key_names

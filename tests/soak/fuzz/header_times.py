@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.event_time_choice import Format
 from pyspark_aligned_kafka.records.header_scan import HeaderScan
 from pyspark_aligned_kafka.records.moments import MomentReader
 from pyspark_aligned_kafka.records.rows import HEADERS_AT, RECORD_END, Located
+from pyspark_aligned_kafka.records.time_format import Format
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.memory import guarded
 from watermark_source.errors import SourceError

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.event_time_choice import Format
 from pyspark_aligned_kafka.records.json_path import parse_path
 from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
 from pyspark_aligned_kafka.records.moments import END_MICROS, FIRST_MICROS, MomentReader
+from pyspark_aligned_kafka.records.time_format import Format
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.memory import guarded
 

@@ -18,8 +18,8 @@ from kafka import KafkaProducer
 from pyspark_aligned_kafka.reading.fetch import FetchLimits, Wanted, decode_response, encode_request
 from services.kafka import kafka_service
 from services.kafka_local import FAST_START
-from services.record_batch import CODECS
-from services.topics import create_topic, delete_records
+from services.kafka_record_batch import CODECS
+from services.kafka_topics import create_topic, delete_records
 from tests.soak.fuzz.decoder import HEAD
 from tests.soak.fuzz.targets import SEEDS
 from watermark_source.planning.split import Split

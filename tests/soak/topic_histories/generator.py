@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from services.record_batch import CODECS
+from services.kafka_record_batch import CODECS
 from tests.soak.topic_histories import steps
 from tests.soak.topic_histories.steps import End, Step
 

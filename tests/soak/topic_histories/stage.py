@@ -14,9 +14,9 @@ from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.consumer.fetcher import IsolationLevel
 
 from services.kafka_local import LocalKafka
+from services.kafka_record_batch import CODECS, compressed
+from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic
 from services.kafka_wire import BrokerConnection
-from services.record_batch import CODECS, compressed
-from services.topics import add_partitions, create_topic, delete_records, delete_topic
 from tests.soak.topic_histories import steps
 from tests.soak.topic_histories.contents import random_records
 from tests.unit.kafka.batches import Rec, batch, records_bytes

@@ -10,8 +10,8 @@ from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, C, at, backlog, log_of, observation
 from watermark_source.alignment.other_members import NOBODY, unanswered
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.aligned_ends import aligned_ends
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.ends import aligned_ends
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import SAMPLE, Split, SplitRange
 from watermark_source.planning.state import SplitState

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.simulation.driver import START, Driver
+from tests.simulation.histories import Outage, perform
 from tests.simulation.log import SimulatedLog, SplitLog
-from tests.simulation.scenarios import Outage, perform
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation, observed
 from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.eventtime.summary import RangeSummary

@@ -43,7 +43,7 @@ from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.driver.termination import before_termination
 from watermark_source.spark.exchange.read_tasks import ReadTask
 from watermark_source.spark.options.engine_options import EngineOptions
-from watermark_source.spark.startup.collector import collect_later, collect_rarely, spare_imports
+from watermark_source.spark.startup.garbage_collector import collect_later, collect_rarely, spare_imports
 
 
 class SourceRunner:

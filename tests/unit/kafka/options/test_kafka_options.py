@@ -12,7 +12,8 @@ from pyspark_aligned_kafka.options.kafka_options import KafkaOptions, parse
 from pyspark_aligned_kafka.options.positions import At, AtTime, Earliest, Everywhere, Latest, NoMatch, PerSplit
 from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern
-from pyspark_aligned_kafka.records.event_time_choice import Format, InHeader, MarkChoice
+from pyspark_aligned_kafka.records.event_time_choice import InHeader, MarkChoice
+from pyspark_aligned_kafka.records.time_format import Format
 from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.errors import OptionError, UnknownOptionError
 from watermark_source.eventtime.watermark import Millis

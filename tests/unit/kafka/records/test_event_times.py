@@ -14,13 +14,13 @@ from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import (
     ByFunction,
     EventTimeChoice,
-    Format,
     InHeader,
     InJson,
     Place,
     WithoutTime,
 )
 from pyspark_aligned_kafka.records.json_path import parse_path
+from pyspark_aligned_kafka.records.time_format import Format
 from tests.unit.kafka.batches import Rec, batch, sized, varint
 from watermark_source.errors import CorruptDataError, EventTimeError, OptionError
 from watermark_source.planning.split import Split, SplitRange

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_aligned_kafka.records.event_time_choice import Format
 from pyspark_aligned_kafka.records.moments import END_MICROS, FIRST_MICROS, MomentReader
+from pyspark_aligned_kafka.records.time_format import Format
 
 YEARS = datetime.fromisoformat("0001-01-02"), datetime.fromisoformat("9999-12-30")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.wire import padded
-from pyspark_mysql_cdc_wm.records.memory import Values
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 
 
 def values(*given: bytes | None) -> Values:

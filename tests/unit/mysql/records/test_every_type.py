@@ -9,10 +9,11 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from pyspark_mysql_cdc_wm.lookup.schema import COLUMN_TYPES
+from pyspark_mysql_cdc_wm.lookup.table_columns import COLUMN_TYPES
 from pyspark_mysql_cdc_wm.records.arrow_types import column_type
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.column_decoders import column_decoder
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.json_rows import json_rows
 from pyspark_mysql_cdc_wm.records.key_column import key_column
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, padded
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.json_diffs import patched_texts
-from pyspark_mysql_cdc_wm.records.memory import Values
 from tests.unit.mysql.recordings import decoded, rows
 from watermark_source.errors import CorruptDataError
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_mysql_cdc_wm.records.column import ColumnType
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from tests.unit.mysql.records.test_values import stored_decimal, values
 from watermark_source.errors import CorruptDataError

@@ -12,7 +12,7 @@ from pyspark_mysql_cdc_wm.binlog.definitions import look_at_statements
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.lookup.log_gtids import begun
-from pyspark_mysql_cdc_wm.records.column import ColumnType
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from tests.unit.mysql.recordings import surveyed
 from watermark_source.errors import CorruptDataError, OffsetError

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
+from pyspark_mysql_cdc_wm.records.column import Column
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT, EventTimeColumn
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.records.stream_columns import TableRows, table_rows

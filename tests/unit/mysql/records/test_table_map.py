@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.binlog.events import EventType
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, ColumnType, KeyPart
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, KeyPart
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.table_map import read_table_map
 from tests.unit.mysql.recordings import bodies, charsets, table_maps
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.records.arrow_types import decimal_width, temporal_width
 from pyspark_mysql_cdc_wm.records.character_sets import check_charset
-from pyspark_mysql_cdc_wm.records.column import Column, ColumnType
+from pyspark_mysql_cdc_wm.records.column import Column
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.decimals import decimals
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.labels import enums, label_column, sets

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from services.errors import ServiceError
+from services.kafka_record_batch import Bytes, Millis, encode_batch, numbered_values
 from services.kafka_wire import BrokerConnection
-from services.record_batch import Bytes, Millis, encode_batch, numbered_values
 
 DEFAULT_BATCH_RECORDS = 1_000
 # With 5, a producer's usual number, the broker waits for us between requests: a third of the speed.

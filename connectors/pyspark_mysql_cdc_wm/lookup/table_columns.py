@@ -13,8 +13,9 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.arrow_types import column_type
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
 from watermark_source.errors import UnsupportedFormatError
 

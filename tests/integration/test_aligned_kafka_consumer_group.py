@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from services.consumer_groups import alter_offsets, committed_offsets, coordinator_of, describe_group, group_member
 from services.kafka import Kafka, kafka_cluster
 from services.kafka_local import FAST_START
-from services.topics import admin_client, create_topic, delete_topic
+from services.kafka_topics import admin_client, create_topic, delete_topic
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 

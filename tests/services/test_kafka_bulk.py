@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from services.bulk import PartitionRecords, bulk_produce, bulk_produce_partitions
 from services.errors import ServiceError
 from services.kafka import Kafka
-from services.record_batch import CODECS, crc32c, encode_batch, numbered_values
+from services.kafka_bulk import PartitionRecords, bulk_produce, bulk_produce_partitions
+from services.kafka_record_batch import CODECS, crc32c, encode_batch, numbered_values
 
 _START = 1_700_000_000_000
 

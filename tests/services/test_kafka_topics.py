@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
-from services.bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka import Kafka
-from services.topics import add_partitions, delete_records, delete_topic
+from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.kafka_topics import add_partitions, delete_records, delete_topic
 
 _ONE = PartitionRecords(np.array([1_700_000_000_000]))
 
