@@ -27,9 +27,11 @@ STEP, ASK, KILL, WAIT, CUT = "step", "ask", "kill", "wait", "cut off, or back"
 scripts = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([STEP, STEP, ASK, ASK, KILL, WAIT, CUT])), max_size=60)
 
 
-def meet(group: Sequence[SimulatedLog], policy: PlanPolicy, max_rows: int | None, *, index: bool) -> list[MemberDriver]:
-    store = Store()
-    return [MemberDriver(f"m{n}", store, log, policy, max_rows=max_rows, index=index) for n, log in enumerate(group)]
+def meet(
+    group: Sequence[SimulatedLog], policy: PlanPolicy, max_rows: int | None, *, index: bool, looks: bool = False
+) -> list[MemberDriver]:
+    store, how = Store(), {"max_rows": max_rows, "index": index, "looks": looks}
+    return [MemberDriver(f"m{n}", store, log, policy, **how) for n, log in enumerate(group)]
 
 
 def perform(members: Sequence[MemberDriver], number: int, what: str) -> None:
@@ -59,13 +61,17 @@ def go_on(members: Sequence[MemberDriver]) -> None:
             member.step()
 
 
-@given(groups, drifts, budgets, st.booleans(), scripts)
+@given(groups, drifts, budgets, st.booleans(), st.booleans(), scripts)
 def test_the_group_goes_on_while_any_source_has_rows(
-    group: Sequence[SimulatedLog], drift: int, max_rows: int | None, index: bool, script: Sequence[tuple[int, str]]
+    group: Sequence[SimulatedLog],
+    drift: int,
+    max_rows: int | None,
+    index: bool,
+    looks: bool,
+    script: Sequence[tuple[int, str]],
 ) -> None:
-    members = meet(
-        group, PlanPolicy(alignment=Alignment(max_drift=drift), idleness=Idleness(timeout=1)), max_rows, index=index
-    )
+    policy = PlanPolicy(alignment=Alignment(max_drift=drift), idleness=Idleness(timeout=1))
+    members = meet(group, policy, max_rows, index=index, looks=looks)
     for number, what in script:
         perform(members, number, what)
     go_on(members)
