@@ -28,6 +28,8 @@ BIG = 2_000_000
 """A range of more positions than this is cut, so that one long log still uses every core."""
 SHARE = 4
 """A range of more than this part of a batch is cut too, unless it is small."""
+SLACK = SMALL // 10
+"""Fewer positions than this are no piece of their own where a range would be cut for a small batch's sake."""
 
 
 class Beginning(NamedTuple):
@@ -139,6 +141,8 @@ def into_tasks(
         multiple_of: cut ranges only behind a multiple of so many positions.
     """
     total = sum(r.size for r in ranges)
+    if at_least is None and at_most is None and total <= SHARE * (SMALL + SLACK):
+        return _as_few_as_hold(ranges, total, multiple_of)
     big, small = max(SMALL, min(BIG, -(-total // SHARE))), SMALL
     if at_least is not None:
         # Rounded down: tasks no bigger than this are never fewer than asked for.
@@ -159,6 +163,28 @@ def into_tasks(
     if open_task:
         tasks.append(tuple(open_task))
     return tasks
+
+
+def _as_few_as_hold(ranges: Sequence[SplitRange], total: int, unit: int) -> list[tuple[SplitRange, ...]]:
+    """Lay a small batch into equal tasks: of few rows a task costs more than reading them."""
+    if not ranges:
+        return []
+    size = -(-total // max(1, -(-total // (SMALL + SLACK))))
+    tasks: list[list[SplitRange]] = [[]]
+    room = size
+    for rest in ranges:
+        while rest.size > room + SLACK:
+            cut = room // unit * unit if room > SLACK else 0
+            if not cut and not tasks[-1]:
+                cut = min(unit, rest.size)
+            if cut:
+                tasks[-1].append(rest._replace(end=rest.start + cut))
+                rest = rest._replace(start=rest.start + cut)  # noqa: PLW2901
+            tasks.append([])
+            room = size
+        tasks[-1].append(rest)
+        room -= rest.size
+    return [tuple(task) for task in tasks]
 
 
 def _cut(whole: SplitRange, big: int, unit: int) -> list[SplitRange]:

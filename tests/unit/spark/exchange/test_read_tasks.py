@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
@@ -33,6 +33,7 @@ def _little_limits() -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(read_tasks, "SMALL", 7)
         patch.setattr(read_tasks, "BIG", 20)
+        patch.setattr(read_tasks, "SLACK", 1)
         yield
 
 
@@ -65,7 +66,40 @@ def test_at_least_so_many_packs_are_made_when_there_are_that_many_positions(
 
 
 @given(_ranges())
+def test_a_small_batch_makes_no_more_packs_than_hold_it(ranges: list[SplitRange]) -> None:
+    total = sum(r.size for r in ranges)
+    assume(0 < total <= 4 * 8)
+    laid = into_tasks(ranges)
+    assert len(laid) <= -(-total // 8) + 1
+    assert all(sum(piece.size for piece in ps) <= 9 for ps in laid)
+
+
+def test_a_small_batch_is_cut_into_equal_packs_but_not_into_crumbs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_tasks, "SMALL", 100)
+    monkeypatch.setattr(read_tasks, "SLACK", 10)
+
+    def sizes(*ranges: int) -> list[list[int]]:
+        laid = into_tasks([SplitRange(Split("log", n), 7, 7 + size) for n, size in enumerate(ranges)])
+        return [[piece.size for piece in ps] for ps in laid]
+
+    assert sizes(13, 129, 129, 129) == [[13, 87], [42, 58], [71, 29], [100]]
+    assert sizes(100, 100, 100, 101) == [[100], [100], [100], [101]]
+    assert sizes(95, 105, 90, 110) == [[95], [105], [90], [110]]
+    assert sizes(110) == [[110]]
+    assert sizes(120) == [[60], [60]]
+
+
+@given(_ranges(), st.integers(1, 12))
+def test_ranges_are_cut_behind_a_multiple_only(ranges: list[SplitRange], unit: int) -> None:
+    begins = {r.split: r.start for r in ranges}
+    pieces = [piece for ps in into_tasks(ranges, multiple_of=unit) for piece in ps]
+    assert all((piece.start - begins[piece.split]) % unit == 0 for piece in pieces)
+    assert sum(piece.size for piece in pieces) == sum(r.size for r in ranges)
+
+
+@given(_ranges())
 def test_small_ranges_share_packs_and_big_ones_are_cut(ranges: list[SplitRange]) -> None:
+    assume(sum(r.size for r in ranges) > 4 * 8)
     laid = into_tasks(ranges)
     sizes = [sum(piece.size for piece in ps) for ps in laid]
     assert all(len(ps) == 1 for ps, size in zip(laid, sizes, strict=True) if size > 7)
