@@ -136,8 +136,12 @@ def test_newest_event_times_do_not_matter_while_the_present_limit_holds_nobody()
 
 
 def test_drift_zero_lets_the_slowest_read_to_its_end() -> None:
-    log = log_of([100, 200], [100, 199, 200, 201])
-    assert ends({A: at(0), B: at(0)}, log, PlanPolicy(alignment=Alignment(max_drift=0))) == {A: 2, B: 3}
+    log, together = log_of([100, 200], [100, 199, 200, 201]), PlanPolicy(alignment=Alignment(max_drift=0))
+    assert ends({A: at(0), B: at(0)}, log, together) == {A: 2, B: 3}
+    # Without a time index in steps up to where the next is, and not a millisecond more.
+    log = log_of(range(50_000), range(200))
+    slowest = {A: at(100, 99, step=2_000), B: at(102, 101)}
+    assert ends(slowest, log, together, index=False, newest={}) == {A: 2_100, B: 102}
 
 
 def test_a_split_ahead_of_the_limit_is_held_where_it_is() -> None:
@@ -182,6 +186,10 @@ def test_behind_an_event_of_the_future_a_split_goes_on_as_fast_as_event_time_wen
     a = at(rows + 1, rows - 2)
     # Half the drift. The other's first row lies beyond a gap.
     assert ends({A: a, B: at(0)}, log, policy) == {A: rows + 1 + 1_001, B: 1}
+    # Only its last rows tell, be it one.
+    long = log_of([*range(3 * rows), NOW + FAR, *range(3 * rows, 9 * rows)], range(3 * rows, 20 * rows))
+    assert ends({A: at(3 * rows + 1, 3 * rows - 2), B: at(0)}, long, policy)[A] == 3 * rows + 1 + 1_002
+    assert ends({A: at(1, 99), B: at(0)}, log_of([NOW + FAR, *range(100, 5_000)], range(5_000)), policy)[A] == 2
     # Later by what its ranges have told.
     assert ends({A: at(6_002, 5_999, step=500), B: at(1_000, 5_999)}, log, policy)[A] == 6_502
     driver = Driver(log, policy)

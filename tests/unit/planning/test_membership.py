@@ -113,6 +113,9 @@ def test_idle_and_finished_sources_say_so() -> None:
     assert idle(None, -1) == GroupMember(MemberStatus.IDLE, Millis(-1))
     assert idle(None) == GroupMember(MemberStatus.IDLE)
     assert member({A: at(1, 99)}, log_of([100]), ends_are_final=True) == GroupMember(MemberStatus.FINISHED)
+    # What has come to the end of its run holds nobody.
+    log = log_of([50], [100, 105, 106])
+    assert member({A: at(1, 49), B: at(1, 99)}, log, ends_are_final=True, max_rows=1) == active(99)
 
 
 def test_a_snapshot_holds_the_group_unless_it_is_told_not_to() -> None:

@@ -115,7 +115,9 @@ def test_the_limit_of_before_holds_to_the_row_while_the_store_does_not_answer() 
 def test_of_members_that_wait_for_each_other_over_a_gap_each_goes_on_by_one_row() -> None:
     log = log_of([100, 5_000, 5_001], [100, 7_000])
     splits = {A: at(1, 99), B: at(1, 99)}
+    # The one whose next row is the earliest.
     assert aligned(splits, log, others(99)).ends == {A: 2, B: 1}
+    assert aligned(splits, log_of([100, 7_000], [100, 5_000]), others(99)).ends == {A: 1, B: 2}
     # Who is ahead of the one elsewhere waits for it.
     assert aligned(splits, log, others(98)).ends == {A: 1, B: 1}
     # And so does everybody for a split without rows, unless it has come to the end of its run.
@@ -140,6 +142,9 @@ def test_what_is_reached_is_told_for_the_end_of_the_log_and_the_limit() -> None:
     # All of A up to 105; of B nothing is left up to the limit.
     assert (found.ends, found.reached) == ({A: 2, B: 1}, {A: 104, B: 110})
     assert aligned({A: at(0)}, log, others(100), index=False).reached == {}
+    # The limit is enough where a log's newest row is not known, and rows that are older take no watermark back.
+    assert aligned({B: at(1, 100)}, log, others(100), newest={}).reached == {B: 110}
+    assert aligned({A: at(1, 99)}, log_of([100, 50]), others(200), newest={A: Millis(50)}).reached == {A: 99}
 
 
 def test_a_row_beyond_a_gap_is_told_when_it_has_been_seen() -> None:
