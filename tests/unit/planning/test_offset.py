@@ -63,6 +63,7 @@ def test_what_was_written_is_what_is_read() -> None:
         group=GroupState("5b1d", Millis(1_100), held=3),
         origin=Origin("here", 7, "a:1-3"),
         ended=True,
+        event_time="eventTimeColumn = value:$.at",
         run=4,
     )
     assert CODEC.decode(json.loads(json.dumps(CODEC.encode(state)))) == state
