@@ -16,6 +16,7 @@ def at(bucket: int) -> int:
 
 def test_until_enough_rows_are_known_the_bound_is_the_upper_one() -> None:
     assert WISH.enough == 1_000
+    assert Percentile(on_time=999_999, rows=1, most=1).enough == 10_000_000
     few = WISH.after(None, [((0, 999),)])
     assert few.bound == 600_000
     assert WISH.after(few, [((0, 1),)]).bound == 1

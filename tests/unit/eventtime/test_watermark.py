@@ -3,10 +3,16 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import watermark_source
 from watermark_source.eventtime.watermark import MAX, MIN, saturating_add
+
+
+def test_time_begins_and_ends_where_64_bits_do() -> None:
+    ends = np.iinfo(np.int64)
+    assert (ends.min, ends.max) == (MIN, MAX)
 
 
 @pytest.mark.parametrize(
