@@ -20,6 +20,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     WithoutTime,
 )
 from pyspark_aligned_kafka.records.json_path import parse_path
+from pyspark_aligned_kafka.records.moments import END_MICROS, FIRST_MICROS
 from pyspark_aligned_kafka.records.time_format import Format
 from tests.unit.kafka.batches import Rec, batch, sized, varint
 from watermark_source.errors import CorruptDataError, EventTimeError, OptionError
@@ -76,6 +77,7 @@ def test_headers_that_do_not_fit_their_record_are_corrupt() -> None:
     [
         varint(-1),
         b"\xff" * 11,
+        varint(1) + varint(-1),
         varint(1) + varint(-1) + varint(-1),
         varint(1) + sized(b"t") + varint(99) + b"x",
         varint(1) + sized(b"t") + varint(-2),
@@ -96,11 +98,13 @@ def test_a_header_that_is_longer_than_its_record_is_corrupt_however_long_it_says
 def refuse_headers(headers: bytes) -> None:
     payload = sized(b"\0\0\0" + sized(None) + sized(None) + headers)
     data = np.frombuffer(bytearray(batch(0, [], payload=payload, count=1)), np.uint8)
-    decoder = RecordDecoder(
-        (), batch_rows=9, batch_bytes=99, decompressed_limit=99, event_time=EventTimeChoice(InHeader("t"))
-    )
-    with pytest.raises(CorruptDataError, match="topic orders partition 3 offset 0: headers"):
-        list(decoder.decode(SplitRange(SPLIT, 0, 9), data, 0, 1, None))
+    limits = {"batch_rows": 9, "batch_bytes": 99, "decompressed_limit": 99}
+    for decoder in (
+        RecordDecoder((), **limits, event_time=EventTimeChoice(InHeader("t"))),
+        RecordDecoder(("headers",), **limits),
+    ):
+        with pytest.raises(CorruptDataError, match="topic orders partition 3 offset 0: headers"):
+            list(decoder.decode(SplitRange(SPLIT, 0, 9), data, 0, 1, None))
 
 
 def test_a_header_may_have_no_name() -> None:
@@ -131,6 +135,11 @@ def test_a_record_without_an_event_time_is_named_with_what_was_seen(value: bytes
         read(recs, IN_VALUE)
 
 
+def test_a_record_without_the_header_of_its_event_time_is_named() -> None:
+    with pytest.raises(EventTimeError, match="offset 1: no event time at header:t .*seen no such header"):
+        read([Rec(0, headers=[(b"t", b"1")]), Rec(1, headers=[(b"T", b"1")])], InHeader("t"))
+
+
 def test_a_record_without_an_event_time_goes_by_its_timestamp_or_has_none() -> None:
     recs = [Rec(0, b'{"t":1}', millis=77), *(Rec(n, v, millis=80 + n) for n, (v, _) in enumerate(BROKEN, 1))]
     by_timestamp = read(recs, IN_VALUE, without=WithoutTime.TIMESTAMP)
@@ -155,6 +164,7 @@ def by(module: ModuleType, function: object) -> ByFunction:
     return ByFunction(module.__name__, "event_time")
 
 
+FIRST, END = FIRST_MICROS // 1_000, END_MICROS // 1_000
 RECS = [Rec(0, b"a", b"k", millis=5), Rec(1, None, headers=[(b"h", b"1")], millis=6)]
 
 
@@ -178,14 +188,18 @@ def test_a_function_gets_all_there_is_of_the_records_at_once(module: ModuleType)
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (pa.array([1, 2]), [1, 2]),
+        (pa.array([1_000, 2]), [1_000, 2]),
+        (pa.array([1_000, 2], pa.timestamp("s")), [1_000_000, 2_000]),
         (pa.array([1, None]), [1, None]),
         (pa.array([9, 1, 2]).slice(1), [1, 2]),
         (pa.array([None, 1, None]).slice(1), [1, None]),
         (pa.chunked_array([[1], [2]]), [1, 2]),
-        (pa.array([1_500_000, -1], pa.timestamp("ns")), [1, -1]),
+        (pa.array([1_500_000_000, -1], pa.timestamp("ns")), [1_500, -1]),
         (pa.array([1_000, 2_000], pa.timestamp("us", "Europe/Berlin")), [1, 2]),
         (pa.array([2**62, 1]), [None, 1]),
+        # The first and the last millisecond of the years 1 and 9999, and those next to them.
+        (pa.array([FIRST, FIRST - 1]), [FIRST, None]),
+        (pa.array([END - 1, END]), [END - 1, None]),
         (pa.array([-(2**63), 2**62], pa.timestamp("us")), [None, None]),
     ],
 )
@@ -229,7 +243,7 @@ def test_a_function_that_fails_is_told_with_the_records_and_one_that_leaves_time
     [
         (ByFunction("no_such_module_anywhere", "f"), "cannot be imported: No module named"),
         (ByFunction("json", "no_such"), "cannot be imported: module 'json' has no attribute"),
-        (ByFunction("json", "decoder"), "is a module, and must be a function"),
+        (ByFunction("json", "decoder"), "is a module, and must be a function.*my_package.times:event_time"),
     ],
 )
 def test_a_function_that_is_not_there_is_a_wrong_option(place: ByFunction, told: str) -> None:

@@ -25,6 +25,7 @@ AB = JsonPath(("a", "b"))
         (b'{"a":{"b":1},"a":{"b":2}}', Number("2")),
         (b'{"a":{"b":1},"a":{"c":2}}', Nothing(Kind.NOTHING)),
         (b'{"a":{"b":1},"a":3}', Nothing(Kind.NOTHING)),
+        (b'{"a":{"b":1},"x":{"b":2}}', Number("1")),
         (b'{"a":{"b":1,"b":{}}}', Other()),
         (b'{"\\u0061":{"\\u0062":"\\ud83d\\ude00\\n"}}', "😀\n"),
         (b'{"a":{"b":"\xf3\xbf\xbf\xbf\xf4\x8f\xbf\xbf"}}', "\U000fffff\U0010ffff"),
@@ -41,7 +42,7 @@ AB = JsonPath(("a", "b"))
                 b"", b" ", b"{", b'{"a":{"b":1}', b'{"a":{"b":1}}}', b'{"a":{"b":1}} x', b'{"a":{"b":1},}', b"[1,]",
                 b'{"a":{"b":01}}', b'{"a":{"b":1.}}', b'{"a":{"b":.5}}', b'{"a":{"b":1e}}', b'{"a":{"b":+1}}', b"-",
                 b'{"a":{"b":"\n"}}', b'{"a":{"b":"\\x"}}', b'{"a":{"b":"\\u12"}}', b'{"a":{"b":"\xff"}}',
-                b'{"a":{"b":"\\u12G4"}}',
+                b'{"a":{"b":"\\u12G4"}}', b'"\\u12', b'"\xc2', b'"\xe0\xa0', b'"\xf0\x90\x80',
                 b"nul", b"{1:2}",
                 b'{"a":{"b":"\xc0\xaf"}}', b'{"a":{"b":"\xe0\x80\x80"}}', b'{"a":{"b":"\xf4\x90\x80\x80"}}', b'{"a" 1}',
                 b"{,}", b"[,]", b"]", b"}", b'{"a":}', b'"', b'"\\', b"1 2", b"[1 2]", b'{"a":1 "b":2}',
@@ -52,6 +53,32 @@ AB = JsonPath(("a", "b"))
 )  # fmt: skip
 def test_what_is_at_a_path(document: bytes | None, found: Any) -> None:
     assert by_the_scan([document], AB) == [found] == [by_the_library(document, AB)]
+
+
+@pytest.mark.parametrize("name", [*"\x80\u07ff\u0800\uffff\U00010000\U0010ffff", "a\U00011001é", '/"\\\b\f\n\r\t'])
+def test_a_name_is_the_same_however_it_is_written(name: str) -> None:
+    units = memoryview(name.encode("utf-16-le")).cast("H")
+    in_hex = '"' + "".join(f"\\u{unit:04X}" for unit in units) + '"'
+    for own in (json.dumps(name), json.dumps(name, ensure_ascii=False), in_hex):
+        document = f"{{{own}:5}}".encode()
+        assert by_the_scan([document], JsonPath((name,))) == [Number("5")]
+        for other in (f"{name}x", name[:-1], f"x{name}", f"x{name[1:]}", name[:-1] + chr(ord(name[-1]) ^ 1)):
+            assert by_the_scan([document], JsonPath((other,))) == [Nothing(Kind.NOTHING)]
+
+
+@pytest.mark.parametrize(
+    ("document", "other"),
+    [
+        # Not one character of two halves, but two of them.
+        (rb'{"\ud83d\u0041":5}', "😀"),
+        (rb'{"\ud83dude00":5}', "😀"),
+        (rb'{"\ud83d\nde00":5}', "😀"),
+        (rb'{"\ude00\ud83d":5}', "😀"),
+    ],
+)
+def test_half_a_character_is_no_name_of_another(document: bytes, other: str) -> None:
+    path = JsonPath((other,))
+    assert by_the_scan([document], path) == [Nothing(Kind.NOTHING)] == [by_the_library(document, path)]
 
 
 @pytest.mark.parametrize("document", [b"5", b' "x" ', b"{}", b"[", b"null"])

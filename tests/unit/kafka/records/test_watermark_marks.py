@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
-from pyspark_aligned_kafka.records.event_time_choice import InHeader, InJson, MarkChoice, Place
+from pyspark_aligned_kafka.records.event_time_choice import ByFunction, InHeader, InJson, MarkChoice, Place
 from pyspark_aligned_kafka.records.json_path import parse_path
 from tests.unit.kafka.batches import Rec, batch
 from watermark_source.errors import EventTimeError
@@ -36,6 +39,13 @@ def test_a_record_that_has_nothing_there_carries_none() -> None:
     assert marks(IN_VALUE, *(Rec(at, value) for at, value in enumerate(values))) == [5_000, 7_000]
     assert marks(IN_VALUE, Rec(0, b'{"w":5}')) == [5_000]
     assert marks(IN_HEADER, Rec(0), Rec(1, headers=[(b"w", b"5")]), Rec(2, headers=[(b"w", None)])) == [5_000]
+
+
+def test_what_a_function_leaves_null_carries_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("watermarks_of_a_test")
+    module.watermark = lambda _: pa.array([5, None, 7])  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert marks(ByFunction(module.__name__, "watermark"), Rec(0), Rec(1), Rec(2)) == [5, 7]
 
 
 @pytest.mark.parametrize(
