@@ -61,13 +61,13 @@ class ColumnBuilder:
         timestamp: pa.Array,
         *,
         log_append: bool,
-        event_time: pa.Array | None = None,
-        undated: int = 0,
-        marks: pa.Array | None = None,
+        event_time: pa.Array,
+        undated: int,
+        marks: pa.Array | None,
     ) -> ReadBatch:
         """Return the located records as one batch; ``offset``, ``timestamp`` and ``event_time`` are already columns.
 
-        Without an ``event_time`` it is the timestamp; ``undated`` are those in which it was not found.
+        ``undated`` are those in which no event time was found.
 
         Raises:
             CorruptDataError: headers that do not fit their record.
@@ -88,8 +88,7 @@ class ColumnBuilder:
             "headers": lambda: headers_array(split, data, located, offset),
         }
         columns = tuple(makers[name]() for name in self._columns)
-        times = timestamp if event_time is None else event_time
-        return ReadBatch(split, rows, columns, times, undated=undated, positions=offset, marks=marks)
+        return ReadBatch(split, rows, columns, event_time, undated=undated, positions=offset, marks=marks)
 
 
 def binary_column(data: Bytes, places: Longs, size: int, nulls: int) -> pa.Array:

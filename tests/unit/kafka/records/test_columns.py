@@ -38,6 +38,12 @@ def test_columns_come_in_the_order_asked_for() -> None:
     assert [column.to_pylist() for column in made.columns] == [[3] * 3, [b"a", None, b"c"], ["orders"] * 3, [0] * 3]
 
 
+def test_a_batch_tells_where_its_rows_are_and_that_none_is_undated_be_no_column_asked_for() -> None:
+    made = decode(WITH_HEADERS, ())[0]
+    assert made.positions is not None
+    assert (made.positions.to_pylist(), made.undated) == ([0, 1, 2], 0)
+
+
 def test_event_time_is_the_timestamp_column_without_a_copy() -> None:
     made = decode(WITHOUT_HEADERS, ("timestamp",))[0]
     assert made.event_time.buffers()[1].address == made.columns[0].buffers()[1].address

@@ -62,9 +62,13 @@ def test_many_topics_with_few_rows_are_bounded_too() -> None:
 
 
 def test_the_column_used_last_stays_however_large_it_is() -> None:
-    columns = ConstantColumns(most_bytes=1)
+    columns, alone = ConstantColumns(most_bytes=1), ConstantColumns()
     first = columns.column("orders", BATCH_ROWS)
     assert columns.column("orders", 5).buffers()[-1].address == first.buffers()[-1].address
+    # And no other one.
+    for each in (columns, alone):
+        each.column("users", 5)
+    assert columns.kept_bytes == alone.kept_bytes
 
 
 def test_what_was_not_used_for_longest_makes_room() -> None:
@@ -76,8 +80,16 @@ def test_what_was_not_used_for_longest_makes_room() -> None:
 
 
 def test_growing_batches_are_counted_once() -> None:
-    columns = ConstantColumns()
+    columns, once = ConstantColumns(), ConstantColumns()
     for rows in (1, 10, 100, 1_000, BATCH_ROWS):
         made = columns.column(7, rows)
-    assert len(made) == BATCH_ROWS
-    assert columns.kept_bytes < 2 * 4 * BATCH_ROWS
+    assert len(made) == len(once.column(7, BATCH_ROWS)) == BATCH_ROWS
+    assert columns.kept_bytes == once.kept_bytes < 2 * 4 * BATCH_ROWS
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(64, 128), (65, 256)])
+def test_what_is_kept_is_twice_as_long_as_it_must_be_at_most(rows: int, kept: int) -> None:
+    columns = ConstantColumns()
+    first, second = (columns.column(7, rows).buffers()[-1] for _ in range(2))
+    assert first.size == 4 * kept
+    assert first.address == second.address

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from collections.abc import Iterator
 from types import ModuleType
@@ -22,7 +23,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 from pyspark_aligned_kafka.records.json_path import parse_path
 from pyspark_aligned_kafka.records.moments import END_MICROS, FIRST_MICROS
 from pyspark_aligned_kafka.records.time_format import Format
-from tests.unit.kafka.batches import Rec, batch, sized, varint
+from tests.unit.kafka.batches import Rec, batch, records_bytes, sized, varint
 from watermark_source.errors import CorruptDataError, EventTimeError, OptionError
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
@@ -136,7 +137,7 @@ def test_a_record_without_an_event_time_is_named_with_what_was_seen(value: bytes
 
 
 def test_a_record_without_the_header_of_its_event_time_is_named() -> None:
-    with pytest.raises(EventTimeError, match="offset 1: no event time at header:t .*seen no such header"):
+    with pytest.raises(EventTimeError, match=r"offset 1: no event time at header:t .*seen no such header"):
         read([Rec(0, headers=[(b"t", b"1")]), Rec(1, headers=[(b"T", b"1")])], InHeader("t"))
 
 
@@ -149,6 +150,16 @@ def test_a_record_without_an_event_time_goes_by_its_timestamp_or_has_none() -> N
     assert by_timestamp.undated == without.undated == 5
     # What looks at the numbers alone takes none of them for late.
     assert np.frombuffer(without.event_time.buffers()[1], np.int64, 6)[1:].min() == 2**63 - 1
+
+
+def test_no_byte_of_another_place_is_taken_for_a_time() -> None:
+    records = records_bytes([Rec(0, b'{"x":123456789012}')])
+    assert records[:1] == b"0"
+    compressed = batch(0, [], attributes=1, payload=gzip.compress(records), count=1)
+    choice = EventTimeChoice(IN_VALUE, without=WithoutTime.NULL)
+    decoder = RecordDecoder((), batch_rows=9, batch_bytes=99, decompressed_limit=99, event_time=choice)
+    (found,) = decoder.decode(SplitRange(SPLIT, 0, 9), np.frombuffer(bytearray(compressed), np.uint8), 0, 1, None)
+    assert (millis(found), found.undated) == ([None], 1)
 
 
 @pytest.fixture
