@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +33,12 @@ def test_union_difference_and_intersection_are_those_of_sets(one: Members, other
     assert bool(left - right) == bool(one - other)
 
 
+def test_ranges_that_touch_are_one_and_what_is_taken_out_leaves_the_rest() -> None:
+    found = GtidSet.parse(f"{A}:7-12:3-5:1:6:8-9:14")
+    assert str(found) == f"{A}:1:3-12:14"
+    assert str(found - GtidSet.parse(f"{A}:1-3:5:9-10:12-20")) == f"{A}:4:6-8:11"
+
+
 @given(MEMBERS)
 def test_equal_sets_have_one_text_which_reads_back(one: Members) -> None:
     found = GtidSet.parse(text_of(one))
@@ -51,6 +59,14 @@ def test_a_set_without_tags_is_encoded_as_since_ever() -> None:
     assert encoded[:8] == (1).to_bytes(8, "little")
     assert encoded[8:24] == bytes.fromhex(A.replace("-", ""))
     assert numbers == [2, 1, 5, 7, 8]
+
+
+def test_a_set_with_a_tag_is_encoded_with_the_tags_of_all() -> None:
+    encoded = GtidSet({Source(A): ((1, 1),), Source(A, "x"): ((2, 3),)}).encoded()
+    uuid, one, two, four = (UUID(A).bytes, *(n.to_bytes(8, "little") for n in (1, 2, 4)))
+    # The sources' count of six bytes between two that tell of tags; of a tag twice its size before it.
+    count = b"\1" + (2).to_bytes(6, "little") + b"\1"
+    assert encoded == count + uuid + b"\0" + one + one + two + uuid + b"\2x" + one + two + four
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_mysql_cdc_wm.records.change_columns import change_types, integers
+from pyspark_mysql_cdc_wm.records.change_columns import change_types, changed_rows, integers
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT, EventTimeColumn
+from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from tests.unit.mysql.recordings import decoded
 
@@ -44,6 +46,53 @@ def test_an_update_of_the_key_deletes_one_row_and_inserts_another() -> None:
     columns = (*found.columns[:at], keys, *found.columns[at + 1 :])
     moved = found._replace(images=found.images._replace(columns=columns))
     assert change_types(moved, None).tolist() == [INSERT, INSERT, DELETE, INSERT, DELETE]
+
+
+def test_a_key_that_an_image_leaves_out_is_the_same() -> None:
+    found = changes()
+    at = found.names.index("id")
+    keys = pa.array([1, 4_000_000_000, 1, None, 4_000_000_000], found.columns[at].type)
+    columns = (*found.columns[:at], keys, *found.columns[at + 1 :])
+    partial = found._replace(images=found.images._replace(columns=columns))
+    assert change_types(partial, None).tolist() == [INSERT, INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE]
+
+
+def test_behind_the_tables_columns_come_those_about_changes_and_event_time_is_when_it_was_committed() -> None:
+    found = changes()
+    rows = changed_rows(found, Layout(("customer",), (pa.string(),)))
+    assert rows.rows == 5
+    delivered = [column.to_pylist() for column in rows.columns]
+    assert delivered[:3] == [
+        ["Ann", "Zoë", "Ann", "Ann", "Zoë"],
+        ["insert", "insert", "update_preimage", "update_postimage", "delete"],
+        [False] * 5,
+    ]
+    assert delivered[3:5] == [found.versions.tolist(), found.numbers.tolist()]
+    assert delivered[6:] == [["shop"] * 5, ["orders"] * 5]
+    for when in (rows.columns[5], rows.event_time):
+        assert (when.type, when.cast(pa.int64()).to_pylist()) == (MOMENT, found.committed.tolist())
+
+
+def test_of_rows_that_are_kept_all_is_theirs_and_only_what_is_asked_for_comes() -> None:
+    found = changes()
+    kept = np.array([False, True, False, True, True])
+    about = ("_change_type", "_commit_version", "_change_number", "_commit_timestamp")
+    rows = changed_rows(found, Layout(("customer",), (pa.string(),), about=about), kept)
+    assert rows.rows == 3
+    assert [column.to_pylist() for column in rows.columns[:4]] == [
+        ["Zoë", "Ann", "Zoë"],
+        ["insert", "insert", "delete"],
+        found.versions[kept].tolist(),
+        found.numbers[kept].tolist(),
+    ]
+    assert rows.columns[4].cast(pa.int64()).to_pylist() == found.committed[kept].tolist()
+
+
+def test_a_row_whose_column_tells_no_event_time_goes_by_its_commit() -> None:
+    found = changes()
+    rows = changed_rows(found, Layout(("id",), (pa.int64(),), event_time=EventTimeColumn("at")))
+    at, committed = 1_715_085_015_123_000, found.committed.tolist()
+    assert rows.event_time.cast(pa.int64()).to_pylist() == [at, committed[1], at, at, committed[4]]
 
 
 def test_without_an_update_all_is_as_it_was_logged() -> None:
