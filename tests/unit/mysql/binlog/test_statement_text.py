@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.statement_text import (
+    Undoing,
+    changes_whole,
     database_dropped,
+    table_made,
     tables_dropped,
     tables_named,
+    undoing,
     without_remarks,
 )
 
@@ -121,3 +125,49 @@ def test_a_table_that_all_sessions_have_is_dropped_and_no_other(text: str, dropp
 )
 def test_a_statement_is_read_as_the_server_reads_it(text: str, read: str) -> None:
     assert without_remarks(text) == read
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("TRUNCATE t", True),
+        ("rename table t to u", True),
+        ("ALTER IGNORE TABLE t ADD UNIQUE (a)", True),
+        ("ALTER TABLE t ADD UNIQUE (a)", False),
+        ("ALTER TABLE t RENAME u", True),
+        ("ALTER TABLE t RENAME COLUMN a TO b", False),
+        ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE t", True),
+        ("ALTER TABLE t ADD a INT COMMENT 'rename to u'", False),
+        ("INSERT INTO t VALUES ('TRUNCATE t')", False),
+    ],
+)
+def test_what_changes_a_table_as_a_whole(text: str, whole: bool) -> None:
+    assert changes_whole(text) is whole
+
+
+@pytest.mark.parametrize(
+    ("text", "undone"),
+    [
+        ("SAVEPOINT `A`", Undoing(True, "`a`")),
+        ("savepoint b", Undoing(True, "b")),
+        ("ROLLBACK TO `A`", Undoing(False, "`a`")),
+        ("rollback", Undoing(False, "")),
+        ("COMMIT", None),
+        ("RELEASE SAVEPOINT a", None),
+    ],
+)
+def test_what_is_undone_in_a_transaction(text: str, undone: Undoing | None) -> None:
+    assert undoing(text) == undone
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("CREATE TABLE IF NOT EXISTS t LIKE u", {("shop", "t")}),
+        ("create or replace table other.t (id INT)", {("other", "t")}),
+        ("CREATE TEMPORARY TABLE t (id INT)", set()),
+        ("CREATE VIEW t AS SELECT 1", set()),
+    ],
+)
+def test_a_table_that_is_made_is_the_first_that_is_named(text: str, made: set[tuple[str, str]]) -> None:
+    assert table_made(text, "shop") == made
