@@ -10,7 +10,7 @@ from pyspark_mysql_cdc_wm.binlog.events import EVENT_FIELDS, HEADER_SIZE, SECOND
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from watermark_source.errors import CorruptDataError
 
-MICROS = 1_700_000_000_123_456
+MICROS = 1_700_000_000_123_457
 PLAIN = bytes(17) + (7).to_bytes(8, "little")
 SEQUENCE = b"\2" + bytes(16)
 TIME = MICROS.to_bytes(7, "little")
@@ -67,6 +67,7 @@ def test_elsewhere_a_transaction_has_its_headers_second() -> None:
         (EventType.GTID_TAGGED, varint(1) + varint(99) + varint(0)),
         (EventType.GTID_TAGGED, tagged()[1] + b"\1"),
         (EventType.GTID_TAGGED, tagged()[1] + varint(5)),
+        (EventType.GTID_TAGGED, tagged()[1] + varint(5) + varint(300)[:1]),
         (EventType.GTID_TAGGED, tagged()[1] + varint(1) + bytes(15)),
         (EventType.GTID_TAGGED, tagged()[1] + varint(3)),
         (EventType.GTID_TAGGED, tagged()[1] + varint(3) + varint(9) + bytes(8)),

@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.binlog.definitions import (
     drops,
     look_at_statements,
 )
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP
+from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.statements import Statement, statements
 from tests.unit.mysql.binlog.statement_events import logged
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
@@ -38,6 +38,14 @@ def test_a_statement_and_a_name_that_are_no_utf_8_are_read_all_the_same() -> Non
     memory, events = logged("DROP TABLE t")
     memory[[events[2, START] + HEADER_SIZE + 13, events[2, STOP] - 1]] = 0xFF
     assert [each[:2] for each in statements(memory, events)] == [("\ufffdhop", "DROP TABLE \ufffd")]
+
+
+def test_a_block_may_have_no_statement_and_its_last_one_may_be_cut_short() -> None:
+    memory, events = logged()
+    assert list(statements(memory, events[1:])) == []
+    events[1, [TYPE, POSITION]] = EventType.QUERY, 700
+    with pytest.raises(CorruptDataError, match=r"position 700: .* does not fit its event"):
+        list(statements(memory, events[1:]))
 
 
 @pytest.mark.parametrize("cut", [HEADER_SIZE + 12, HEADER_SIZE + 13 + 4])

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STOP, TYPE
+from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk, Stopped
 from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Longs, padded
 from tests.unit.mysql.recordings import MAGIC_SIZE, content, surveyed
@@ -81,6 +81,8 @@ def test_a_walk_stops_when_the_table_is_full() -> None:
     [
         packet(b"\1" + EVENTS[1]),
         packet(b"\xfe" + EVENTS[1]),
+        packet(b"\xfe" + bytes(8)),
+        packet(b"\0" + bytes(3)),
         packet(b"\0" + EVENTS[1] + b"\0"),
         packet(b"\0" + EVENTS[1][:-1]),
         packet(b"\0" + EVENTS[1][: HEADER_SIZE - 1]),
@@ -90,6 +92,13 @@ def test_a_walk_stops_when_the_table_is_full() -> None:
 def test_what_does_not_fit_its_packet_or_its_checksum_is_corrupt(broken: bytes) -> None:
     with pytest.raises(CorruptDataError, match=r"log\.000001 after position \d+"):
         walked(PACKETS[0] + broken)
+
+
+def test_an_event_may_have_a_header_alone() -> None:
+    stop = bytes(4) + bytes([EventType.STOP]) + bytes(4) + b"\x13\0\0\0" + b"\x17\0\0\0" + bytes(2)
+    why, events, _ = walked(packet(b"\0" + stop))
+    assert (why, events[:, [TYPE, POSITION]].tolist()) == (Stopped.SHORT, [[EventType.STOP, MAGIC_SIZE + len(stop)]])
+    assert len(walker().one_event(padded(stop), 0, len(stop), "log.000001")) == 1
 
 
 def test_an_event_of_several_packets_is_tabulated_as_one() -> None:
