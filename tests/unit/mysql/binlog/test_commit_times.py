@@ -55,6 +55,7 @@ def test_elsewhere_a_transaction_has_its_headers_second() -> None:
     old = PLAIN, PLAIN + SEQUENCE, PLAIN + SEQUENCE + TIME[:6], PLAIN + b"\1" + bytes(16) + TIME
     assert times(*((EventType.GTID, body) for body in old)) == [5_000_000, 6_000_000, 7_000_000, 8_000_000]
     assert times((EventType.MARIADB_GTID, bytes(13)), tagged()) == [5_000_000, 6_000_000]
+    assert times(tagged((3, varint(1) + b"x"))) == [5_000_000]
 
 
 @pytest.mark.parametrize(
@@ -69,12 +70,13 @@ def test_elsewhere_a_transaction_has_its_headers_second() -> None:
         (EventType.GTID_TAGGED, tagged()[1] + varint(5)),
         (EventType.GTID_TAGGED, tagged()[1] + varint(5) + varint(300)[:1]),
         (EventType.GTID_TAGGED, tagged()[1] + varint(1) + bytes(15)),
+        (EventType.GTID_TAGGED, tagged((2, varint(1)))[1]),
         (EventType.GTID_TAGGED, tagged()[1] + varint(3)),
         (EventType.GTID_TAGGED, tagged()[1] + varint(3) + varint(9) + bytes(8)),
         (EventType.GTID_TAGGED, tagged()[1] + varint(3) + b"\xff" + b"\xff" * 8),
     ],
 )
-def test_an_event_that_ends_too_soon_is_corrupt(kind: EventType, body: bytes) -> None:
+def test_an_event_that_ends_too_soon_or_has_a_number_below_zero_is_corrupt(kind: EventType, body: bytes) -> None:
     good = (EventType.GTID, PLAIN)
     for begins in ([(kind, body)], [good, (kind, body)]):
         with pytest.raises(CorruptDataError, match=r"log\.000001"):

@@ -12,8 +12,10 @@ from tests.unit.mysql.binlog.statement_events import logged
 
 def test_what_was_prepared_is_ended_by_its_name() -> None:
     texts = ["XA START X'61',X'62',1", "XA COMMIT X'4A',X'',1", "xa", "XX COMMIT a", "XA ROLLBACK X'61',X'62',7"]
-    found = list(xa_ends(*logged(*texts)))
-    assert found == [XaEnd("x'4a',x'',1", True, 3), XaEnd("x'61',x'62',7", False, 6)]
+    found = list(xa_ends(*logged(*texts, "XA COMMIT X'61',X'',1 ONE PHASE")))
+    assert found[:2] == [XaEnd("x'4a',x'',1", True, 3), XaEnd("x'61',x'62',7", False, 6)]
+    # What was never prepared ends nothing that was.
+    assert [each.transaction for each in found[2:]] == ["x'61',x'',1 one phase"]
 
 
 def test_a_name_that_is_no_ascii_is_read_all_the_same() -> None:
