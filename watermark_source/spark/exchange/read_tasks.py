@@ -172,14 +172,17 @@ def _as_few_as_hold(ranges: Sequence[SplitRange], total: int, unit: int) -> list
     size = -(-total // max(1, -(-total // (SMALL + SLACK))))
     tasks: list[list[SplitRange]] = [[]]
     room = size
-    for rest in ranges:
+    for whole in ranges:
+        rest = whole
         while rest.size > room + SLACK:
             cut = room // unit * unit if room > SLACK else 0
             if not cut and not tasks[-1]:
-                cut = min(unit, rest.size)
+                cut = unit
+            if cut >= rest.size:
+                break
             if cut:
                 tasks[-1].append(rest._replace(end=rest.start + cut))
-                rest = rest._replace(start=rest.start + cut)  # noqa: PLW2901
+                rest = rest._replace(start=rest.start + cut)
             tasks.append([])
             room = size
         tasks[-1].append(rest)
