@@ -51,9 +51,12 @@ def _by_event_times(
     active = {s: t for s, t in planned.items() if t.status is not SplitStatus.IDLE and s not in over}
     if any(_starts(t, logs.ends.get(s, 0)) for s, t in active.items() if s not in reached):
         return GroupMember(MemberStatus.STARTING)
-    known = [w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None]
+    known = {s: w for s, t in active.items() if (w := reached.get(s, t.watermark)) is not None}
+    if known and logs.unknown & active.keys() - known.keys():
+        # It may hold the oldest rows of all: its own source waits for it, too.
+        return GroupMember(MemberStatus.STARTING)
     if known:
-        return GroupMember(MemberStatus.ACTIVE, min(known))
+        return GroupMember(MemberStatus.ACTIVE, min(known.values()))
     if planned and not active:
         idle = (w for t in planned.values() if (w := t.watermark) is not None)
         return GroupMember(MemberStatus.IDLE, max(idle, default=None))

@@ -73,6 +73,15 @@ def test_a_source_whose_first_range_was_not_yet_seen_is_still_starting() -> None
     assert member({A: at(0)}, log_of([100, 200]), index=False) == GroupMember(MemberStatus.STARTING)
 
 
+def test_a_split_that_does_not_answer_may_be_the_oldest_of_all() -> None:
+    """Its own source waits for it, too; once it is idle nobody does."""
+    log = log_of([50], [100, 105])
+    away = {"ends": {B: 2}, "newest": {B: Millis(105)}, "unknown": frozenset({A})}
+    assert member({A: at(0), B: at(1, 99)}, log, **away) == GroupMember(MemberStatus.STARTING)
+    assert member({A: at(0, status=SplitStatus.IDLE), B: at(1, 99)}, log, **away) == active(104)
+    assert member({A: at(1, 49), B: at(1, 99)}, log, **away) == active(49)
+
+
 def test_rows_that_wait_for_more_count_with_when_they_begin_and_never_wait_where_nobody_can_tell() -> None:
     patient = PlanPolicy(alignment=Alignment(max_drift=10), minimum_rows=MinimumRows(5, Millis(60_000)))
     splits, log = {A: at(1, 399), B: at(0)}, log_of([400], [200, 300])
