@@ -86,13 +86,17 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shipped(
     cluster: SparkCluster, kafka: Kafka, times: Times, python: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Run:
-    """A driver started by ``spark-submit`` with the project in an archive; slow tasks are speculated on."""
+    """A driver started by ``spark-submit`` with the project in an archive; slow tasks are speculated on.
+
+    Spark talks to its Python processes over Unix sockets, as docs/deployment.md says.
+    """
     folder = tmp_path_factory.mktemp("shipped")
     (port,) = free_ports(1)
     with ExitStack() as held:
         dig_black_hole(held, port)
         job = Job(kafka.bootstrap, "cluster", str(folder), (BLACK_HOLE_HOST, port))
         settings = {
+            "spark.python.unix.domain.socket.enabled": "true",
             "spark.speculation": "true",
             "spark.speculation.minTaskRuntime": "1s",
             "spark.speculation.multiplier": "1.1",

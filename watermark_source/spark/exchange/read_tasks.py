@@ -1,7 +1,8 @@
 """Read tasks: how the ranges of a batch are laid into Spark's input partitions.
 
-A split is the unit of decisions, a task the unit of work. A Spark task costs about 25 ms however little it reads, so
-small ranges share one; a big range is a task of its own, or several.
+A split is the unit of decisions, a task the unit of work. A Spark task costs about 25 ms however little it reads, and
+40 ms more where Spark talks to its Python processes over TCP, so small ranges share one; a big range is a task of its
+own, or several.
 """
 
 from __future__ import annotations
