@@ -175,7 +175,7 @@ def test_without_services_leaves_these_tests_out_and_says_so() -> None:
 
 
 def _run_pytest(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
-    target = Path(__file__).with_name("test_topics.py")
+    target = Path(__file__).with_name("test_kafka_topics.py")
     return subprocess.run(
         [sys.executable, "-m", "pytest", str(target), "-p", "no:cacheprovider", *options],
         cwd=Path(__file__).parents[2],
