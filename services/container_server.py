@@ -97,6 +97,14 @@ class ContainerServer(Server):
         """End the server with kill -9; what was written stays in the container."""
         self._container().kill()
 
+    def pause(self) -> None:
+        """Freeze it: its sockets stay open and nothing answers."""
+        self._container().pause()
+
+    def resume(self) -> None:
+        """Let it go on when it was frozen."""
+        self._container().unpause()
+
     def close(self) -> None:
         """Remove the container and its data. Idempotent."""
         from docker.errors import NotFound

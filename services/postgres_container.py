@@ -33,14 +33,6 @@ class ContainerPostgres(ContainerServer):
 
         super().__init__(images.POSTGRES, arranged, inside=_PORT)
 
-    def pause(self) -> None:
-        """Freeze it: its sockets stay open and nothing answers."""
-        self._container().pause()
-
-    def resume(self) -> None:
-        """Let it go on when it was frozen."""
-        self._container().unpause()
-
     def _answers(self) -> bool:
         # Over TCP: the server that only makes the data folder listens on its socket alone.
         return answers(self.host, self.port)

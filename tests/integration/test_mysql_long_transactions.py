@@ -90,7 +90,8 @@ def test_its_rows_come_once_and_in_order_though_the_dump_breaks_off_at_every_blo
     assert numbers == [0, *range(_ROWS), *range(_ROWS), 0]
     assert len(versions) == 4
     assert parts > 8
-    assert len([each for each in caplog.messages if "going on after" in each]) > 4
+    # Of how many the end came after the rows were on their way depends on what lies between.
+    assert len([each for each in caplog.messages if "going on after" in each]) > 1
 
 
 @pytest.mark.needs_mysql("has GTIDs always, of a form of its own")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -40,7 +40,13 @@ _ELSEWHERE = Split("elsewhere", 0)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[MySql]:
-    """One of the module's own: its files are purged, and begin with what is written here."""
+    """One of the module's own: its files begin with what is written here."""
+    with _new_server() as made:
+        yield made
+
+
+@contextmanager
+def _new_server() -> Iterator[MySql]:
     with mysql_service(where=Where.LOCAL) as made:
         make_user(made, USER, *RIGHTS)
         yield made
@@ -137,8 +143,9 @@ def test_a_group_of_its_own_holds_nobody(history: tuple[Database, list[tuple[int
     assert len(snapshot.rows(start, snapshot.reader.latestOffset(start, ALL))) == len(changes)
 
 
-def test_a_moment_before_what_was_purged_is_data_loss(server: MySql) -> None:
-    with new_database(server) as database:
+def test_a_moment_before_what_was_purged_is_data_loss() -> None:
+    # Other tests need what is purged here.
+    with _new_server() as server, new_database(server) as database:
         database.run(_TABLE)
         # MariaDB's binlog has the second alone.
         moment = 1_000 * int(time.time())
@@ -156,8 +163,6 @@ def test_a_file_that_says_it_was_begun_long_before_hides_no_transaction(server: 
     """As one that a statement began which took an hour, or one on a replica that was an hour behind."""
     begin_file = "SET timestamp = UNIX_TIMESTAMP() - 3600", "FLUSH BINARY LOGS", "SET timestamp = DEFAULT"
     with new_database(server) as database:
-        # Another test may have purged all but a file begun in this second, and files tell seconds.
-        time.sleep(1.1)
         database.run(
             _TABLE, *begin_file, "INSERT INTO t VALUES (1, 'n', 0)", "INSERT INTO t VALUES (2, 'n', 0)",
             *begin_file, "INSERT INTO t VALUES (3, 'n', 0)",
