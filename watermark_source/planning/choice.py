@@ -84,6 +84,8 @@ def choose(
 def _with_steps(
     splits: Mapping[Split, SplitState], steps: Mapping[Split, int], *, has_index: bool
 ) -> Mapping[Split, SplitState]:
+    if not has_index and not steps:
+        return splits
     # With an index only for as long as something of the future lies between what is read and what can be looked up.
     wanted = steps if has_index else {**{s: t.step for s, t in splits.items()}, **steps}
     return {s: t if t.step == (step := wanted.get(s)) else replace(t, step=step) for s, t in splits.items()}
