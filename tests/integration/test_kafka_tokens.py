@@ -277,7 +277,9 @@ def test_planning_outlives_its_logins(
     brokers.close()
     logins, connections = (caplog.text.count(each) for each in ("Authenticated via SASL", "Initializing connection"))
     assert logins > connections > 0
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    warnings = {record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING}
+    # While a connection is made the library may find none to refresh its metadata by, and tries again.
+    assert warnings <= {"No node available for metadata refresh - backoff/retry"}
 
 
 def test_who_refuses_to_renew_a_login_is_named(ports: Ports, tmp_path: Path) -> None:
