@@ -14,6 +14,7 @@ from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped, dumped_wit
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap
+from services.container_server import ContainerServer
 from services.mysql import MySql
 from services.mysql_client import run
 from tests.integration.mysql_binlog import DEEP_RECURSION, Database, new_database, root
@@ -90,8 +91,9 @@ def test_its_rows_come_once_and_in_order_though_the_dump_breaks_off_at_every_blo
     assert numbers == [0, *range(_ROWS), *range(_ROWS), 0]
     assert len(versions) == 4
     assert parts > 8
-    # Of how many the end came after the rows were on their way depends on what lies between.
-    assert len([each for each in caplog.messages if "going on after" in each]) > 1
+    # The proxy before a container takes so much at once that some ends come when all is on its way.
+    often = 1 if isinstance(database.server, ContainerServer) else 4
+    assert len([each for each in caplog.messages if "going on after" in each]) > often
 
 
 @pytest.mark.needs_mysql("has GTIDs always, of a form of its own")

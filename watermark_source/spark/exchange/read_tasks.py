@@ -171,17 +171,13 @@ def _as_few_as_hold(ranges: Sequence[SplitRange], total: int, unit: int) -> list
     if not ranges:
         return []
     size = -(-total // max(1, -(-total // (SMALL + SLACK))))
+    size = -(-size // unit) * unit
     tasks: list[list[SplitRange]] = [[]]
     room = size
     for whole in ranges:
         rest = whole
         while rest.size > room + SLACK:
-            cut = room // unit * unit if room > SLACK else 0
-            if not cut and not tasks[-1]:
-                cut = unit
-            if cut >= rest.size:
-                break
-            if cut:
+            if room > SLACK and (cut := room // unit * unit):
                 tasks[-1].append(rest._replace(end=rest.start + cut))
                 rest = rest._replace(start=rest.start + cut)
             tasks.append([])

@@ -5,19 +5,10 @@ from __future__ import annotations
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.scan import Scan
+from tests.unit.mysql.binlog.length_encoded import NUMBERS
 
 
-@pytest.mark.parametrize(
-    ("encoded", "number"),
-    [
-        (b"\0", 0),
-        (b"\xfa", 250),
-        (b"\xfc\xfb\0", 251),
-        (b"\xfc\1\2", 0x201),
-        (b"\xfd\1\2\3", 0x30201),
-        (b"\xfe" + b"\1\2\3\4\5\6\7\x88", 0x8807_0605_0403_0201),
-    ],
-)
+@pytest.mark.parametrize(("encoded", "number"), [*NUMBERS, (b"\xfe" + b"\1\2\3\4\5\6\7\x88", 0x8807_0605_0403_0201)])
 def test_a_length_encoded_number_is_read_to_its_end_and_no_further(encoded: bytes, number: int) -> None:
     scan = Scan(encoded + b"\7")
     assert (scan.lenenc(), scan.at, scan.left, scan.byte()) == (number, len(encoded), 1, 7)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.wire import lenenc_at, padded, uint16_at, uint32_at, uint_at
+from tests.unit.mysql.binlog.length_encoded import NUMBERS
 from watermark_source.machine_code.native import address_of
 
 NONE = (0, -1)
@@ -24,17 +25,7 @@ def _numbers(array, at, width):
     return uint16_at(data, at), uint32_at(data, at), uint_at(data, at, np.int64(width))
 
 
-@pytest.mark.parametrize(
-    ("encoded", "number"),
-    [
-        (b"\0", 0),
-        (b"\xfa", 250),
-        (b"\xfc\xfb\0", 251),
-        (b"\xfc\1\2", 0x201),
-        (b"\xfd\1\2\3", 0x30201),
-        (b"\xfe" + b"\1\2\3\4\5\6\7\x48", 0x4807_0605_0403_0201),
-    ],
-)
+@pytest.mark.parametrize(("encoded", "number"), NUMBERS)
 def test_a_length_encoded_number_ends_within_its_event_or_is_none(encoded: bytes, number: int) -> None:
     memory, stop = padded(b"abc" + encoded), 3 + len(encoded)
     assert _lenenc(memory, 3, stop) == (number, stop)
