@@ -54,13 +54,17 @@ for rows in (FIRST, SECOND):
 assert markers(df).columns[0] == "type"
 refused = []
 filtered = (df.where("value > 3"), "event_time"), (df.where(F.col("value") > 3).drop("split"), "event_time")
-for frame, column in ((df.drop("marker"), "event_time"), (df, "value"), *filtered, (df.limit(1), "event_time")):
+inverted = (df.where("marker IS NULL"), "event_time"), (df.where(F.col("marker").isNull()), "event_time")
+others = (df.drop("marker"), "event_time"), (df, "value"), (df.limit(1), "event_time")
+for frame, column in (*filtered, *inverted, *others):
     try:
         follow_watermark(frame, column)
     except UsageError as error:
         refused.append(str(error))
-assert len(refused) == 5, refused
-assert "marker" not in follow_watermark(df.where("marker IS NOT NULL OR value > 3")).columns
+assert len(refused) == 7, refused
+of_markers = F.col("marker").isNotNull()
+for kept in ("marker IS NOT NULL OR value > 3", of_markers | (F.col("value") > 3), ~F.col("marker").isNull()):
+    assert "marker" not in follow_watermark(df.where(kept)).columns
 print(json.dumps([[str(row.start), row["count"]] for row in streams.result("connect").orderBy("start").collect()]))
 spark.stop()
 """

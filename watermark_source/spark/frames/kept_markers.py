@@ -7,6 +7,7 @@ examined: operators that keep every row are accepted, a filter if it is certainl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -50,6 +51,10 @@ _CONNECT_REMOVES = {
     "Sample": "sample",
     "WithWatermark": "withWatermark",
 }
+_CONNECT_KEEPS = re.compile(
+    rf"(isnotnull\(|not\(isnull\()`?{MARKER}\b|\b{MARKER}\b\S*\s+is\s+not\s+null\b", re.IGNORECASE
+)
+"""``marker IS NOT NULL`` within a condition, whether it was written as a text or as a column."""
 _OUTER_JOINS = {"LeftOuter": (True, False), "RightOuter": (False, True), "FullOuter": (True, True)}
 """Which sides keep all their rows."""
 
@@ -64,8 +69,8 @@ class _Truth(NamedTuple):
 def need_kept_markers(df: DataFrame) -> None:
     """Refuse a stream from which an operator may have removed the marker rows.
 
-    Spark Connect shows no analysed plan to its client: there a filter is accepted if it mentions ``marker``, and what a
-    join or a generator leaves out is not seen.
+    Spark Connect shows no analysed plan to its client: there a filter is accepted if ``marker IS NOT NULL`` is part of
+    its condition, and what a join or a generator leaves out is not seen.
 
     Raises:
         UsageError: names the operator, and what to write instead.
@@ -182,6 +187,6 @@ def _check_connect(plan: Any) -> None:
             raise _refused(_CONNECT_REMOVES[kind])
         if kind == "Filter":
             condition = str(plan.filter)
-            if MARKER not in condition:
-                raise _refused(f"the filter {shortened(condition)}")
+            if not _CONNECT_KEEPS.search(condition):
+                raise _refused(f"the filter {shortened(condition)}", condition)
         plan = getattr(plan, "_child", None)
