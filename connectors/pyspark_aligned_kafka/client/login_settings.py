@@ -19,12 +19,14 @@ _URL = "sasl.oauthbearer.token.endpoint.url"
 _ID = "sasl.oauthbearer.client.credentials.client.id"
 _SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - the setting's name
 _SCOPE = "sasl.oauthbearer.scope"
+_ENCODE = "sasl.oauthbearer.header.urlencode"
 _SERVICE = "sasl.kerberos.service.name"
 _OF_MECHANISM = {
     _URL: "OAUTHBEARER",
     _ID: "OAUTHBEARER",
     _SECRET: "OAUTHBEARER",
     _SCOPE: "OAUTHBEARER",
+    _ENCODE: "OAUTHBEARER",
     _SERVICE: "GSSAPI",
 }
 _PACKAGES = {"AWS_MSK_IAM": ("botocore", "msk"), "GSSAPI": ("gssapi", "kerberos")}
@@ -154,6 +156,7 @@ def _token_source(values: Mapping[str, Any]) -> TokenSource:
         values[_URL] or "",
         client_id=values[_ID] or options.get("clientId"),
         client_secret=values[_SECRET] or options.get("clientSecret"),
+        encodes_login=values[_ENCODE],
         scope=values[_SCOPE] or options.get("scope"),
         extensions=tuple(extensions.items()),
         trusted_file=options.get("ssl.truststore.location"),

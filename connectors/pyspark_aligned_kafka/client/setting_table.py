@@ -207,6 +207,9 @@ SETTINGS: tuple[Setting, ...] = (
          "The client's secret; `clientSecret` of the login module is the same.", default_text="none", secret=True),
     _row("sasl.oauthbearer.scope", None, non_empty, _TEXT, "kafka",
          "The scope to ask the endpoint for; `scope` of the login module is the same.", default_text="none"),
+    _row("sasl.oauthbearer.header.urlencode", None, boolean, "must be true or false", "true",
+         "Whether the client's id and secret are form-encoded for the endpoint, as RFC 6749 wants it; needed by some "
+         "where these hold other characters than letters, digits and `-._~`.", default=False, default_text="false"),
     _row("sasl.kerberos.service.name", None, non_empty, _TEXT, "kafka",
          "First part of the brokers' principals, for `GSSAPI`.", default_text="kafka"),
     _row("sasl.login.callback.handler.class", None, word(_OAUTH_HANDLERS),

@@ -15,6 +15,8 @@ class TokenSource:
     """May hold a secret beside the place, as ``?code=``."""
     client_id: str | None = None
     client_secret: str | None = field(default=None, repr=False)
+    encodes_login: bool = False
+    """Whether id and secret are form-encoded before they go into the header, as RFC 6749 (2.3.1) has it."""
     scope: str | None = None
     extensions: tuple[tuple[str, str], ...] = ()
     trusted_file: str | None = None
@@ -30,4 +32,7 @@ class TokenSource:
     @property
     def login(self) -> str:
         """Return the id and secret as a header has them."""
-        return base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
+        parts = [self.client_id or "", self.client_secret or ""]
+        if self.encodes_login:
+            parts = [urllib.parse.quote_plus(part) for part in parts]
+        return base64.b64encode(":".join(parts).encode()).decode()
