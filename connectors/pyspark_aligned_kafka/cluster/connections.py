@@ -34,6 +34,8 @@ _Result = TypeVar("_Result")
 
 _SHORTEST_TRY_MS = 20
 """In less time nobody answers, and a healthy broker would be blamed."""
+_TELLING_TRY_MS = 1_000
+"""A silence of less time tells less than an earlier failure."""
 _FIRST_TRY_MS = 3_000
 """So long nobody else is asked: more than a broker takes that is only busy."""
 
@@ -219,6 +221,7 @@ class Cluster:
                 if deadline.left_ms < _SHORTEST_TRY_MS and failures:
                     break
                 limit = Deadline.after(min(_FIRST_TRY_MS, round(deadline.left_ms))) if is_first_round else deadline
+                time_ms = limit.left_ms
                 try:
                     answer = await self.ask(broker.node_id, request(), limit)
                 except NodeNotReadyError as error:
@@ -227,6 +230,8 @@ class Cluster:
                     if is_refusal(error):
                         raise translated(error, self._settings) from error
                     address = f"{broker.host}:{broker.port}"
+                    if isinstance(error, SILENCE) and time_ms < _TELLING_TRY_MS and address in failures:
+                        continue
                     if failures.get(address) != error:
                         _log.warning("Kafka broker %s: %s", address, reason(error))
                     failures[address] = error

@@ -1,0 +1,90 @@
+"""Brokers that nobody reaches: an error within the limit that says where, and why each could not be asked."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from pyspark_aligned_kafka.source import KafkaSource
+from services.kafka import Kafka
+from watermark_source.errors import ResponseTimeoutError, UnreachableError
+from watermark_source.planning.split import Split
+
+LIMIT = {"kafka.default.api.timeout.ms": "2000"}
+
+
+def discovered(bootstrap: str, **given: str) -> set[Split]:
+    source = KafkaSource.of({"kafka.bootstrap.servers": bootstrap, "subscribe": "t", **given})
+    return set(source.open().discovery.discover())
+
+
+@contextlib.contextmanager
+def silent_port() -> Iterator[int]:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(16)
+        yield server.getsockname()[1]
+
+
+@contextlib.contextmanager
+def port_that_hangs_up(seconds: float) -> Iterator[int]:
+    """Hangs up on whoever connects, and accepts without a word after some seconds."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        end = time.monotonic() + seconds
+
+        def hang_up() -> None:
+            while time.monotonic() < end:
+                server.settimeout(max(0.01, end - time.monotonic()))
+                with contextlib.suppress(TimeoutError):
+                    server.accept()[0].close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join()
+
+
+def test_nobody_listens_is_an_error_within_the_limit() -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        begun = time.monotonic()
+        with pytest.raises(UnreachableError, match=rf"within 2 s .*bootstrap.servers is {address}.*ECONNREFUSED"):
+            discovered(address, **LIMIT)
+    assert time.monotonic() - begun < 20
+
+
+def test_a_host_without_an_address_is_an_error_that_names_it() -> None:
+    with pytest.raises(UnreachableError, match=r"no-such-host.invalid:9092: DNS"):
+        discovered("no-such-host.invalid:9092", **LIMIT)
+
+
+@pytest.mark.parametrize(("protocol", "kind"), [("PLAINTEXT", ResponseTimeoutError), ("SSL", UnreachableError)])
+def test_a_port_that_never_answers_is_an_error_within_the_limit(protocol: str, kind: type[Exception]) -> None:
+    with silent_port() as port:
+        begun = time.monotonic()
+        with pytest.raises(kind, match=f"127.0.0.1:{port}"):
+            discovered(f"127.0.0.1:{port}", **{"kafka.security.protocol": protocol}, **LIMIT)
+    assert time.monotonic() - begun < 20
+
+
+def test_a_last_try_that_had_no_time_does_not_hide_why_those_before_it_failed() -> None:
+    often = {"kafka.retry.backoff.max.ms": "100", "kafka.reconnect.backoff.max.ms": "50"}
+    with (
+        port_that_hangs_up(seconds=1.5) as port,
+        pytest.raises(UnreachableError, match=f"127.0.0.1:{port}: (socket disconnected|.*reset by peer)"),
+    ):
+        discovered(f"127.0.0.1:{port}", **often, **LIMIT)
+
+
+def test_dead_bootstrap_servers_do_no_harm_beside_a_living_one(kafka: Kafka, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(3)
+    with silent_port() as first, silent_port() as second, silent_port() as third:
+        dead = ",".join(f"127.0.0.1:{port}" for port in (first, second, third))
+        given = {"subscribe": topic, "kafka.socket.connection.setup.timeout.ms": "300"}
+        assert discovered(f"{dead},{kafka.bootstrap}", **given) == {Split(topic, number) for number in range(3)}
