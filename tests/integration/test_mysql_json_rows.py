@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
+from services.container_or_local import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
-from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_columns import SAMPLES, Sample
 from tests.integration.mysql_lives import ALL, Life

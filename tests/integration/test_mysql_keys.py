@@ -12,10 +12,10 @@ import pytest
 from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
+from services.container_or_local import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_client import connect
 from services.mysql_program import Flavour
-from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_keys import KINDS, Keys
 from tests.integration.mysql_lives import ALL, Life

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from services.container_or_local import Where
 from services.deadline import wait_until
 from services.mysql import mysql_service
 from services.spark_cluster import SparkCluster, spark_cluster
-from services.where import Where
 from tests.integration.killed_driver import KEEP_LOGS
 from tests.integration.killed_mysql_driver import CHANGES, CHUNK_ROWS, CHUNKS, PASSWORD, USER, MySqlJob
 from tests.integration.killing import Killer, schedule

@@ -12,9 +12,9 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.options.tables import parse_tables
 from pyspark_mysql_cdc_wm.records.changes import Changes
+from services.container_or_local import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
-from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database, python_rows, root
 from tests.integration.mysql_columns import SAMPLES
 from tests.integration.mysql_copy import copy_of

@@ -18,8 +18,8 @@ from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options.start import StartAtTime
 from pyspark_mysql_cdc_wm.source import MySqlSource
+from services.container_or_local import Where
 from services.mysql import MySql, mysql_service
-from services.where import Where
 from tests.integration.mysql_binlog import Database, end_of_binlog, new_database, root
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from services.container_or_local import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
-from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user

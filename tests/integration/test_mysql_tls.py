@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pyspark_mysql_cdc_wm import DefaultSource
+from services.container_or_local import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
-from services.where import Where
 from tests.integration.mysql_binlog import new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS

@@ -16,10 +16,10 @@ from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
+from services.container_or_local import Where
 from services.deadline import wait_until
 from services.mysql import MySqlPair, mysql_pair, mysql_service
 from services.mysql_client import run
-from services.where import Where
 from tests.integration.mysql_binlog import DEEP_RECURSION, Database, new_database, root
 from tests.integration.mysql_writers import writers
 from watermark_source.errors import ResponseTimeoutError, SourceError

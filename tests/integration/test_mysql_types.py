@@ -14,10 +14,10 @@ from pyspark_mysql_cdc_wm.records.character_sets import check_charset
 from pyspark_mysql_cdc_wm.records.multi_byte import NO_CHARACTER, point_of, tables_of
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from pyspark_mysql_cdc_wm.records.texts import texts
+from services.container_or_local import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 from services.mysql_program import Flavour
-from services.where import Where
 from tests.integration.mysql_binlog import Database, new_database, python_rows
 from tests.integration.mysql_charsets import multi_byte_charsets, single_byte_charsets
 from tests.integration.mysql_columns import SAMPLES, Sample

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from services.container_or_local import Where
 from services.deadline import wait_until
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 from services.mysql_program import Flavour
-from services.where import Where
 from tests.integration.mysql_binlog import Database, end_of_binlog, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user

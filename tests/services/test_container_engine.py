@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from services.container_engine import engine_is_here
+from services.container_or_local import Where, created
 from services.container_server import last_lines
 from services.errors import ServiceError
 from services.postgres_container import ContainerPostgres
-from services.where import Where, created
 
 
 def test_an_engine_that_never_answers_is_given_up_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ def test_who_asks_for_a_container_is_told_that_no_engine_answers(
 
 _REFUSED = """
 from services.postgres_container import ContainerPostgres
-from services.where import Where, created
+from services.container_or_local import Where, created
 print(created(Where.AUTO, ContainerPostgres, lambda: "local"))
 created(Where.CONTAINER, ContainerPostgres, lambda: "local")
 """

@@ -19,6 +19,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from testcontainers.core.labels import LABEL_SESSION_ID, SESSION_ID
 
 import services.container_server
+from services.container_or_local import Where, created
 from services.container_server import ContainerServer
 from services.container_watch import watch
 from services.deadline import wait_until
@@ -36,7 +37,6 @@ from services.postgres import Postgres
 from services.postgres_client import run as run_postgres
 from services.postgres_container import ContainerPostgres
 from services.postgres_local import LocalPostgres
-from services.where import Where, created
 from tests.services.what_is_left import accepts
 
 pytestmark = [pytest.mark.service, pytest.mark.container]
@@ -203,7 +203,7 @@ _OWNER = """
 import signal
 from testcontainers.core.labels import SESSION_ID
 from services.postgres import postgres_service
-from services.where import Where
+from services.container_or_local import Where
 with postgres_service(where=Where.CONTAINER) as server:
     print(SESSION_ID, server.port, flush=True)
     signal.pause()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from services import mysql_program
+from services.container_or_local import Where
 from services.deadline import wait_until
 from services.debian import DebianRoot
 from services.errors import ServiceError
@@ -20,7 +21,6 @@ from services.mysql import MySql, mysql_service
 from services.mysql_client import answers, run
 from services.mysql_local import LocalMySql
 from services.mysql_program import Flavour, flavour_from_environment
-from services.where import Where
 from tests.services.what_is_left import accepts, members
 
 pytestmark = pytest.mark.service
@@ -100,7 +100,7 @@ def test_mariadb_can_be_asked_for() -> None:
 _OWNER = """
 import signal
 from services.mysql import mysql_service
-from services.where import Where
+from services.container_or_local import Where
 with mysql_service(where=Where.LOCAL) as server:
     print(server.pid, server.port, flush=True)
     signal.pause()

@@ -14,12 +14,12 @@ import psutil
 import pytest
 
 from services import postgres_program
+from services.container_or_local import Where
 from services.deadline import wait_until
 from services.errors import ServiceError
 from services.postgres import postgres_service
 from services.postgres_client import answers, run
 from services.postgres_local import LocalPostgres
-from services.where import Where
 from tests.services.what_is_left import accepts
 
 pytestmark = pytest.mark.service
@@ -60,7 +60,7 @@ def test_a_frozen_server_accepts_and_does_not_answer() -> None:
 _OWNER = """
 import signal
 from services.postgres import postgres_service
-from services.where import Where
+from services.container_or_local import Where
 with postgres_service(where=Where.LOCAL) as server:
     print(server.port, flush=True)
     signal.pause()

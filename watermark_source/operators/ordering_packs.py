@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructField, StructType
 
 from watermark_source.arrow_columns import repeated
-from watermark_source.operators.dealing import binary_column, dealt, gathered
+from watermark_source.operators.buckets import binary_column, dealt, gathered
 from watermark_source.operators.ordering_rows import RowLayout, from_bytes, to_bytes
 
 BUCKET = "__bucket"

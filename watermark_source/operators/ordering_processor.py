@@ -10,11 +10,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError
-from watermark_source.operators.dealing import gathered
-from watermark_source.operators.map_pieces import MapPieces
+from watermark_source.operators.buckets import gathered
 from watermark_source.operators.ordering_buffer import Buffer
 from watermark_source.operators.ordering_index import Waiting
 from watermark_source.operators.ordering_rows import RowLayout, from_bytes, to_bytes
+from watermark_source.operators.pieces_in_state import MapPieces
 from watermark_source.operators.state_questions import value_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from watermark_source.operators.dealing import as_one, numbers_column, taken
+from watermark_source.operators.buckets import as_one, numbers_column, taken
 from watermark_source.operators.ordering_index import Place, Span
 
 ARRIVAL = "__arrival"

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.backlog import Limit
-from watermark_source.planning.choice import choose
+from watermark_source.planning.batch_ends import choose
 from watermark_source.planning.combined_watermark import at_dated_ends, combined, marked_returning
 from watermark_source.planning.final_watermark import closed, has_said_the_last, is_at_its_end
-from watermark_source.planning.known import known_before
+from watermark_source.planning.known_splits import known_before
 from watermark_source.planning.look_ahead import LookAhead, Unread, left_by, look_ahead
 from watermark_source.planning.loss import Loss
 from watermark_source.planning.membership import membership

@@ -16,7 +16,7 @@ from watermark_source.spark.columns.markers import MARKER_TYPE
 from watermark_source.testing.check import check, expect, expect_equal, expect_error
 from watermark_source.testing.connections import no_connections
 from watermark_source.testing.harness import Ability, Harness
-from watermark_source.testing.logged import logged
+from watermark_source.testing.log_messages import logged
 from watermark_source.testing.logs import OpenLogs
 from watermark_source.testing.pickled import behind_pickle
 from watermark_source.testing.stream import Stream, reader_of, streaming, values_of

@@ -7,7 +7,7 @@ import logging
 from watermark_source.errors import DataLossError
 from watermark_source.testing.check import check, expect, expect_equal, expect_error
 from watermark_source.testing.harness import Ability, Harness
-from watermark_source.testing.logged import Line, logged
+from watermark_source.testing.log_messages import Line, logged
 from watermark_source.testing.logs import OpenLogs
 from watermark_source.testing.stream import Offset, end_of, streaming, values_of
 from watermark_source.testing.written import numbered, splits_of, values, write

@@ -23,7 +23,7 @@ from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
-from pyspark_aligned_kafka.cluster.open_questions import OpenQuestions
+from pyspark_aligned_kafka.cluster.pending_requests import PendingRequests
 from pyspark_aligned_kafka.cluster.topic_lookup import TopicLookup
 from watermark_source.errors import (
     CorruptDataError,
@@ -65,7 +65,7 @@ class OffsetLookup:
         self._topics = topics
         self._leaders = leaders
         self._read_committed = read_committed
-        self._open = OpenQuestions(cluster, limit_ms)
+        self._open = PendingRequests(cluster, limit_ms)
 
     def forget(self) -> None:
         """Ask anew next time what has not been answered yet."""

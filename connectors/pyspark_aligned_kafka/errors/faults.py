@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from pyspark_aligned_kafka.errors.place import place
+from pyspark_aligned_kafka.errors.partition_names import place
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
 from watermark_source.planning.split import Split
 

@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from pyspark_aligned_kafka.errors import conditions
-from pyspark_aligned_kafka.lookup.resolving import PositionLookup, offsets_of, settle
+from pyspark_aligned_kafka.lookup.resolved_positions import PositionLookup, offsets_of, settle
 from pyspark_aligned_kafka.options.positions import (
     At,
     AtTime,

@@ -10,7 +10,7 @@ from watermark_source.planning.split import Split
 
 
 class KafkaPositionLookup:
-    """``PositionLookup`` of resolving.py. Every call asks the brokers, so "latest" may be another the next time."""
+    """``PositionLookup`` of ``resolved_positions.py``. Every call asks the brokers: "latest" may differ."""
 
     def __init__(self, admin: OffsetQueries) -> None:
         self._admin = admin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from pyspark_aligned_kafka.lookup.resolving import PositionLookup, offsets_of, settle
+from pyspark_aligned_kafka.lookup.resolved_positions import PositionLookup, offsets_of, settle
 from pyspark_aligned_kafka.options.positions import JSON_LATEST, At, Everywhere, Latest, PositionPolicy, positions_of
 from watermark_source.errors import OptionError
 from watermark_source.planning.split import Split

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from pyspark_aligned_kafka.reading.connection import BrokerConnection, ConnectionLostError
 from pyspark_aligned_kafka.reading.fetch import FetchLimits, FetchResponse, Wanted, decode_response, encode_request
+from pyspark_aligned_kafka.reading.kept_connections import Session
 from pyspark_aligned_kafka.reading.patience import Patience
 from pyspark_aligned_kafka.reading.pending import Pending, fetch_bytes, learned, next_group, unfinished
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.reading.responses import Step, examine
-from pyspark_aligned_kafka.reading.session import Session
 from pyspark_aligned_kafka.records.batches import Bytes
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError

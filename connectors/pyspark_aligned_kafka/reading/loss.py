@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pyspark_aligned_kafka.errors import conditions
-from pyspark_aligned_kafka.errors.place import place
+from pyspark_aligned_kafka.errors.partition_names import place
 from pyspark_aligned_kafka.reading.pending import Pending
 from watermark_source.errors import DataLossError, labelled
 

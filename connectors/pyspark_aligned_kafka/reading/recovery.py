@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from pyspark_aligned_kafka.errors import conditions
-from pyspark_aligned_kafka.errors.place import place
+from pyspark_aligned_kafka.errors.partition_names import place
 from pyspark_aligned_kafka.reading import loss
+from pyspark_aligned_kafka.reading.kept_connections import Session
 from pyspark_aligned_kafka.reading.patience import Patience
 from pyspark_aligned_kafka.reading.pending import Pending
 from pyspark_aligned_kafka.reading.responses import Step, Trouble
-from pyspark_aligned_kafka.reading.session import Session
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, labelled, listed
 from watermark_source.planning.split import Split
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from kafka.errors import for_code
 
-from pyspark_aligned_kafka.errors.place import place
+from pyspark_aligned_kafka.errors.partition_names import place
 from pyspark_aligned_kafka.reading.fetch import Fetched, FetchResponse
 from pyspark_aligned_kafka.reading.pending import Pending, starved_first, unfinished
 from pyspark_aligned_kafka.records.batches import Bytes, survey

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_aligned_kafka.errors.place import place
+from pyspark_aligned_kafka.errors.partition_names import place
 from pyspark_aligned_kafka.records.columns import binary_column
 from pyspark_aligned_kafka.records.event_time_choice import ByFunction
 from pyspark_aligned_kafka.records.headers import headers_array

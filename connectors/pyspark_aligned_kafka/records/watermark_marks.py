@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.errors.place import place
+from pyspark_aligned_kafka.errors.partition_names import place
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
 from pyspark_aligned_kafka.records.event_times import time_finder
 from pyspark_aligned_kafka.records.time_finder import Records

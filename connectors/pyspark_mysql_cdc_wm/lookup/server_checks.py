@@ -6,8 +6,8 @@ from functools import partial
 from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.client.dump_right import check_may_dump
-from pyspark_mysql_cdc_wm.lookup.advice import advice
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
+from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
 from pyspark_mysql_cdc_wm.lookup.table_checks import table_checks
 from pyspark_mysql_cdc_wm.lookup.visibility import GTIDS_ON
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions

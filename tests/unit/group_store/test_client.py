@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from services.container_or_local import Where
 from services.postgres import postgres_service, url_of
 from services.postgres_local import LocalPostgres
-from services.where import Where
 from tests.unit.group_store.clients import Make, at, stay_away, told, two, until
 from watermark_source.alignment.group import GroupMember
 from watermark_source.alignment.other_members import OtherMembers

@@ -194,7 +194,7 @@ def test_leaving_does_not_wait_for_a_query_that_hangs(monkeypatch: pytest.Monkey
     begun = time.monotonic()
     with LiveStatus(Hanging(), console=Console(file=io.StringIO())):
         assert entered.wait(5)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 8
     release.set()
 
 

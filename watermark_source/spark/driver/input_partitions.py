@@ -11,8 +11,8 @@ from watermark_source.planning.state import SourceState
 from watermark_source.spark.columns.markers import markers_between
 from watermark_source.spark.connector.replicas import Relocation
 from watermark_source.spark.connector.stream import Connector
-from watermark_source.spark.driver.asking import Asking
-from watermark_source.spark.driver.reaching_back import reaching_back
+from watermark_source.spark.driver.observer import Observer
+from watermark_source.spark.driver.replayed_ranges import reaching_back
 from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.exchange.read_tasks import ReadTask, TaskWork, beginnings_of, tasks_of
 from watermark_source.spark.options.engine_options import EngineOptions
@@ -26,14 +26,14 @@ class InputPartitions:
         connector: Connector,
         options: EngineOptions,
         reports: TaskReports,
-        asking: Asking,
+        observer: Observer,
         *,
         fails_on_loss: bool,
     ) -> None:
         self._connector = connector
         self._options = options
         self._reports = reports
-        self._asking = asking
+        self._observer = observer
         self._fails_on_loss = fails_on_loss
 
     def tasks(
@@ -86,6 +86,6 @@ class InputPartitions:
         progress tracking Spark leaves offsets out of its log and does several batches again as one.
         """
         first = {s: t.position for s, t in before.splits.items()}
-        first.update(self._asking.added(after.splits.keys() - first.keys(), after.snapshots.frontiers.keys()))
+        first.update(self._observer.added(after.splits.keys() - first.keys(), after.snapshots.frontiers.keys()))
         leaves_out = self._connector.positions_are_rows and not self._fails_on_loss
         return ranges_of(reaching_back(first, after, self._connector.bounds.earliest_positions if leaves_out else None))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.no_data_batches import Rest
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.rest import Rest
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.driver.backlog import splits_behind
 from watermark_source.spark.driver.polling import Pace

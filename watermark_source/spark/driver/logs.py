@@ -29,7 +29,7 @@ _WAIT_FOR_LOOK_OF_RUN = 30.0
 
 
 class Logs:
-    """Asks a connector; what it does not know by itself of ``ObservedLogs`` is filled in by ``Asking``."""
+    """Asks a connector; what it does not know by itself of ``ObservedLogs`` is filled in by ``Observer``."""
 
     def __init__(self, connector: Connector, clock: Clock, strategy: WatermarkStrategy, *, quiet: int | None) -> None:
         """``quiet``: after how many milliseconds a split may be idle at the earliest."""

@@ -1,7 +1,7 @@
 """The runner: the source's driver side, alive in the one process Spark keeps for it while a query runs.
 
-A plan goes through four hands: *asking* (``asking.py``: what the connector, the tasks and the group say), *deciding*
-(``deciding.py``, and ``planning``: pure), *remembering* (``offsets.py``, ``last_plan.py``) and *telling*
+A plan goes through four hands: it is asked what the connector, the tasks and the group say (``observer.py``), decided
+(``batch_planner.py``, and ``planning``: pure), remembered (``offsets.py``, ``last_plan.py``) and reported
 (``status_report.py``, ``shown_progress.py``, ``group_membership.py``).
 """
 
@@ -23,9 +23,8 @@ from watermark_source.planning.policy import OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.stream import Connector, SourceDefinition
-from watermark_source.spark.driver.asking import Asking
 from watermark_source.spark.driver.available_now import AvailableNowEnds
-from watermark_source.spark.driver.deciding import Deciding
+from watermark_source.spark.driver.batch_planner import BatchPlanner
 from watermark_source.spark.driver.first_look import FirstLooks
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.initial_offset import InitialOffset
@@ -33,6 +32,7 @@ from watermark_source.spark.driver.input_partitions import InputPartitions
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.look_ahead import ReadingAhead
+from watermark_source.spark.driver.observer import Observer
 from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.shown_progress import ShownProgress
@@ -87,7 +87,7 @@ class SourceRunner:
         self._reports = TaskReports(
             definition, options.strategy, options.reports, logs, anywhere=self._connector.positions_are_rows
         )
-        self._asking = Asking(
+        self._observer = Observer(
             self._connector,
             policy,
             clock,
@@ -102,9 +102,9 @@ class SourceRunner:
         ahead = None
         if (far := options.look_ahead) is not None:
             ahead = ReadingAhead(definition.observing_reader, rows=far.rows, span=far.time)
-        self._deciding = Deciding(self._connector, policy, self._asking, ahead)
+        self._planner = BatchPlanner(self._connector, policy, self._observer, ahead)
         self._partitions = InputPartitions(
-            self._connector, options, self._reports, self._asking, fails_on_loss=fail_on_data_loss
+            self._connector, options, self._reports, self._observer, fails_on_loss=fail_on_data_loss
         )
         self._last = LastPlan()
         self._status = StatusReport(options, definition.name, clock)
@@ -114,7 +114,7 @@ class SourceRunner:
     def close(self) -> None:
         """Stop listening for reports, and tell others the last. Connections end with the process."""
         self._reports.close()
-        self._asking.close()
+        self._observer.close()
         self._tell_last()
 
     def _tell_last(self) -> None:
@@ -137,15 +137,15 @@ class SourceRunner:
         state = self._state_at(start)
         self._progress.show(state)
         cpu = time.thread_time()
-        observation = self._asking.observe(state, limit, self._last)
+        observation = self._observer.observe(state, limit, self._last)
         if state.ended and self._last.is_first:
             anywhere, reading = self._connector.positions_are_rows, self._offsets.replica.reading
             self._end.look(state, observation, self._definition, reading, enters_anywhere=anywhere)
-        observation, planned, splits = self._deciding.decide(state, observation, announce=self._last.is_first)
-        self._deciding.warn(planned, state, observation)
+        observation, planned, splits = self._planner.decide(state, observation, announce=self._last.is_first)
+        self._planner.warn(planned, state, observation)
         self._end.note(planned, observation.logs)
         self._reports.forget(observation.seen)
-        self._asking.note(planned)
+        self._observer.note(planned)
         self._membership.tell(planned)
         self._status.note(self._seen(planned, splits, observation))
         goes_on, offset = planned.state, dict(start)

@@ -25,7 +25,7 @@ from watermark_source.spark.connector.replicas import RelocatedRangeReader
 from watermark_source.spark.connector.snapshots import SnapshotRangeReader
 from watermark_source.spark.exchange.read_tasks import Beginning, ReadTask
 from watermark_source.spark.startup.garbage_collector import spare_imports
-from watermark_source.spark.tasks.disorder import DisorderCount
+from watermark_source.spark.tasks.disorder_counts import DisorderCount
 from watermark_source.spark.tasks.report_client import send_reports
 
 

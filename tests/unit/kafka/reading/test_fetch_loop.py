@@ -14,9 +14,9 @@ from pyspark_aligned_kafka.cluster.broker_errors import translated
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
 from pyspark_aligned_kafka.reading.fetch import FetchLimits
 from pyspark_aligned_kafka.reading.fetch_loop import RangeRead
+from pyspark_aligned_kafka.reading.kept_connections import Session
 from pyspark_aligned_kafka.reading.patience import Patience
 from pyspark_aligned_kafka.reading.recovery import Recovery
-from pyspark_aligned_kafka.reading.session import Session
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError
 from watermark_source.planning.split import Split, SplitRange

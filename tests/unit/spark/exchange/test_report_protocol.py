@@ -200,7 +200,7 @@ def test_a_silent_connection_is_closed_in_time(server: ReportServer, monkeypatch
     with connect(server) as connection:
         began = time.monotonic()
         assert is_hung_up(connection)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 8
 
 
 def test_a_connection_that_sends_a_byte_now_and_then_is_closed_in_time(
@@ -210,10 +210,10 @@ def test_a_connection_that_sends_a_byte_now_and_then_is_closed_in_time(
     with connect(server) as connection:
         began = time.monotonic()
         with contextlib.suppress(OSError):
-            for _ in range(40):
+            for _ in range(120):
                 connection.sendall(b"\0")
                 time.sleep(0.1)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 8
 
 
 def test_a_flood_is_turned_away_and_reports_arrive_after_it(
@@ -246,17 +246,17 @@ def test_a_peer_that_never_answers_costs_a_bounded_time(monkeypatch: pytest.Monk
         address = ReportAddress(("127.0.0.1",), silent.getsockname()[1], b"k")
         began = time.monotonic()
         assert not send_reports(address, [REPORT])
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 8
 
 
 def test_an_address_that_let_a_report_time_out_is_avoided_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "TIMEOUT", 0.3)
+    monkeypatch.setattr(protocol, "TIMEOUT", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = ReportAddress(("127.0.0.1",), silent.getsockname()[1], b"k")
         send_reports(address, [REPORT])
         began = time.monotonic()
         assert not send_reports(address, [REPORT])
-        assert time.monotonic() - began < 0.1
+        assert time.monotonic() - began < 0.9
         monkeypatch.setattr(report_client, "_AVOIDED_SECONDS", 0.0)
         report_client._avoid("127.0.0.1", address.port)
         send_reports(address, [REPORT])

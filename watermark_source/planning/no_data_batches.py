@@ -1,4 +1,4 @@
-"""Rest: for how long a source has had nothing to do, after which time alone may be worth a batch."""
+"""No-data batches: for how long a source has had nothing to do, after which time alone may be worth a batch."""
 
 from __future__ import annotations
 

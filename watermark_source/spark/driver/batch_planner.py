@@ -1,4 +1,4 @@
-"""Deciding: the planner with what it needs of a connector and of the options, and what the log says of a plan."""
+"""The batch planner: the planner with what it needs of a connector and of options, and what is logged of a plan."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.stream import Connector
-from watermark_source.spark.driver.asking import Asking
 from watermark_source.spark.driver.look_ahead import ReadingAhead
+from watermark_source.spark.driver.observer import Observer
 from watermark_source.watermark_text import watermark_text
 
 _log = logging.getLogger(__name__)
@@ -35,13 +35,15 @@ class Decision(NamedTuple):
     """What the splits will be when the batch is read, as far as that can be known before."""
 
 
-class Deciding:
+class BatchPlanner:
     """Makes plans; keeps nothing between them."""
 
-    def __init__(self, connector: Connector, policy: PlanPolicy, asking: Asking, ahead: ReadingAhead | None) -> None:
+    def __init__(
+        self, connector: Connector, policy: PlanPolicy, observer: Observer, ahead: ReadingAhead | None
+    ) -> None:
         self._connector = connector
         self._policy = policy
-        self._asking = asking
+        self._observer = observer
         self._ahead = ahead
 
     def decide(self, state: SourceState, observation: Observation, *, announce: bool) -> Decision:
@@ -51,10 +53,10 @@ class Deciding:
         """
         planned = self._plan(state, observation, announce=announce)
         if planned.newest_matters and not observation.logs.times.newest:
-            observation = self._asking.dated(observation, state)
+            observation = self._observer.dated(observation, state)
             planned = self._plan(state, observation, announce=announce)
         decided = self._with_batch_watermark(planned, state, observation)
-        opened = self._asking.uncommitted(observation, decided.plan.state, state)
+        opened = self._observer.uncommitted(observation, decided.plan.state, state)
         if opened is None:
             return decided
         return self._with_batch_watermark(self._plan(state, opened, announce=announce), state, opened)
@@ -66,7 +68,7 @@ class Deciding:
     def _with_batch_watermark(self, planned: Plan, before: SourceState, observation: Observation) -> Decision:
         """Let a batch carry the watermark of its own rows."""
         splits = planned.counting
-        if planned.has_rows and (reached := self._asking.reached(planned.state)):
+        if planned.has_rows and (reached := self._observer.reached(planned.state)):
             splits = when_read(planned.state, reached, self._policy.strategy)
             planned = replace(planned, state=with_batch_watermark(planned.state, before, splits, self._policy.idleness))
         return Decision(observation, planned, splits)

@@ -23,7 +23,7 @@ from watermark_source.planning.watermark_without_rows import at_rest
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownSplits:
     """The source as the last batch and the outside left it."""
 
     splits: Mapping[Split, SplitState]
@@ -49,7 +49,7 @@ class Known:
 
 def known_before(
     state: SourceState, observation: Observation, policy: PlanPolicy, *, has_index: bool, has_rows: bool
-) -> Known:
+) -> KnownSplits:
     """Fold what the tasks of the last batch saw, what was lost, and the time of logs at rest.
 
     Args:
@@ -81,7 +81,7 @@ def known_before(
     # Before the limit is found: the group waits for them as for any active split.
     opened = logs.uncommitted - logs.unknown - upcoming.waiting
     splits |= {s: uncommitted(t) for s, t in splits.items() if s in opened}
-    return Known(
+    return KnownSplits(
         splits=splits,
         losses=losses,
         learned=learned,

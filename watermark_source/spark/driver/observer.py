@@ -1,4 +1,4 @@
-"""Asking: what a plan is made of, as the connector, the tasks and the other sources of the group tell it."""
+"""The observer: what a plan is made of, as the connector, the tasks and the other sources of the group tell it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.driver.time_at_look import TimeAtLook
 
 
-class Asking:
+class Observer:
     """Makes observations; decides nothing."""
 
     def __init__(

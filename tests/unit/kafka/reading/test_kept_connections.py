@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_aligned_kafka.client.settings import ClientSettings, parse_settings
-from pyspark_aligned_kafka.reading import session as sessions
+from pyspark_aligned_kafka.reading import kept_connections as sessions
+from pyspark_aligned_kafka.reading.kept_connections import leased
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
-from pyspark_aligned_kafka.reading.session import leased
 from watermark_source.planning.split import Split, SplitRange
 
 

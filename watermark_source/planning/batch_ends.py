@@ -10,7 +10,7 @@ from watermark_source.planning.aligned_ends import aligned_ends
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.combined_watermark import is_left_out
-from watermark_source.planning.known import Known
+from watermark_source.planning.known_splits import KnownSplits
 from watermark_source.planning.minimum_rows import MinimumRows, waits_for_more
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.row_index import RowIndex
@@ -21,7 +21,7 @@ from watermark_source.planning.time_index import TimeIndex
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BatchEnds:
     """The ranges of a batch."""
 
     splits: Mapping[Split, SplitState]
@@ -41,8 +41,8 @@ class Choice:
 
 
 def choose(
-    state: SourceState, known: Known, observation: Observation, index: TimeIndex | None, rows: RowIndex | None
-) -> Choice:
+    state: SourceState, known: KnownSplits, observation: Observation, index: TimeIndex | None, rows: RowIndex | None
+) -> BatchEnds:
     """Choose what is read next: see the order of rules in ``planner``."""
     splits, policy, logs, upcoming = known.splits, known.policy, observation.logs, observation.snapshots
     going = {s: t for s, t in splits.items() if s not in upcoming.waiting}
@@ -70,7 +70,7 @@ def choose(
         timeout = policy.idleness.timeout_of(split, timeouts)
         return _advance(before, allowed.get(split), ends.get(split), logs.asked_at, timeout)
 
-    return Choice(
+    return BatchEnds(
         splits={s: planned(s, t) for s, t in splits.items()},
         limit=aligned.limit,
         # Of rows that wait for more nothing is read, but when the first of them are from is known.

@@ -14,8 +14,8 @@ from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.metadata import Leader
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
-from pyspark_aligned_kafka.reading.brokers import Brokers
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
+from pyspark_aligned_kafka.reading.leader_sockets import Brokers
 from watermark_source.planning.split import Split, SplitRange
 
 _KEPT_AT_MOST: Final = 8

@@ -8,7 +8,7 @@ from tests.unit.planning.example_states import A, log_of, observation
 from watermark_source.eventtime.percentile import MILLION, Learned, Percentile
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.known import known_before
+from watermark_source.planning.known_splits import known_before
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.steps import learned

@@ -22,7 +22,7 @@ class _Question(NamedTuple):
     """kafka-python's future of a mapping of splits to ``Found``."""
 
 
-class OpenQuestions:
+class PendingRequests:
     """The look-ups that brokers have not answered yet. They go on whenever the cluster is asked anything."""
 
     def __init__(self, cluster: Cluster, limit_ms: int) -> None:
