@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm.binlog.definitions import (
 )
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.statements import Statement, statements
-from tests.unit.mysql.binlog.statement_events import logged
+from tests.unit.mysql.made_events import logged
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 T, U = ("shop", "t"), ("shop", "u")

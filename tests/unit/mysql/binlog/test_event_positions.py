@@ -18,7 +18,7 @@ from pyspark_mysql_cdc_wm.binlog.events import (
 )
 from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
-from tests.unit.mysql.binlog.statement_events import logged
+from tests.unit.mysql.made_events import logged
 from watermark_source.errors import CorruptDataError
 
 BEFORE = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.rollbacks import rollbacks
-from tests.unit.mysql.binlog.statement_events import logged
+from tests.unit.mysql.made_events import logged
 
 
 def test_what_is_undone_since_a_savepoint_is_since_that_of_its_own_transaction() -> None:

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.xa import XaEnd, prepared_name, xa_ends
-from tests.unit.mysql.binlog.statement_events import logged
+from tests.unit.mysql.made_events import logged
 
 
 def test_what_was_prepared_is_ended_by_its_name() -> None:
