@@ -5,6 +5,8 @@ Only the first look is waited for. The later ones go on beside planning, which t
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import logging
 import threading
 import time
@@ -164,13 +166,21 @@ class KafkaDiscovery:
         splits, missing = select(self._subscription, admin, expected)
         return _Seen(splits, missing, at, cpu=self._cpu() - cpu)
 
+    def _similar(self, missing: Set[str]) -> str:
+        """Return the end of a message: which topics there are with names like those that are missing."""
+        near: set[str] = set()
+        with contextlib.suppress(SourceError):
+            names = self._admin.topics(None, frozenset())
+            near.update(each for name in missing for each in difflib.get_close_matches(name, names))
+        return f". Names like it: {', '.join(sorted(near))}" if near else ""
+
     def _checked(self, seen: _Seen) -> _Seen:
         """Return what was seen, and say what is new about it."""
         last, missing = self._last, seen.missing
         if last is None and isinstance(self._subscription, Subscribe) and missing:
             raise UnknownSplitError(
                 f"topic {', '.join(sorted(missing))} does not exist; subscribe must name existing topics, "
-                "spelled exactly as in Kafka, that the user may describe"
+                f"spelled exactly as in Kafka, that the user may describe{self._similar(missing)}"
             )
         if last is None and isinstance(self._subscription, Assign) and not seen.splits:
             raise UnknownSplitError(

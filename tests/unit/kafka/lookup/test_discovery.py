@@ -66,6 +66,14 @@ def test_a_missing_subscribed_topic_is_an_error_at_the_start() -> None:
         Topics(a=1).discovery(Subscribe(frozenset("abc"))).discover()
 
 
+def test_a_topic_that_is_spelled_wrong_is_told_with_those_that_are_like_it() -> None:
+    topics = Topics(orders=1, orders_dead=1, payments=1)
+    with pytest.raises(UnknownSplitError, match=r"topic oders does not exist; .*Names like it: orders, orders_dead$"):
+        topics.discovery(Subscribe(frozenset({"oders"}))).discover()
+    with pytest.raises(UnknownSplitError, match=r"that the user may describe$"):
+        topics.discovery(Subscribe(frozenset({"clicks"}))).discover()
+
+
 def test_no_assigned_partition_at_all_is_an_error_at_the_start() -> None:
     with pytest.raises(UnknownSplitError, match="partition a-7 does not exist"):
         Topics(a=1).discovery(Assign(frozenset(splits("a", 7)))).discover()
