@@ -16,7 +16,7 @@ from pyspark_aligned_kafka.cluster.topic_settings import CREATE_TIME
 from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
-from pyspark_aligned_kafka.lookup.narrowing import narrowed
+from pyspark_aligned_kafka.lookup.narrowed_ranges import narrowed
 from pyspark_aligned_kafka.lookup.open_transactions import KafkaTransactions
 from pyspark_aligned_kafka.lookup.position_lookup import KafkaPositionLookup
 from pyspark_aligned_kafka.lookup.preview import KafkaPreview
@@ -42,7 +42,7 @@ def open_connector(options: KafkaOptions) -> Connector:
     return Connector(
         discovery=_discovery(admin, beside, options, found=partial(_tell, admin, options)),
         starts=KafkaStartPositions(admin, start_of_stream(options.start, options.end)),
-        bounds=KafkaLogBounds(admin, options.loss.stale_ends),
+        bounds=KafkaLogBounds(admin, options.loss.offset_retries),
         watched=KafkaWatch(KafkaAdmin(options.client, leaders=leaders)),
         time_index=KafkaTimeIndex(admin) if _goes_by_timestamps(options) else None,
         progress=_progress(options),

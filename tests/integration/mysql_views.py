@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock
 from pyspark_mysql_cdc_wm.reading import snapshot_rows
 from pyspark_mysql_cdc_wm.snapshot import consistent_view
 from services.mysql import MySql

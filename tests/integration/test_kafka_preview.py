@@ -19,7 +19,7 @@ from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source import follow_watermark
 from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.split import Split
-from watermark_source.spark.driver.second_look import SecondLook
+from watermark_source.spark.driver.reading_again import ReadingAgain
 from watermark_source.spark.exchange.read_tasks import ReadTask
 from watermark_source.spark.stream_reader import AlignedStreamReader
 
@@ -187,13 +187,13 @@ def test_a_new_process_reads_the_last_batch_again_only_where_rows_came_since(
 ) -> None:
     """With an empty partition no batch follows that one, and each start read it whole."""
     looked: list[Split] = []
-    real = SecondLook.at
+    real = ReadingAgain.at
 
-    def spied(look: SecondLook, again: ReadTask, *args: Any, **options: Any) -> Coverage:
+    def spied(look: ReadingAgain, again: ReadTask, *args: Any, **options: Any) -> Coverage:
         looked.extend(each.split for each in again.ranges)
         return real(look, again, *args, **options)
 
-    monkeypatch.setattr(SecondLook, "at", spied)
+    monkeypatch.setattr(ReadingAgain, "at", spied)
     options = {"kafka.isolation.level": isolation, "includeMarkers": "false"}
     produce(kafka, topic, {0: [50_000, 90_000, 60_000], 1: [70_000]})
     with reader_of(kafka, topic, **options) as reader:

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped, dumped_without
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column import TableMap

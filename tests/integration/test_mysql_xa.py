@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from pyspark_mysql_cdc_wm.client import log_dump
+from pyspark_mysql_cdc_wm.client import dump_range
 from pyspark_mysql_cdc_wm.lookup import prepared as prepared_module
 from pyspark_mysql_cdc_wm.lookup import prepared_rows
 from services.mysql_program import Flavour
@@ -148,7 +148,7 @@ def test_a_limit_of_rows_and_tasks_that_share_a_range_count_them_where_they_are_
 def test_one_that_is_too_long_to_be_left_out_is_refused_and_not_delivered_by_halves(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_dump, "_WHOLE_BYTES", 64 * 1024)
+    monkeypatch.setattr(dump_range, "_WHOLE_BYTES", 64 * 1024)
     database.run("CREATE TABLE t (id INT PRIMARY KEY, text TEXT)")
     many = (
         "INSERT INTO t WITH RECURSIVE n AS (SELECT {0} i UNION ALL SELECT i + 1 FROM n WHERE i < {0} + 19999) "
@@ -212,7 +212,7 @@ def test_many_that_are_committed_in_a_batch_are_read_in_few_passes(
     passes = 0
     dumped = prepared_module.dumped
 
-    def counted(*given: Any, **named: Any) -> Iterator[log_dump.PlacedBlock]:
+    def counted(*given: Any, **named: Any) -> Iterator[dump_range.PlacedBlock]:
         nonlocal passes
         passes += 1
         return dumped(*given, **named)

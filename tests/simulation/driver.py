@@ -16,13 +16,13 @@ from watermark_source.planning.look_ahead import LookAhead
 from watermark_source.planning.no_data_batches import Rest
 from watermark_source.planning.observation import BatchLimits, LogTimes, Observation, ObservedLogs, PlanHistory
 from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.open_transactions import passed_over
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.steps import FirstLook
-from watermark_source.planning.uncommitted import passed_over
+from watermark_source.planning.step_sizes import FirstLook
 from watermark_source.spark.exchange.read_tasks import beginnings_of
 from watermark_source.spark.tasks.disorder_counts import DisorderCount
 

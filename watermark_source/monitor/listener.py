@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.followed import FollowedQuery, fold
+from watermark_source.monitor.followed_queries import FollowedQuery, fold
 from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.status import SourceStatus
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from watermark_source.monitor.elapsed import Totals
-from watermark_source.monitor.followed import Followed, FollowedQuery
-from watermark_source.monitor.snapshot import SnapshotProgress
+from watermark_source.monitor.followed_queries import Followed, FollowedQuery
+from watermark_source.monitor.snapshot_progress import SnapshotProgress
 from watermark_source.monitor.status import SourceStatus, SplitView, Status
 from watermark_source.watermark_text import is_moment
 

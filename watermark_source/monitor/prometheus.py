@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from watermark_source.clock import Clock
-from watermark_source.monitor.followed import FollowedQuery
+from watermark_source.monitor.followed_queries import FollowedQuery
 from watermark_source.monitor.metric_subjects import Subjects
 from watermark_source.monitor.metrics import METRICS, Kind, MetricRow
 from watermark_source.planning.late_rows import BOUNDS_MS, LateRows

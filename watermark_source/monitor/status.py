@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
-from watermark_source.monitor.bound import BoundInForce
+from watermark_source.monitor.learned_bound import BoundInForce
 from watermark_source.monitor.row_totals import NO_ROWS, RowTotals
-from watermark_source.monitor.snapshot import SnapshotProgress
+from watermark_source.monitor.snapshot_progress import SnapshotProgress
 from watermark_source.planning.split import Split
 
 REPORTED_SPLITS = 100

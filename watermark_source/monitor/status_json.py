@@ -8,11 +8,11 @@ from operator import attrgetter
 from typing import Any
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.bound import bound_from_json, bound_to_json
 from watermark_source.monitor.late_json import late_from_json, late_to_json
+from watermark_source.monitor.learned_bound import bound_from_json, bound_to_json
 from watermark_source.monitor.report_fields import Fields
 from watermark_source.monitor.row_totals import RowTotals
-from watermark_source.monitor.snapshot import SnapshotProgress
+from watermark_source.monitor.snapshot_progress import SnapshotProgress
 from watermark_source.monitor.status import Backlog, GroupStatus, SourceStatus, SplitView, Status
 from watermark_source.planning.late_rows import NONE_LATE
 from watermark_source.planning.split import Split

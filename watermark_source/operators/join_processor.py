@@ -21,7 +21,7 @@ from watermark_source.operators.ordering_buffer import Buffer
 from watermark_source.operators.ordering_index import Waiting
 from watermark_source.operators.ordering_rows import RowLayout
 from watermark_source.operators.pieces_in_state import MapPieces
-from watermark_source.operators.state_questions import value_of
+from watermark_source.operators.state_calls import value_of
 from watermark_source.operators.timer_watermark import FIRST_WATERMARK, watermark_past
 from watermark_source.operators.version_rows import to_columns, to_rows
 from watermark_source.operators.versions import Version, merged, needed_after, valid_at

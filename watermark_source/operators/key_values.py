@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from watermark_source.operators.state_questions import MapQuestions, OneByOne
+from watermark_source.operators.state_calls import MapCalls, OneByOne
 
 _KEY = StructType([StructField("key", BinaryType())])
 _VALUE = StructType([StructField("value", BinaryType())])
@@ -20,9 +20,9 @@ class KeyValues:
 
     def __init__(self, handle: StatefulProcessorHandle, name: str) -> None:
         state = handle.getMapState(name, _KEY, _VALUE)
-        self._state: MapQuestions | OneByOne
+        self._state: MapCalls | OneByOne
         try:
-            self._state = MapQuestions(state)
+            self._state = MapCalls(state)
         except (AttributeError, ImportError):  # another Spark's client
             self._state = OneByOne(state)
 

@@ -15,7 +15,7 @@ from watermark_source.operators.ordering_buffer import Buffer
 from watermark_source.operators.ordering_index import Waiting
 from watermark_source.operators.ordering_rows import RowLayout, from_bytes, to_bytes
 from watermark_source.operators.pieces_in_state import MapPieces
-from watermark_source.operators.state_questions import value_of
+from watermark_source.operators.state_calls import value_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -14,7 +14,7 @@ from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import event_time_of, future_cap, watermark_of
 from watermark_source.planning.state import SplitState
-from watermark_source.planning.steps import BLIND_STEP, LEAST_STEP, FirstLook, half, learned, rows_up_to
+from watermark_source.planning.step_sizes import BLIND_STEP, LEAST_STEP, FirstLook, half, learned, rows_up_to
 from watermark_source.planning.time_index import IndexEntry, TimeIndex
 
 
@@ -92,7 +92,7 @@ class Backlog:
     def up_to(self, watermark: Millis, limit: Limit | None = None) -> Reach:
         """Return how far each split may be read for its watermark not to go beyond ``watermark``.
 
-        Where the index cannot tell, in steps: see ``steps.py``.
+        Where the index cannot tell, in steps: see ``step_sizes.py``.
 
         With a drift, the gap rule: a split that would end the batch further behind than the drift, only because its
         next row lies beyond, reads that one row. It cannot hold the watermark back across a gap in time, and the group

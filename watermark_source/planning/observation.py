@@ -10,7 +10,7 @@ from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Bound
-from watermark_source.planning.steps import FirstLook
+from watermark_source.planning.step_sizes import FirstLook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, Found
 from pyspark_aligned_kafka.cluster.offset_lookup import InTime
-from pyspark_aligned_kafka.options import stale_ends
-from pyspark_aligned_kafka.options.stale_ends import StaleEnds
+from pyspark_aligned_kafka.options import offset_retries
+from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector.stream import Ends
 
@@ -29,7 +29,7 @@ class OffsetQueries(Protocol):
 class KafkaLogBounds:
     """``LogBounds`` of ``spark.connector``. Every call asks the brokers: how often is for the caller to say."""
 
-    def __init__(self, admin: OffsetQueries, stale: StaleEnds = stale_ends.ACCEPTED) -> None:
+    def __init__(self, admin: OffsetQueries, stale: OffsetRetries = offset_retries.ACCEPTED) -> None:
         self._admin = admin
         self._stale = stale
         self._ends: Mapping[Split, int] = {}

@@ -13,8 +13,8 @@ from pyspark_aligned_kafka.options.event_time_options import (
     mark_choice,
 )
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, HEADERS, KAFKA_COLUMNS, OPTION_TABLE
+from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
 from pyspark_aligned_kafka.options.positions import NoMatch, PositionPolicy
-from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from pyspark_aligned_kafka.options.subscription import (
     Subscription,
 )
@@ -43,7 +43,7 @@ class LossOptions:
     """What is done about rows that are gone, or seem to be."""
 
     fails: bool
-    stale_ends: StaleEnds
+    offset_retries: OffsetRetries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         limits=TriggerLimits(max_offsets=values["maxOffsetsPerTrigger"], minimum_rows=_minimum_rows(values, given)),
         loss=LossOptions(
             fails=values["failOnDataLoss"],
-            stale_ends=StaleEnds(values["fetchOffset.numRetries"], values["fetchOffset.retryIntervalMs"]),
+            offset_retries=OffsetRetries(values["fetchOffset.numRetries"], values["fetchOffset.retryIntervalMs"]),
         ),
         push_down=values["pushDownPredicate"],
         reading=ReadingLimits(

@@ -10,7 +10,7 @@ import numpy as np
 from pyspark_mysql_cdc_wm.binlog.commit_times import commit_times
 from pyspark_mysql_cdc_wm.binlog.events import SECONDS, TYPE, EventType, begins_transaction
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
-from pyspark_mysql_cdc_wm.client.log_dump import dumped
+from pyspark_mysql_cdc_wm.client.dump_range import dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from watermark_source.errors import CorruptDataError

@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STO
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet, Range, Source
 from pyspark_mysql_cdc_wm.binlog.scan import Scan
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
-from pyspark_mysql_cdc_wm.client.log_dump import dumped
+from pyspark_mysql_cdc_wm.client.dump_range import dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 

@@ -14,7 +14,7 @@ from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.binlog.xa import prepared_name, xa_ends
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.prepared_rows import PreparedRows, Stretch, rows_of

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.events import TYPE, EventType
-from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, in_own_memory
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, in_own_memory
 
 KEPT_BYTES: Final = 8 * 1024 * 1024
 """Of all that are kept together."""

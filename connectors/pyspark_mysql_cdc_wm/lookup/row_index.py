@@ -37,7 +37,7 @@ class BinlogRowIndex:
         if wanted.split != BINLOG or wanted.size <= rows:
             return wanted.end
         # Brings the compiler with it, which a query without a limit does not need here.
-        from pyspark_mysql_cdc_wm.lookup.counted_rows import stretch_of  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.lookup.binlog_row_counts import stretch_of  # noqa: PLC0415
 
         try:
             found = stretch_of(self._connection.settings, self._status.base(), wanted, rows, self._tables)

@@ -6,7 +6,7 @@ import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.events import begins_transaction
 from pyspark_mysql_cdc_wm.binlog.wire import Longs
-from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock
 
 
 class TransactionStarts:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped, dumped_without
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from pyspark_mysql_cdc_wm.binlog.definitions import Concerns, Definitions, look_at_statements
-from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.log_part import Part, is_read
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.binlog.definitions import Arrival, Drop, arrivals, drops
-from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.snapshot.table_swap import SWAP_SECONDS
 from watermark_source.errors import UnsupportedFormatError

@@ -14,8 +14,8 @@ from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.column import Column, TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.enum_labels import labels_of
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
-from pyspark_mysql_cdc_wm.records.labels import labels_of
 from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from watermark_source.errors import OffsetError

@@ -14,7 +14,7 @@ from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.steps import BLIND_STEP, FirstLook
+from watermark_source.planning.step_sizes import BLIND_STEP, FirstLook
 from watermark_source.planning.time_index import IndexEntry
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))

@@ -11,7 +11,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.known_splits import known_before
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.steps import learned
+from watermark_source.planning.step_sizes import learned
 
 
 def test_the_bound_that_was_learned_is_in_force_in_all_that_follows() -> None:

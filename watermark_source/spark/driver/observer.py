@@ -17,14 +17,14 @@ from watermark_source.planning.observation import (
     ObservedSnapshots,
     PlanHistory,
 )
+from watermark_source.planning.open_transactions import passed_over
 from watermark_source.planning.planner import Plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot import snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.split_watermark import future_cap
 from watermark_source.planning.state import SourceState
-from watermark_source.planning.steps import FirstLook
-from watermark_source.planning.uncommitted import passed_over
+from watermark_source.planning.step_sizes import FirstLook
 from watermark_source.planning.watermark_without_rows import are_idle, due_now, reached_by
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.available_now import AvailableNowEnds
@@ -34,7 +34,7 @@ from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.last_plan import LastPlan
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.pause_memory import PauseMemory
-from watermark_source.spark.driver.relocation import ReplicaPositions
+from watermark_source.spark.driver.replica_positions import ReplicaPositions
 from watermark_source.spark.driver.snapshot_chunks import with_chunks
 from watermark_source.spark.driver.task_reports import TaskReports
 from watermark_source.spark.driver.time_at_look import TimeAtLook

@@ -13,7 +13,7 @@ from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.replicas import Replicas
 from watermark_source.spark.connector.stream import SourceDefinition
-from watermark_source.spark.driver.relocation import ReplicaPositions, TranslatedBatch
+from watermark_source.spark.driver.replica_positions import ReplicaPositions, TranslatedBatch
 from watermark_source.watermark_text import watermark_text
 
 _log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from watermark_source.alignment.group import FIRST
 from watermark_source.eventtime.percentile import Percentile
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
-from watermark_source.monitor.bound import BoundInForce
-from watermark_source.monitor.snapshot import SnapshotProgress
+from watermark_source.monitor.learned_bound import BoundInForce
+from watermark_source.monitor.snapshot_progress import SnapshotProgress
 from watermark_source.monitor.status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.status_reasons import Facts, Held, reason
 from watermark_source.planning.backlog import Limit

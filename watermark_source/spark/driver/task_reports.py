@@ -14,10 +14,10 @@ from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.replicas import Relocation
 from watermark_source.spark.connector.stream import SourceDefinition
 from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.reading_again import ReadingAgain, again_of
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.driver.row_counts import RowCounts
-from watermark_source.spark.driver.second_look import SecondLook, again_of
-from watermark_source.spark.driver.snapshot_count import SnapshotCount
+from watermark_source.spark.driver.snapshot_speed import SnapshotCount
 from watermark_source.spark.exchange.report_protocol import ReportAddress
 from watermark_source.spark.options.engine_options import ReportOptions
 
@@ -36,7 +36,7 @@ class TaskReports:
     ) -> None:
         self._book = ReportBook()
         self._server = ReportServer(self._book, host=address.host, ports=address.ports)
-        self._second_look = SecondLook(definition, self._book, self._server)
+        self._reading_again = ReadingAgain(definition, self._book, self._server)
         self._logs = logs
         self._on_clock, self._learns = strategy.use_processing_time, strategy.percentile is not None
         self._by_highest = not (self._on_clock or strategy.punctuated or self._learns)
@@ -91,7 +91,7 @@ class TaskReports:
                 again = again_of(
                     wanted, state, relocation, late_at=self.late_at, enters_anywhere=self._anywhere, learns=self._learns
                 )
-                coverage = self._second_look.at(again, coverage, reports_due=not is_first)
+                coverage = self._reading_again.at(again, coverage, reports_due=not is_first)
             seen[wanted.split] = coverage.summary
             self.rows.add(wanted.split, coverage)
         return seen

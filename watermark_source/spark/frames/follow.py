@@ -19,7 +19,7 @@ from watermark_source.spark.columns.markers import MARKER_TYPE
 from watermark_source.spark.columns.source_time import SourceTime
 from watermark_source.spark.frames.kept_markers import need_kept_markers
 from watermark_source.spark.frames.named_column import quoted, spelling
-from watermark_source.spark.frames.unanalysed import known_columns
+from watermark_source.spark.frames.pipeline_frames import known_columns
 
 _LAST_DAY = "9999-12-31 00:00:00 UTC"
 _CLOCK = "__watermark_source_clock"

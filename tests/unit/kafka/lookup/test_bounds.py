@@ -9,7 +9,7 @@ import pytest
 from pyspark_aligned_kafka.cluster.list_offsets import Found
 from pyspark_aligned_kafka.cluster.offset_lookup import InTime
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
-from pyspark_aligned_kafka.options.stale_ends import StaleEnds
+from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector.stream import Ends
 
@@ -35,7 +35,7 @@ class Answers:
 
 def test_an_end_that_goes_back_for_a_moment_is_asked_for_again() -> None:
     answers = Answers({T0: 10, T1: 5}, {T0: 8, T1: 6}, {T0: 9, T1: 6}, {T0: 11, T1: 6})
-    bounds = KafkaLogBounds(answers, StaleEnds(retries=3, interval_ms=0))
+    bounds = KafkaLogBounds(answers, OffsetRetries(retries=3, interval_ms=0))
     assert bounds.end_positions({T0, T1}) == {T0: 10, T1: 5}
     assert bounds.end_positions({T0, T1}) == {T0: 11, T1: 6}
     assert answers.asked == 4
@@ -44,7 +44,7 @@ def test_an_end_that_goes_back_for_a_moment_is_asked_for_again() -> None:
 @pytest.mark.parametrize("retries", [0, 2])
 def test_an_end_that_stays_back_is_believed_after_so_many_tries(retries: int) -> None:
     answers = Answers({T0: 10}, {T0: 3})
-    bounds = KafkaLogBounds(answers, StaleEnds(retries, interval_ms=0))
+    bounds = KafkaLogBounds(answers, OffsetRetries(retries, interval_ms=0))
     bounds.end_positions({T0})
     assert bounds.end_positions({T0}) == {T0: 3}
     assert answers.asked == 2 + retries
@@ -55,7 +55,7 @@ def test_an_end_that_stays_back_is_believed_after_so_many_tries(retries: int) ->
 
 def test_a_split_that_is_gone_is_not_waited_for() -> None:
     answers = Answers({T0: 10, T1: 5}, {T1: 5})
-    bounds = KafkaLogBounds(answers, StaleEnds(retries=3, interval_ms=0))
+    bounds = KafkaLogBounds(answers, OffsetRetries(retries=3, interval_ms=0))
     bounds.end_positions({T0, T1})
     assert bounds.end_positions({T0, T1}) == {T1: 5}
     assert answers.asked == 2
@@ -63,7 +63,7 @@ def test_a_split_that_is_gone_is_not_waited_for() -> None:
 
 def test_an_end_that_is_not_known_for_a_while_may_not_go_back_either() -> None:
     answers = Answers({T0: 10, T1: 5}, {T1: 6}, {T0: 9, T1: 6}, {T0: 10, T1: 6})
-    bounds = KafkaLogBounds(answers, StaleEnds(retries=3, interval_ms=0))
+    bounds = KafkaLogBounds(answers, OffsetRetries(retries=3, interval_ms=0))
     assert bounds.current_ends({T0, T1}) == Ends({T0: 10, T1: 5})
     assert bounds.current_ends({T0, T1}) == Ends({T1: 6}, {T0: None})
     assert bounds.current_ends({T0, T1}) == Ends({T0: 10, T1: 6})

@@ -9,8 +9,8 @@ import pytest
 
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, KAFKA_COLUMNS, KAFKA_OPTIONS, OPTION_TABLE
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions, parse
+from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
 from pyspark_aligned_kafka.options.positions import At, AtTime, Earliest, Everywhere, Latest, NoMatch, PerSplit
-from pyspark_aligned_kafka.options.stale_ends import StaleEnds
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern
 from pyspark_aligned_kafka.records.event_time_choice import InHeader, MarkChoice
 from pyspark_aligned_kafka.records.time_format import Format
@@ -312,9 +312,9 @@ def test_the_least_must_not_be_more_than_the_most() -> None:
 
 
 def test_stale_ends_are_looked_up_again_by_sparks_options() -> None:
-    assert parsed().loss.stale_ends == StaleEnds(retries=3, interval_ms=1_000)
+    assert parsed().loss.offset_retries == OffsetRetries(retries=3, interval_ms=1_000)
     options = parsed(**{"fetchOffset.numRetries": "0", "fetchOffset.retryIntervalMs": "7", "groupIdPrefix": "g"})
-    assert options.loss.stale_ends == StaleEnds(retries=0, interval_ms=7)
+    assert options.loss.offset_retries == OffsetRetries(retries=0, interval_ms=7)
 
 
 def test_how_large_a_decompressed_batch_may_be_reaches_the_tasks() -> None:

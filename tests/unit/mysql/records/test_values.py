@@ -17,9 +17,9 @@ from pyspark_mysql_cdc_wm.records.character_sets import check_charset
 from pyspark_mysql_cdc_wm.records.column import Column
 from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.decimals import decimals
+from pyspark_mysql_cdc_wm.records.enum_labels import enums, label_column, sets
 from pyspark_mysql_cdc_wm.records.geometries import geometries, vectors
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
-from pyspark_mysql_cdc_wm.records.labels import enums, label_column, sets
 from pyspark_mysql_cdc_wm.records.temporal import temporals
 from pyspark_mysql_cdc_wm.records.texts import texts
 from tests.unit.mysql.records.located_values import values

@@ -6,7 +6,7 @@ from tests.unit.spark.driver.rows_in_memory import RowsInMemory
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.steps import BLIND_STEP, FirstLook
+from watermark_source.planning.step_sizes import BLIND_STEP, FirstLook
 from watermark_source.spark.driver.first_look import FirstLooks
 
 A, B = Split("t", 0), Split("t", 1)

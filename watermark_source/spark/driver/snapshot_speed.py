@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.monitor.snapshot import SnapshotProgress
+from watermark_source.monitor.snapshot_progress import SnapshotProgress
 from watermark_source.planning.snapshot import snapshot_split, unfinished
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.snapshots import Snapshots, SnapshotSize

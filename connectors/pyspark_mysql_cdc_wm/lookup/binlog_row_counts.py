@@ -10,7 +10,7 @@ import numpy as np
 from pyspark_mysql_cdc_wm.binlog.events import START, STOP
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.wire import Longs
-from pyspark_mysql_cdc_wm.client.log_dump import PlacedBlock, dumped
+from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_gtids import begun
 from pyspark_mysql_cdc_wm.lookup.prepared import with_prepared

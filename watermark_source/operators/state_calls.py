@@ -51,7 +51,7 @@ class OneByOne:
             self._state.removeKey(key)
 
 
-class MapQuestions:
+class MapCalls:
     """Reads, sets and removes keys of a map state. Keys and values are tuples, as for Spark's ``MapState``."""
 
     def __init__(self, state: Any) -> None:

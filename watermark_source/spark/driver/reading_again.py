@@ -1,4 +1,4 @@
-"""A second look at what no task reported: the driver reads event times again, and says what may be wrong."""
+"""Reading again what no task reported: the driver reads event times, and says what may be wrong."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def again_of(
     )
 
 
-class SecondLook:
+class ReadingAgain:
     """Of one run of a query."""
 
     def __init__(self, definition: SourceDefinition, book: ReportBook, server: ReportServer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watermark_source.operators.state_questions import groups
+from watermark_source.operators.state_calls import groups
 
 
 @given(st.lists(st.integers(0, 40_000), max_size=400))

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class StaleEnds:
+class OffsetRetries:
     """``fetchOffset.numRetries`` and ``fetchOffset.retryIntervalMs``: a new leader may be behind for a moment."""
 
     retries: int
     interval_ms: int
 
 
-ACCEPTED = StaleEnds(retries=0, interval_ms=0)
+ACCEPTED = OffsetRetries(retries=0, interval_ms=0)
 """Every answer is taken as it is."""

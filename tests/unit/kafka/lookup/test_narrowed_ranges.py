@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql.datasource import EqualTo
 
-from pyspark_aligned_kafka.lookup.narrowing import narrowed
+from pyspark_aligned_kafka.lookup.narrowed_ranges import narrowed
 from pyspark_aligned_kafka.lookup.pushed_filters import EVERYTHING, Wanted
 from tests.unit.kafka.example_logs import LOGS, T0, T1, T2
 from watermark_source.eventtime.watermark import Millis

@@ -12,7 +12,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
-from watermark_source.planning.steps import GROWTH, LEAST_STEP, MOST_STEP, learned, rows_up_to, with_step
+from watermark_source.planning.step_sizes import GROWTH, LEAST_STEP, MOST_STEP, learned, rows_up_to, with_step
 
 
 def test_a_range_tells_how_many_rows_span_half_the_drift() -> None:
