@@ -38,7 +38,7 @@ def after(seconds: float, action: Callable[[], None]) -> Iterator[None]:
 
 def test_a_connection_that_the_broker_closed_while_nobody_asked_is_made_again(one_broker: LocalKafka) -> None:
     bounds = connect(one_broker).bounds
-    time.sleep(5.5)
+    time.sleep(6.5)
     assert bounds.end_positions(SPLITS) == ENDS
 
 
@@ -78,7 +78,7 @@ def test_an_only_broker_that_stays_away_is_an_error_after_the_limit_and_one_that
 
 
 def test_discovery_waits_for_a_frozen_broker_only_when_its_last_answer_is_too_old(one_broker: LocalKafka) -> None:
-    discovery = connect(one_broker, default_api_timeout_ms="2000", metadata_max_age_ms="500").discovery
+    discovery = connect(one_broker, default_api_timeout_ms="2000", metadata_max_age_ms="300").discovery
     one_broker.pause()
     try:
         for _ in range(8):
