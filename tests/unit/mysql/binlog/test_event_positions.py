@@ -44,11 +44,11 @@ def test_a_header_tells_when_and_by_whom() -> None:
     assert row[[START, STOP, SECONDS, SERVER]].tolist() == [0, HEADER_SIZE + 8, _SECONDS, _SERVER]
 
 
-@pytest.mark.parametrize("name", ["", "log.000002", "log.1"])
-def test_a_rotation_leads_to_another_file_and_a_position_of_eight_bytes_there(name: str) -> None:
-    made = event(EventType.ROTATE, (5 << 32).to_bytes(8, "little") + name.encode(), flags=ARTIFICIAL)
+@pytest.mark.parametrize(("sent", "name"), [(b"", ""), (b"log.000002", "log.000002"), (b"log\xff", "log\ufffd")])
+def test_a_rotation_leads_to_another_file_and_a_position_of_eight_bytes_there(sent: bytes, name: str) -> None:
+    made = event(EventType.ROTATE, (5 << 56).to_bytes(8, "little") + sent, flags=ARTIFICIAL)
     walk, row = read(made)
-    assert (next_file(padded(made), row), walk.position, row[POSITION]) == (name, 5 << 32, BEFORE)
+    assert (next_file(padded(made), row), walk.position, row[POSITION]) == (name, 5 << 56, BEFORE)
 
 
 def test_a_rotation_that_has_no_whole_position_is_refused() -> None:
@@ -114,8 +114,10 @@ def test_a_description_tells_whether_checksums_follow_in_its_last_byte_but_four(
 
 
 def test_a_description_that_lacks_a_byte_is_refused() -> None:
+    short = event(EventType.FORMAT_DESCRIPTION, bytes(57) + _CHECKSUM_ALGORITHM + bytes(3))
+    walk = PacketWalk(position=BEFORE, checksums=False, check=False)
     with pytest.raises(CorruptDataError, match="event size"):
-        read(event(EventType.FORMAT_DESCRIPTION, bytes(57) + _CHECKSUM_ALGORITHM + bytes(3)))
+        walk.one_event(padded(bytes(40) + short), 40, 40 + len(short), "log.000001")
 
 
 def test_a_checksum_needs_room_behind_the_header() -> None:

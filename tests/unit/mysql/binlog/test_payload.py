@@ -61,6 +61,8 @@ _INNER = event(EventType.QUERY, b"x" * 31) * 2
         (payload_of(_INNER, size=2**62), CorruptDataError, "of another size than it says"),
         (payload_of(_INNER, size=2**64 - 1), CorruptDataError, "head cannot be read"),
         (payload_of(b"\0" * 50), CorruptDataError, "impossible event size"),
+        # An event of ten bytes, and one that begins within its header.
+        (payload_of(bytes(9) + b"\x0a" + bytes(9) + b"\x13" + bytes(9)), CorruptDataError, "impossible event size"),
         (payload_of(event(2, b"") + b"\0"), CorruptDataError, "impossible event size"),
         (payload_of(b"x" * 50, compression=7), UnsupportedFormatError, "compression 7"),
         (payload_of(event(2, bytes(400_000))), UnsupportedFormatError, "of 400019 bytes; the limit is 300000"),
@@ -117,3 +119,27 @@ def test_events_longer_than_what_is_unpacked_at_once_are_put_together(
     for memory, events in Unpacker(piece_bytes=50).plain(*payload_of(inner), "f"):
         found += [memory[each[START] + HEADER_SIZE : each[STOP]].tobytes() for each in events]
     assert found == sent
+
+
+class Arriving:
+    """The body of an event that arrives a few bytes at a time."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def read(self, size: int, /) -> bytes:
+        found, self._content = self._content[: min(size, 7)], self._content[min(size, 7) :]
+        return found
+
+
+@pytest.mark.parametrize("compression", [0, 255])
+def test_one_that_arrives_meanwhile_comes_in_pieces_of_which_the_last_says_so(compression: int) -> None:
+    sent = [bytes([size]) * size for size in (0, 30, 45, 46, 100, 0)]
+    block, table = payload_of(b"".join(event(EventType.QUERY, body) for body in sent), compression=compression)
+    body = Arriving(block[HEADER_SIZE : table[0, STOP]].tobytes())
+    pieces = [
+        ([memory[each[START] + HEADER_SIZE : each[STOP]].tobytes() for each in events], last)
+        for memory, events, last in Unpacker(piece_bytes=50).of_one(body, 77, "f")
+    ]
+    assert [text for texts, _ in pieces for text in texts] == sent
+    assert [last for _, last in pieces] == [False] * (len(pieces) - 1) + [True]
