@@ -29,7 +29,7 @@ from rich.console import Console
 from examples.servers import Login, MySqlServer, add_addresses, database_of
 from examples.sinks import WholeBatches
 from watermark_source import data_rows
-from watermark_source.monitor.numbers import count_text
+from watermark_source.monitor.number_format import count_text
 from watermark_source.monitor.progress_event import parse_progress
 from watermark_source.monitor.terminal import LiveStatus
 

@@ -14,7 +14,7 @@ from pyspark_aligned_kafka.lookup.stream_start import start_of_stream
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT
 from pyspark_aligned_kafka.schema import kafka_columns
 from pyspark_aligned_kafka.source import KafkaSource
-from watermark_source.eventtime.characteristic import WatermarkCharacteristic
+from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
 from watermark_source.spark.batch_reader import AlignedBatchReader, NarrowingBatchReader
 from watermark_source.spark.stream_reader import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
 

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
 from pyspark_mysql_cdc_wm.source import MySqlSource
-from watermark_source.eventtime.characteristic import WatermarkCharacteristic
+from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
 from watermark_source.spark.stream_reader import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
 
 

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.client import dump_range
-from pyspark_mysql_cdc_wm.lookup import prepared as prepared_module
 from pyspark_mysql_cdc_wm.lookup import prepared_rows
+from pyspark_mysql_cdc_wm.lookup import prepared_transactions as prepared_module
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import DEEP_RECURSION, Database, end_of_binlog
 from tests.integration.mysql_lives import ALL, Life

@@ -24,7 +24,7 @@ from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark_without_rows import clock_due_now, due_now
-from watermark_source.spark.driver.time_at_look import TimeAtLook
+from watermark_source.spark.driver.time_at_discovery import TimeAtDiscovery
 
 
 class LookingDriver(Driver):
@@ -37,7 +37,7 @@ class LookingDriver(Driver):
         self.looks = self.looked = 0
         self.rows_planned, self.rows_at = 0, Millis(START)
         self.steps = 0
-        self.clock_at_look, self.others_at_look = (TimeAtLook(self, clock=lambda: self.steps) for _ in range(2))
+        self.clock_at_look, self.others_at_look = (TimeAtDiscovery(self, clock=lambda: self.steps) for _ in range(2))
 
     def look(self) -> None:
         self.seen, self.looked = frozenset(self.log.splits), self.steps

@@ -18,8 +18,8 @@ from pyspark.sql.types import StructType
 
 from examples.file_log import pyspark_file_log as example
 from watermark_source.arrow_columns import integers
-from watermark_source.eventtime.characteristic import WatermarkCharacteristic
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
 from watermark_source.option_table import Option, OptionTable, boolean, non_empty
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split, SplitRange

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.streaming.listener import (
@@ -15,7 +14,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.followed_queries import FollowedQuery, fold
+from watermark_source.monitor.followed_queries import FollowedQueries, FollowedQuery
 from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.status import SourceStatus
 
@@ -41,8 +40,7 @@ class StatusListener(StreamingQueryListener):
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self._lock = threading.Lock()
-        self._queries: dict[str, FollowedQuery] = {}
+        self._queries = FollowedQueries()
         self._refused: set[str] = set()
         if registry is not None:
             # An optional dependency: only whoever has a registry needs it.
@@ -52,8 +50,7 @@ class StatusListener(StreamingQueryListener):
 
     def queries(self) -> tuple[FollowedQuery, ...]:
         """Return what is known of the running queries."""
-        with self._lock:
-            return tuple(self._queries.values())
+        return self._queries.all()
 
     def statuses(self) -> dict[QuerySource, SourceStatus]:
         """Return the latest status of every source of the running queries."""
@@ -65,8 +62,7 @@ class StatusListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
         """Begin to follow the query."""
-        with self._lock:
-            self._queries[str(event.id)] = FollowedQuery(str(event.runId), event.name or str(event.id))
+        self._queries.begin(str(event.id), str(event.runId), event.name or str(event.id))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
         """Take in the progress; a report that cannot be read is logged once a run."""
@@ -79,18 +75,11 @@ class StatusListener(StreamingQueryListener):
                 _log.warning("query %s: %s", progress.name or query, error)
             self._refused.add(run)
             return
-        with self._lock:
-            # A listener may be added to a query that already runs.
-            known = self._queries.get(query, FollowedQuery(run, progress.name or query))
-            if known.run == run:
-                self._queries[query] = fold(known, statuses, late_rows(progress))
+        self._queries.progress(query, run, progress.name or query, statuses, late_rows(progress))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
         """Change nothing: the last status still holds, and its age is a metric of its own."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
         """Forget the query."""
-        with self._lock:
-            known = self._queries.get(str(event.id))
-            if known is not None and known.run == str(event.runId):
-                del self._queries[str(event.id)]
+        self._queries.end(str(event.id), str(event.runId))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from watermark_source.monitor.elapsed import Totals
 from watermark_source.monitor.followed_queries import Followed, FollowedQuery
 from watermark_source.monitor.snapshot_progress import SnapshotProgress
 from watermark_source.monitor.status import SourceStatus, SplitView, Status
+from watermark_source.monitor.time_in_status import Totals
 from watermark_source.watermark_text import is_moment
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from watermark_source.durations import format_duration
-from watermark_source.monitor.numbers import count_text
+from watermark_source.monitor.number_format import count_text
 
 _GAP = "  "
 _BAR, _LEAST_BAR = 30, 8

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from watermark_source.durations import format_duration
-from watermark_source.monitor.numbers import count_text
+from watermark_source.monitor.number_format import count_text
 from watermark_source.monitor.status import Status
 from watermark_source.planning.state import SplitStatus
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
-from watermark_source.eventtime.characteristic import WatermarkCharacteristic
+from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
 from watermark_source.option_table import Option, OptionTable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError, SchemaError, WatermarkSourceError
-from watermark_source.eventtime.characteristic import WatermarkCharacteristic
+from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.spark.columns.column_names import EVENT_TIME, LATE, MARKER
 from watermark_source.spark.columns.markers import MARKER_TYPE

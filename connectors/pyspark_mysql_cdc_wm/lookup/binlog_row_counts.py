@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.binlog.wire import Longs
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.log_gtids import begun
-from pyspark_mysql_cdc_wm.lookup.prepared import with_prepared
+from pyspark_mysql_cdc_wm.lookup.prepared_transactions import with_prepared
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder

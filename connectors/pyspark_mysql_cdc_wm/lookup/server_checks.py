@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from pyspark_mysql_cdc_wm.client.dump_right import check_may_dump
+from pyspark_mysql_cdc_wm.client.dump_privilege import check_may_dump
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
 from pyspark_mysql_cdc_wm.lookup.table_checks import table_checks

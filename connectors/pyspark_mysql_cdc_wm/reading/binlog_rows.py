@@ -18,9 +18,9 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
-from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.prepared import with_prepared
+from pyspark_mysql_cdc_wm.lookup.minimal_row_metadata import LeastMetadata
+from pyspark_mysql_cdc_wm.lookup.prepared_transactions import with_prepared
 from pyspark_mysql_cdc_wm.lookup.table_columns import columns_now
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
 from pyspark_mysql_cdc_wm.records.layout import Mask
-from watermark_source.machine_code.comparing import same_bytes
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes, inlined, word_at
+from watermark_source.machine_code.same_bytes import same_bytes
 
 _Numbers = TypeVar("_Numbers", Bytes, Longs)
 

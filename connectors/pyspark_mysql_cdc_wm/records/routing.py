@@ -30,8 +30,8 @@ from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints, Longs, uint_a
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.table_map import TABLE_ID_SIZE, read_table_map
-from watermark_source.machine_code.comparing import same_bytes
 from watermark_source.machine_code.native import Word, address_of, compiled
+from watermark_source.machine_code.same_bytes import same_bytes
 
 NO_TABLE = -1
 _UNKNOWN_MAP = -1

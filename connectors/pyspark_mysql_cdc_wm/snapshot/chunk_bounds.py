@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.errors.server import LOCKED, code_of
+from pyspark_mysql_cdc_wm.lookup.metadata_lock_limit import waiting_for_locks
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
-from pyspark_mysql_cdc_wm.lookup.table_lock_limit import waiting_for_locks
 from pyspark_mysql_cdc_wm.lookup.transactions import has_gtids
 from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted

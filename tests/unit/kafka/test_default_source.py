@@ -20,7 +20,7 @@ from pyspark_aligned_kafka.batch import ignored
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
 from pyspark_aligned_kafka.schema import kafka_columns
 from watermark_source.errors import OptionError, SchemaError
-from watermark_source.eventtime.characteristic import WatermarkCharacteristic
+from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
 from watermark_source.spark.columns.markers import MARKER_TYPE
 from watermark_source.spark.columns.source_time import SourceTime
 

@@ -17,7 +17,7 @@ from watermark_source.planning.state import SourceState
 from watermark_source.planning.watermark_without_rows import clock_due_now
 from watermark_source.spark.connector.stream import Connector, Ends
 from watermark_source.spark.driver.backlog import splits_behind
-from watermark_source.spark.driver.time_at_look import WAIT_FOR_LOOK, TimeAtLook
+from watermark_source.spark.driver.time_at_discovery import WAIT_FOR_LOOK, TimeAtDiscovery
 from watermark_source.spark.driver.watch import Watch
 
 _WAIT_FOR_PREVIEW = 0.2
@@ -44,7 +44,7 @@ class Logs:
         """When the ends were told of the rows that were planned last."""
         self._rows_asked_at = Millis(0)
         """When they were asked for."""
-        self._clock_at_look = TimeAtLook(connector.discovery)
+        self._clock_at_look = TimeAtDiscovery(connector.discovery)
         self._splits: Set[Split] = frozenset()
         """Those that were found when the ends were asked for."""
         self._previewed = False

@@ -37,7 +37,7 @@ from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.replica_positions import ReplicaPositions
 from watermark_source.spark.driver.snapshot_chunks import with_chunks
 from watermark_source.spark.driver.task_reports import TaskReports
-from watermark_source.spark.driver.time_at_look import TimeAtLook
+from watermark_source.spark.driver.time_at_discovery import TimeAtDiscovery
 
 
 class Observer:
@@ -67,7 +67,7 @@ class Observer:
         self._replica = replica
         self._pauses = pauses
         self._looks = looks
-        self._others_at_look = TimeAtLook(connector.discovery)
+        self._others_at_look = TimeAtDiscovery(connector.discovery)
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Return the outside world for the plan that begins in ``state``."""

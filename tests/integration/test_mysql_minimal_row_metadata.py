@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.least_metadata import LeastMetadata
+from pyspark_mysql_cdc_wm.lookup.minimal_row_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.options.tables import parse_tables
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from services.container_or_local import Where

@@ -7,7 +7,7 @@ from collections.abc import Set
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector.stream import SplitDiscovery
-from watermark_source.spark.driver.time_at_look import TimeAtLook
+from watermark_source.spark.driver.time_at_discovery import TimeAtDiscovery
 
 
 class Looks(SplitDiscovery):
@@ -25,18 +25,18 @@ class Looks(SplitDiscovery):
         return self.began >= moment
 
 
-def time_at_look(looks: Looks) -> TimeAtLook:
-    return TimeAtLook(looks, clock=lambda: looks.now)
+def time_at_discovery(looks: Looks) -> TimeAtDiscovery:
+    return TimeAtDiscovery(looks, clock=lambda: looks.now)
 
 
-def at(looks: Looks, found: TimeAtLook, reached: int, due: int) -> int | None:
+def at(looks: Looks, found: TimeAtDiscovery, reached: int, due: int) -> int | None:
     looks.now = float(reached)
     return found.as_of(Millis(reached), Millis(due))
 
 
 def test_nothing_is_known_before_the_first_look_and_then_what_was_reached_when_it_began() -> None:
     looks = Looks()
-    found = time_at_look(looks)
+    found = time_at_discovery(looks)
     assert at(looks, found, 10, 0) is None
     assert at(looks, found, 12, 0) is None
     # It began after it was asked for, however long ago that is.
@@ -47,7 +47,7 @@ def test_nothing_is_known_before_the_first_look_and_then_what_was_reached_when_i
 
 def test_a_look_is_asked_for_only_where_it_takes_something_on() -> None:
     looks = Looks()
-    found = time_at_look(looks)
+    found = time_at_discovery(looks)
     looks.began = 1_000.0
     assert at(looks, found, 10, 0) == 10
     assert at(looks, found, 20, 0) == 10
@@ -61,7 +61,7 @@ def test_a_look_is_asked_for_only_where_it_takes_something_on() -> None:
 
 def test_what_went_back_is_known_from_a_new_look_on() -> None:
     looks = Looks()
-    found = time_at_look(looks)
+    found = time_at_discovery(looks)
     looks.began = 100.0
     assert at(looks, found, 50, 0) == 50
     looks.began = 0.0

@@ -16,7 +16,7 @@ WAIT_FOR_LOOK = 1.0
 """Seconds a plan waits to know whether there are new splits; then the watermark stands still until it is known."""
 
 
-class TimeAtLook:
+class TimeAtDiscovery:
     """Looks for splits only where that takes a watermark on: in silence once a ``watermark_interval``."""
 
     def __init__(
