@@ -1,8 +1,8 @@
 """The planner: from what is known and observed to what the next batch reads and says. Pure; nothing else decides.
 
 Order of rules: fold what the last batch saw -> loss checks -> the time of logs at rest (``known_splits``) -> alignment
-limit -> planned ends -> minimum rows -> row budget -> status (``batch_ends``) -> future cap -> combined watermark -> is there
-anything to send?
+limit -> planned ends -> minimum rows -> row budget -> status (``batch_ends``) -> future cap -> combined
+watermark -> is there anything to send?
 """
 
 from __future__ import annotations
