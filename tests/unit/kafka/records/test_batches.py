@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_aligned_kafka.records.batches import survey
+from pyspark_aligned_kafka.records.batches import Survey, survey
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from tests.unit.kafka.batches import (
     CONTROL,
@@ -288,6 +288,24 @@ def test_broken_bytes_are_named_with_topic_partition_and_offset(what: str) -> No
     kind = UnsupportedFormatError if what.strip() == "timestamp" else CorruptDataError
     with pytest.raises(kind, match=rf"topic orders partition 3 offset {place}: .*{what.strip()}"):
         decode(BROKEN[what])
+
+
+def test_the_offset_after_the_last_one_must_be_a_number_of_64_bits() -> None:
+    newest = 2**63 - 2
+    assert survey_of(numbered(newest, 1)).next_offset == 2**63 - 1
+    with pytest.raises(CorruptDataError, match=f"offset {newest}: .*offsets do not ascend"):
+        survey_of(numbered(newest, 2))
+
+
+def survey_of(data: bytes) -> Survey:
+    array = np.frombuffer(bytearray(data), np.uint8)
+    return survey(SPLIT, array, 0, array.size)
+
+
+def test_a_control_batch_may_be_empty_or_have_a_key_alone() -> None:
+    key = varint(9) + b"\0\0\0" + sized(b"\0\0\0\0")
+    empty = batch(4, [], attributes=TRANSACTIONAL | CONTROL, producer=1)
+    assert offsets(control(key) + empty + numbered(5, 1)) == [0, 1, 2, 5]
 
 
 def test_a_second_record_that_repeats_an_offset_is_not_delivered_twice() -> None:
