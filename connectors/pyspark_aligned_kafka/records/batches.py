@@ -234,7 +234,7 @@ def survey(split: Split, data: Bytes, start: int, stop: int) -> Survey:
 
 
 def visible_frames(
-    wanted: SplitRange, data: Bytes, start: int, batches: int, aborted: Longs | None, *, check_crcs: bool = True
+    wanted: SplitRange, data: Bytes, start: int, batches: int, aborted: Longs | None, *, check_crcs: bool
 ) -> Longs:
     """Return one row for each batch with rows of the range to deliver, checksums verified.
 

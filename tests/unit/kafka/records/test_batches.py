@@ -26,6 +26,7 @@ from tests.unit.kafka.batches import (
 )
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.connector.read_batch import ReadBatch
 
 SPLIT = Split("orders", 3)
 COLUMNS = ("key", "value", "offset", "timestamp", "headers")
@@ -55,6 +56,13 @@ def decode(
         assert (made.event_time.null_count, made.undated) == (0, 0)
         out.append(list(zip(*(column.to_pylist() for column in made.columns), strict=True)))
     return out
+
+
+def decoded(data: bytes) -> list[ReadBatch]:
+    """One batch's event times, without a column."""
+    array = np.frombuffer(bytearray(data), np.uint8)
+    decoder = RecordDecoder((), batch_rows=10, batch_bytes=100, decompressed_limit=100)
+    return list(decoder.decode(SplitRange(SPLIT, 0, 9), array, 0, 1, None))
 
 
 def values(data: bytes, first: int = 0, end: int = 1 << 40, **options: object) -> list[object]:
@@ -107,12 +115,19 @@ def test_timestamps_become_microseconds_and_minus_one_stays_minus_one_millisecon
     data = batch(
         0, [Rec(0, millis=1_700_000_000_123), Rec(1, millis=-1), Rec(2, millis=0)], base_time=1_700_000_000_000
     )
-    array = np.frombuffer(bytearray(data), np.uint8)
-    decoder = RecordDecoder((), batch_rows=10, batch_bytes=100, decompressed_limit=100)
-    made = list(decoder.decode(SplitRange(SPLIT, 0, 9), array, 0, 1, None))
+    made = decoded(data)
     assert made[0].columns == ()
     assert made[0].event_time.cast("int64").to_pylist() == [1_700_000_000_123_000, -1000, 0]
     assert str(made[0].event_time.type) == "timestamp[us, tz=UTC]"
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_timestamps_reach_to_the_last_millisecond_that_has_microseconds_of_64_bits(sign: int) -> None:
+    last = sign * (2**63 // 1_000)
+    (made,) = decoded(batch(0, [Rec(0, millis=last)]))
+    assert made.event_time.cast("int64").to_pylist() == [last * 1_000]
+    with pytest.raises(UnsupportedFormatError, match="timestamp"):
+        decoded(batch(0, [Rec(0, millis=last + sign)]))
 
 
 def test_log_append_time_is_the_batch_maximum_for_every_record() -> None:
