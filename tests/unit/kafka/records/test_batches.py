@@ -130,6 +130,12 @@ def test_timestamps_reach_to_the_last_millisecond_that_has_microseconds_of_64_bi
         decoded(batch(0, [Rec(0, millis=last + sign)]))
 
 
+def test_timestamps_whose_sum_goes_beyond_64_bits_are_refused_though_it_comes_back_into_them() -> None:
+    base = 2**63 - 1
+    with pytest.raises(UnsupportedFormatError, match="timestamp"):
+        decoded(batch(0, [Rec(0, millis=2 * base)], base_time=base, max_time=0))
+
+
 def test_log_append_time_is_the_batch_maximum_for_every_record() -> None:
     data = batch(0, [Rec(0, millis=7), Rec(1, millis=9)], attributes=LOG_APPEND_TIME, max_time=1_000)
     rows = decode(
@@ -273,6 +279,7 @@ BROKEN = {
     "record longer  ": raw(b"\xff" * 30),
     "does not end": raw(varint(7) + b"\0" + b"\xff" * 6),
     "does not end ": raw(sized(b"\0" + b"\x80" * 9 + b"\x02" + BODY[2:])),
+    "does not end  ": raw(sized(b"\0\0" + b"\xff" * 12)),
     "key or value longer": raw(sized(b"\0\0\0" + varint(50) + b"\0" * 9)),
     "key or value longer ": raw(sized(b"\0\0\0" + varint(-2) + b"\0" * 9)),
     "key or value longer  ": raw(sized(b"\0\0\0" + varint(-1) + varint(1 << 62) + b"\0" * 9)),
