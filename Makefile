@@ -20,7 +20,7 @@ DEMO_ARGS ?=
 PURE_TESTS := tests/unit tests/property tests/reference tests/transcripts tests/compat
 # What differs with where servers run: how they start, and whether sources on executors reach them as they say.
 CONTAINER_TESTS := tests/services tests/integration/test_kafka_group_commits.py \
-    tests/integration/test_aligned_kafka_alignment.py tests/integration/test_mysql_stream.py \
+    tests/integration/test_kafka_alignment.py tests/integration/test_mysql_stream.py \
     tests/integration/test_mysql_doctor.py tests/integration/test_group_faults.py \
     tests/integration/test_clickstream_example.py
 # Long files first, each in one process: its servers and sessions are shared.

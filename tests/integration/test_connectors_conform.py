@@ -14,7 +14,7 @@ pytestmark = pytest.mark.service
 
 
 @pytest.mark.parametrize("check", checks_for(KafkaHarness), ids=str)
-def test_aligned_kafka_conforms(check: Check, kafka: Kafka) -> None:
+def test_kafka_conforms(check: Check, kafka: Kafka) -> None:
     with KafkaHarness(kafka) as harness:
         check(harness)
 
