@@ -199,6 +199,15 @@ def test_only_wanted_columns_count_for_the_byte_limit() -> None:
     assert [len(rows) for rows in decode(data, columns=("key",), batch_bytes=100)] == [4]
 
 
+def test_keys_and_headers_count_for_the_byte_limit_as_values_do() -> None:
+    keys = batch(0, [Rec(i, b"v" * 90, key) for i, key in enumerate([b"k" * 30, None, b"k" * 30, b"k" * 30, None])])
+    assert [len(rows) for rows in decode(keys, columns=("key",), batch_bytes=60)] == [3, 2]
+    # Count, key and value with their sizes: 40 bytes.
+    headers = batch(0, [Rec(i, headers=[(b"h", b"x" * 36)]) for i in range(5)])
+    assert [len(rows) for rows in decode(headers, columns=("headers",), batch_bytes=80)] == [2, 2, 1]
+    assert [len(rows) for rows in decode(headers, columns=("headers",), batch_bytes=79)] == [1] * 5
+
+
 def aborted_log() -> bytes:
     """Producer 7 aborts 0-1 and commits 5-6 in between 8's commit of 2 and abort of 9; 10 is outside transactions."""
     return b"".join(
