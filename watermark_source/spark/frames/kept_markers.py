@@ -188,5 +188,5 @@ def _check_connect(plan: Any) -> None:
         if kind == "Filter":
             condition = str(plan.filter)
             if not _CONNECT_KEEPS.search(condition):
-                raise _refused(f"the filter {shortened(condition)}", condition)
+                raise _refused(f"the filter {shortened(condition)}")
         plan = getattr(plan, "_child", None)

@@ -202,6 +202,8 @@ def test_only_wanted_columns_count_for_the_byte_limit() -> None:
 def test_keys_and_headers_count_for_the_byte_limit_as_values_do() -> None:
     keys = batch(0, [Rec(i, b"v" * 90, key) for i, key in enumerate([b"k" * 30, None, b"k" * 30, b"k" * 30, None])])
     assert [len(rows) for rows in decode(keys, columns=("key",), batch_bytes=60)] == [3, 2]
+    values = batch(0, [Rec(i, value) for i, value in enumerate([b"v" * 30, None, b"v" * 30])])
+    assert [len(rows) for rows in decode(values, columns=("value",), batch_bytes=59)] == [2, 1]
     # Count, key and value with their sizes: 40 bytes.
     headers = batch(0, [Rec(i, headers=[(b"h", b"x" * 36)]) for i in range(5)])
     assert [len(rows) for rows in decode(headers, columns=("headers",), batch_bytes=80)] == [2, 2, 1]
