@@ -335,6 +335,10 @@ def survey_of(data: bytes) -> Survey:
     return survey(SPLIT, array, 0, array.size)
 
 
+def test_a_beginning_too_short_to_tell_its_format_is_left_for_the_next_fetch() -> None:
+    assert survey(SPLIT, np.zeros(64, np.uint8), 30, 35) == Survey(0, None)
+
+
 def test_a_control_batch_may_be_empty_or_have_a_key_alone() -> None:
     key = varint(9) + b"\0\0\0" + sized(b"\0\0\0\0")
     empty = batch(4, [], attributes=TRANSACTIONAL | CONTROL, producer=1)
