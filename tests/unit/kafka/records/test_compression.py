@@ -120,6 +120,26 @@ def test_a_batch_that_becomes_too_large_is_an_error_and_takes_no_more_memory_tha
 
 
 @pytest.mark.parametrize("name", CODECS)
+def test_memory_grows_with_what_is_in_it_and_not_to_the_limit(name: str) -> None:
+    codec, pack = CODECS[name]
+    arena, data = Arena(1 << 30), bytes(700_000)
+    packed = np.frombuffer(bytearray(pack(data)), np.uint8)
+    for _ in range(3):
+        start, stop = arena.add(SPLIT, 9, codec, packed)
+        assert arena.memory[start:stop].tobytes() == data
+    assert arena.memory.size <= 8 << 20
+
+
+@pytest.mark.parametrize("name", ["gzip", "lz4", "zstd"])
+def test_bytes_that_no_codec_wrote_are_refused_at_once(name: str) -> None:
+    codec, _ = CODECS[name]
+    arena = Arena(1 << 30)
+    with pytest.raises(CorruptDataError, match=r"offset 9: a compressed batch that cannot be decompressed \("):
+        arena.add(SPLIT, 9, codec, np.frombuffer(bytearray(b"no codec wrote this"), np.uint8))
+    assert arena.memory.size <= 1 << 20
+
+
+@pytest.mark.parametrize("name", CODECS)
 def test_a_batch_of_just_the_limit_is_read(name: str) -> None:
     codec, pack = CODECS[name]
     arena = Arena(LIMIT)
