@@ -130,6 +130,16 @@ def test_memory_grows_with_what_is_in_it_and_not_to_the_limit(name: str) -> None
     assert arena.memory.size <= 8 << 20
 
 
+def test_blocks_of_snappy_may_be_empty_and_must_lie_within_the_batch() -> None:
+    arena, empty = Arena(LIMIT), struct.pack(">i", 1) + bytes(cramjam.snappy.compress_raw(b""))
+    blocks = xerial(b"one") + empty + xerial(b"two")[16:]
+    start, stop = arena.add(SPLIT, 9, 2, np.frombuffer(bytearray(blocks), np.uint8))
+    assert arena.memory[start:stop].tobytes() == b"onetwo"
+    longer = xerial(b"one") + struct.pack(">i", 9) + bytes(8)
+    with pytest.raises(CorruptDataError, match="a block longer than the batch"):
+        arena.add(SPLIT, 9, 2, np.frombuffer(bytearray(longer), np.uint8))
+
+
 @pytest.mark.parametrize("name", ["gzip", "lz4", "zstd"])
 def test_bytes_that_no_codec_wrote_are_refused_at_once(name: str) -> None:
     codec, _ = CODECS[name]
