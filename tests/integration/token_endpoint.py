@@ -36,7 +36,6 @@ class TokenEndpoint:
         self.lifetime = 3_600.0
         self.tells_lifetime = True
         self.status = 200
-        self.takes_s = 0.0
         self.answer: bytes | None = None
         self.location: str | None = None
         self.asked: list[dict[str, list[str]]] = []
@@ -61,7 +60,6 @@ def token_endpoint(client_id: str, secret: str) -> Iterator[TokenEndpoint]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            time.sleep(endpoint.takes_s)
             status, answer = endpoint.respond(self.headers["Authorization"], urllib.parse.parse_qs(body))
             self.send_response(status)
             if endpoint.location is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 import zstandard
 
@@ -56,6 +58,12 @@ def payload_of(content: bytes, *, size: int | None = None, compression: int = 0)
     return one_event(EventType.TRANSACTION_PAYLOAD, head + b"\x00" + packed)
 
 
-def event(kind: int, body: bytes) -> bytes:
+def event(kind: int, body: bytes = b"", *, seconds: int = 0, server: int = 0, end: int = 0, flags: int = 0) -> bytes:
     """An event without a checksum, as it is in a compressed transaction."""
-    return bytes(4) + bytes([kind]) + bytes(4) + (HEADER_SIZE + len(body)).to_bytes(4, "little") + bytes(6) + body
+    header = struct.pack("<IBIIIH", seconds, kind, server, HEADER_SIZE + len(body), end, flags)
+    return header + body
+
+
+def bodies(memory: Bytes, events: Longs) -> list[bytes]:
+    """What follows the header of each event."""
+    return [memory[each[START] + HEADER_SIZE : each[STOP]].tobytes() for each in events]

@@ -18,19 +18,11 @@ from pyspark_mysql_cdc_wm.binlog.events import (
 )
 from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
-from tests.unit.mysql.made_events import logged
+from tests.unit.mysql.made_events import event, logged
 from watermark_source.errors import CorruptDataError
 
 BEFORE = 1_000
 _CHECKSUM_ALGORITHM = b"\1"
-# The type, then what the manual says of its header's other fields: these are read.
-_SECONDS, _SERVER = 7, 9
-
-
-def event(kind: int, body: bytes = b"", *, end: int = 0, flags: int = 0) -> bytes:
-    size = HEADER_SIZE + len(body)
-    head = (_SECONDS.to_bytes(4, "little"), bytes([kind]), _SERVER.to_bytes(4, "little"), size.to_bytes(4, "little"))
-    return b"".join((*head, end.to_bytes(4, "little"), flags.to_bytes(2, "little"), body))
 
 
 def read(made: bytes, *, gaps: bool = False, position: int = BEFORE, checks: bool = True) -> tuple[PacketWalk, Longs]:
@@ -40,8 +32,8 @@ def read(made: bytes, *, gaps: bool = False, position: int = BEFORE, checks: boo
 
 
 def test_a_header_tells_when_and_by_whom() -> None:
-    _, row = read(event(EventType.XID, bytes(8)))
-    assert row[[START, STOP, SECONDS, SERVER]].tolist() == [0, HEADER_SIZE + 8, _SECONDS, _SERVER]
+    _, row = read(event(EventType.XID, bytes(8), seconds=7, server=9))
+    assert row[[START, STOP, SECONDS, SERVER]].tolist() == [0, HEADER_SIZE + 8, 7, 9]
 
 
 @pytest.mark.parametrize(("sent", "name"), [(b"", ""), (b"log.000002", "log.000002"), (b"log\xff", "log\ufffd")])

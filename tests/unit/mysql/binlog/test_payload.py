@@ -20,7 +20,7 @@ from pyspark_mysql_cdc_wm.binlog.events import (
 )
 from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
-from tests.unit.mysql.made_events import event, one_event, payload_of
+from tests.unit.mysql.made_events import bodies, event, one_event, payload_of
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 
@@ -30,7 +30,7 @@ def test_packed_events_take_the_place_and_position_of_their_pack(compression: in
     ((memory, events),) = Unpacker().plain(*payload_of(inner, compression=compression), "f")
     assert events[:, TYPE].tolist() == [EventType.QUERY, EventType.XID]
     assert events[:, POSITION].tolist() == [77, 77]
-    assert [memory[each[START] + HEADER_SIZE : each[STOP]].tobytes() for each in events] == [b"one", b"12345678"]
+    assert bodies(memory, events) == [b"one", b"12345678"]
 
 
 @pytest.mark.parametrize("compression", [0, 255])
@@ -42,7 +42,7 @@ def test_a_large_pack_comes_in_pieces_of_a_bounded_size(compression: int) -> Non
     pieces = 0
     for memory, events in unpacker.plain(*payload_of(inner, compression=compression), "f"):
         assert memory.size < 3_000_000
-        found += [memory[each[START] + HEADER_SIZE : each[STOP]].tobytes() for each in events]
+        found += bodies(memory, events)
         pieces += 1
     assert found == sent
     assert pieces > 5
@@ -76,8 +76,7 @@ def test_a_damaged_pack_is_refused(payload: tuple[Bytes, Longs], error: type[Exc
 
 
 def test_packed_events_keep_what_their_own_headers_say() -> None:
-    inner = (7).to_bytes(4, "little") + bytes([EventType.XID]) + (9).to_bytes(4, "little")
-    inner += (HEADER_SIZE + 8).to_bytes(4, "little") + bytes(4) + (0x4321).to_bytes(2, "little") + bytes(8)
+    inner = event(EventType.XID, bytes(8), seconds=7, server=9, flags=0x4321)
     ((_, events),) = Unpacker().plain(*payload_of(inner), "f")
     assert events[:, [TYPE, SECONDS, SERVER, FLAGS]].tolist() == [[EventType.XID, 7, 9, 0x4321]]
 
@@ -93,8 +92,7 @@ def test_events_around_packed_ones_keep_their_places() -> None:
         tables.append(moved)
         memory += content[: table[0, STOP]].tobytes()
     ((plain, events),) = Unpacker().plain(padded(memory), np.concatenate(tables), "f")
-    found = [plain[each[START] + HEADER_SIZE : each[STOP]].tobytes() for each in events]
-    assert found == [b"before", b"first", b"between", b"second", b"after"]
+    assert bodies(plain, events) == [b"before", b"first", b"between", b"second", b"after"]
 
 
 def test_a_large_transaction_is_several_frames() -> None:
@@ -105,7 +103,7 @@ def test_a_large_transaction_is_several_frames() -> None:
     place = memory.tobytes().index(b"\x02\x03\xfc\xff\x00")
     memory[place : place + 5] = np.frombuffer(b"\x02\x03\xfc\x00\x00", np.uint8)
     ((plain, found),) = Unpacker().plain(memory, events, "f")
-    assert [plain[each[START] + HEADER_SIZE : each[STOP]].tobytes() for each in found] == [b"one", b"another"]
+    assert bodies(plain, found) == [b"one", b"another"]
 
 
 @pytest.mark.parametrize("step", [1, 19, 20, 64])
@@ -117,7 +115,7 @@ def test_events_longer_than_what_is_unpacked_at_once_are_put_together(
     inner = b"".join(event(EventType.QUERY, body) for body in sent)
     found = []
     for memory, events in Unpacker(piece_bytes=50).plain(*payload_of(inner), "f"):
-        found += [memory[each[START] + HEADER_SIZE : each[STOP]].tobytes() for each in events]
+        found += bodies(memory, events)
     assert found == sent
 
 
@@ -137,9 +135,6 @@ def test_one_that_arrives_meanwhile_comes_in_pieces_of_which_the_last_says_so(co
     sent = [bytes([size]) * size for size in (0, 30, 45, 46, 100, 0)]
     block, table = payload_of(b"".join(event(EventType.QUERY, body) for body in sent), compression=compression)
     body = Arriving(block[HEADER_SIZE : table[0, STOP]].tobytes())
-    pieces = [
-        ([memory[each[START] + HEADER_SIZE : each[STOP]].tobytes() for each in events], last)
-        for memory, events, last in Unpacker(piece_bytes=50).of_one(body, 77, "f")
-    ]
+    pieces = [(bodies(memory, events), last) for memory, events, last in Unpacker(piece_bytes=50).of_one(body, 77, "f")]
     assert [text for texts, _ in pieces for text in texts] == sent
     assert [last for _, last in pieces] == [False] * (len(pieces) - 1) + [True]
