@@ -17,8 +17,8 @@ from services.postgres import postgres_service, url_of
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store import store_waits
-from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
+from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.store import Answer, GroupStore, Identity
 
 MEMBERS = 1_000
@@ -93,7 +93,7 @@ def _traffic(name: str, url: str) -> Iterator[Figure]:
         ("while it waits", True, store_waits.SHORTEST),
     ):
         store = _CountedStore(database_of(url))
-        client = GroupClient(store, _identity(0))
+        client = HeartbeatClient(store, _identity(0))
         client.others(None)
         client.tell(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
         time.sleep(2 * store_waits.LONGEST)

@@ -16,8 +16,8 @@ from kafka.net.sasl import SASL_MECHANISMS
 from kafka.net.sasl.gssapi import SaslMechanismGSSAPI
 from pyspark.sql import SparkSession
 
-from pyspark_aligned_kafka.client import tokens
 from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.client.token_endpoint import tokens_of
 from pyspark_aligned_kafka.reading import kept_connections as sessions
 from pyspark_aligned_kafka.reading.leader_sockets import Brokers
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
@@ -82,7 +82,7 @@ def ports() -> Iterator[Ports]:
 def endpoint() -> Iterator[TokenEndpoint]:
     with token_endpoint("checkout", SECRET) as served:
         yield served
-    tokens.tokens_of.cache_clear()
+    tokens_of.cache_clear()
 
 
 def login(endpoint: TokenEndpoint, secret: str = SECRET, ca: str = "ca.pem") -> dict[str, str]:

@@ -16,7 +16,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.exchange.read_tasks import beginnings_of, into_tasks
-from watermark_source.spark.tasks.reading import observe
+from watermark_source.spark.tasks.event_time_observer import observe
 
 SPLIT = Split("log", 0)
 ORIGIN = 1_700_000_000_000

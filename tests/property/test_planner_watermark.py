@@ -13,7 +13,7 @@ from tests.simulation.log import Row, SimulatedLog
 from watermark_source.eventtime.percentile import Percentile
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.combined_watermark import combined
-from watermark_source.planning.learning import in_force
+from watermark_source.planning.learned_bound import in_force
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split

@@ -19,7 +19,7 @@ from tests.reference.eventtime.output import Feeder, Output, SourceOutput
 from tests.reference.eventtime.watermark import START, Emission, Status, Watermark
 from tests.reference.strategies import any_times, emissions, flagged_emissions, small_times, watermarks
 from watermark_source.errors import UsageError
-from watermark_source.eventtime.combine import recompute
+from watermark_source.eventtime.lowest_of_active import recompute
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 
 Script = Sequence[tuple[int, Emission]]

@@ -194,7 +194,7 @@ def test_nothing_is_left_of_a_container_that_the_engine_cannot_start(
 
 
 def test_an_image_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.images.POSTGRES", "localhost:1/no-such-image:1")
+    monkeypatch.setattr("services.image_versions.POSTGRES", "localhost:1/no-such-image:1")
     with pytest.raises(ServiceError, match=r"^localhost:1/no-such-image:1 does not start in a container: "):
         ContainerPostgres()
 

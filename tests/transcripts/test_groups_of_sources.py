@@ -15,8 +15,8 @@ from tests.transcripts.drivers_store import StoreAggregatorDriver, StoreDriver
 from tests.transcripts.grammar import Driver, Transcript, load, run
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
+from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
@@ -181,7 +181,7 @@ def test_156_to_161_a_source_beyond_the_limit_waits_and_at_the_limit_it_does_not
 
 def test_162_a_source_that_waits_can_be_stopped_and_then_holds_nobody(tmp_path: Path) -> None:
     store = GroupStore(database_of(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
-    waiting = GroupClient(store, Identity("g", "waiting-id", "waiting", DRIFT, 30_000))
+    waiting = HeartbeatClient(store, Identity("g", "waiting-id", "waiting", DRIFT, 30_000))
     waiting.others(None)
     waiting.tell(active(5_000), waits=True)
     waiting.close()

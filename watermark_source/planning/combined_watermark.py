@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from watermark_source.eventtime.combine import recompute
+from watermark_source.eventtime.lowest_of_active import recompute
 from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.planning.learning import in_force
+from watermark_source.planning.learned_bound import in_force
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import Idleness, WatermarkStrategy
 from watermark_source.planning.split import Split

@@ -9,7 +9,7 @@ from watermark_source.errors import OffsetError
 from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.planning.combined_watermark import returned
-from watermark_source.planning.learning import in_force, learned_after
+from watermark_source.planning.learned_bound import in_force, learned_after
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy

@@ -44,7 +44,7 @@ from typing import Any
 from watermark_source.errors import OffsetError, shortened
 from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.learned_offset import KEY, decode_learned, encode_learned
+from watermark_source.planning.learned_bound_codec import KEY, decode_learned, encode_learned
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import (
     Bound,

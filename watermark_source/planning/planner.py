@@ -19,7 +19,7 @@ from watermark_source.planning.final_watermark import closed, has_said_the_last,
 from watermark_source.planning.known_splits import known_before
 from watermark_source.planning.look_ahead import LookAhead, Unread, left_by, look_ahead
 from watermark_source.planning.loss import Loss
-from watermark_source.planning.membership import membership
+from watermark_source.planning.member_report import membership
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.row_index import RowIndex

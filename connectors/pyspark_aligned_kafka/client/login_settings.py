@@ -93,7 +93,7 @@ def login_configs(values: Mapping[str, Any]) -> dict[str, Any]:
     mechanism, module = values["sasl.mechanism"], values["sasl.jaas.config"]
     options = {} if module is None else module.options
     if mechanism == "OAUTHBEARER":
-        from pyspark_aligned_kafka.client.tokens import tokens_of  # noqa: PLC0415 - brings kafka-python with it
+        from pyspark_aligned_kafka.client.token_endpoint import tokens_of  # noqa: PLC0415 - brings kafka-python with it
 
         return {"sasl_oauth_token_provider": tokens_of(_token_source(values))}
     if mechanism == "GSSAPI":

@@ -12,7 +12,7 @@ import numpy as np
 
 from pyspark_aligned_kafka.records.batches import Bytes, Longs
 from pyspark_aligned_kafka.records.json_path import JsonPath
-from pyspark_aligned_kafka.records.json_text import same_text, string_end, utf8_mark
+from pyspark_aligned_kafka.records.json_strings import same_text, string_end, utf8_mark
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 DEPTH = 1_000

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyspark_aligned_kafka.records.batches import Bytes, Longs
-from pyspark_aligned_kafka.records.json_text import unescaped
+from pyspark_aligned_kafka.records.json_strings import unescaped
 from pyspark_aligned_kafka.records.time_format import Format
 from watermark_source.machine_code.calendar import NO_MOMENT
 from watermark_source.machine_code.iso_8601 import digit_at, iso_moment

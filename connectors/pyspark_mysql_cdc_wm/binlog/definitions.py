@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from pyspark_mysql_cdc_wm.binlog.query_events import statements
 from pyspark_mysql_cdc_wm.binlog.statement_text import (
     Table,
     alters_table,
@@ -18,7 +19,6 @@ from pyspark_mysql_cdc_wm.binlog.statement_text import (
     tables_dropped,
     tables_named,
 )
-from pyspark_mysql_cdc_wm.binlog.statements import statements
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from watermark_source.errors import UnsupportedFormatError, shortened
 

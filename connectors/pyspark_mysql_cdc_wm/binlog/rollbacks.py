@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyspark_mysql_cdc_wm.binlog.query_events import statements
 from pyspark_mysql_cdc_wm.binlog.statement_text import undoing
-from pyspark_mysql_cdc_wm.binlog.statements import statements
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.events import STOP
-from pyspark_mysql_cdc_wm.binlog.statements import text_places
+from pyspark_mysql_cdc_wm.binlog.query_events import text_places
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 
 _XA = b"XA "

@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
-from pyspark_mysql_cdc_wm.records.routing import NO_TABLE, Router, Routes
+from pyspark_mysql_cdc_wm.records.events_by_table import NO_TABLE, Router, Routes
 from watermark_source.errors import UnsupportedFormatError
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tests.reference.eventtime.watermark import START, Watermark
-from watermark_source.eventtime.combine import recompute
+from watermark_source.eventtime.lowest_of_active import recompute
 from watermark_source.eventtime.watermark import Millis
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.reference.eventtime.combine import CombinedWatermark, Member, raised, recompute_watermark
 from tests.reference.eventtime.watermark import START, Watermark
-from watermark_source.eventtime.combine import Combined, recompute
+from watermark_source.eventtime.lowest_of_active import Combined, recompute
 from watermark_source.eventtime.watermark import MIN, Millis
 
 

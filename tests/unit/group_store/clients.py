@@ -13,11 +13,11 @@ from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import UnreachableError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store import store_waits
-from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
+from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.store import Answer, GroupStore, Identity
 
-Make = Callable[..., GroupClient]
+Make = Callable[..., HeartbeatClient]
 
 
 def at(watermark: int) -> GroupMember:
@@ -27,11 +27,11 @@ def at(watermark: int) -> GroupMember:
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     monkeypatch.setattr(store_waits, "SILENT_AFTER", 0.5)
-    made: list[GroupClient] = []
+    made: list[HeartbeatClient] = []
 
-    def one(name: str, *, drift: int | None = 1_000, folder: str = ".", time_to_live: int = 30_000) -> GroupClient:
+    def one(name: str, *, drift: int | None = 1_000, folder: str = ".", time_to_live: int = 30_000) -> HeartbeatClient:
         store = GroupStore(database_of(f"sqlite:///{tmp_path / folder / 'alignment.sqlite'}"))
-        made.append(GroupClient(store, Identity("g", f"{name}-id", name, drift, time_to_live)))
+        made.append(HeartbeatClient(store, Identity("g", f"{name}-id", name, drift, time_to_live)))
         return made[-1]
 
     yield one
@@ -46,13 +46,13 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def told(member: GroupClient, report: GroupMember) -> None:
+def told(member: HeartbeatClient, report: GroupMember) -> None:
     """Let a member come, and tell its first."""
     member.others(None)
     member.tell(report, waits=False)
 
 
-def two(make: Make, **how: Any) -> tuple[GroupClient, GroupClient]:
+def two(make: Make, **how: Any) -> tuple[HeartbeatClient, HeartbeatClient]:
     """Make two members that have told 10 and 50."""
     a, b = make("a", **how), make("b", **how)
     told(a, at(10))

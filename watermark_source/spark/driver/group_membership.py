@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from watermark_source.alignment.other_members import NOBODY, OtherMembers, unanswered
 from watermark_source.eventtime.watermark import MAX, MIN
-from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.driver_folder import FILE, driver_folder
 from watermark_source.group_store.file_database import FileDatabase
+from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.local_members import LocalMembers
 from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.planner import Plan
@@ -32,7 +32,7 @@ class Membership:
         self._group = group
         self._max_drift = max_drift
         self._local: LocalMembers | None = None
-        self._client: GroupClient | None = None
+        self._client: HeartbeatClient | None = None
         self._last: Plan | None = None
         """Planned alone: it has to be told when somebody comes."""
         self._complete = False
@@ -144,7 +144,7 @@ class Membership:
             self._max_drift,
             group.time_to_live,
         )
-        self._client = GroupClient(GroupStore(database), identity)
+        self._client = HeartbeatClient(GroupStore(database), identity)
         self._began = time.monotonic()
         if self._last is not None:
             self.tell(self._last)

@@ -14,7 +14,7 @@ from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.driver.event_times import event_times_of
-from watermark_source.spark.driver.look_ahead_band import Band
+from watermark_source.spark.driver.min_max_index import MinMaxIndex
 
 _log = logging.getLogger(__name__)
 _AT_A_TIME = 2_000_000
@@ -33,7 +33,7 @@ class ReadingAhead:
         self._reader = reader
         self._rows = rows
         self._span = span
-        self._bands: dict[Split, Band] = {}
+        self._indexes: dict[Split, MinMaxIndex] = {}
 
     def unread(
         self,
@@ -49,19 +49,19 @@ class ReadingAhead:
             targets[split] = min(batch.end + self._rows, ends[split])
             # Near the log's end also what the batch itself reads: nothing else tells how far it leads.
             begin = max(batch.start, targets[split] - self._rows)
-            self._bands[split] = self._bands.get(split, Band.at(begin)).going_on(batch.start, begin)
+            self._indexes[split] = self._indexes.get(split, MinMaxIndex.at(begin)).going_on(batch.start, begin)
         until = time.monotonic() + _LONGEST
         while wanted := self._next(planned, targets):
             if not self._look_at(wanted, late_at, future_cap) or time.monotonic() >= until:
                 break
-        return {split: self._bands[split].unread(batch.end) for split, batch in planned.items()}
+        return {split: self._indexes[split].unread(batch.end) for split, batch in planned.items()}
 
     def _next(self, planned: Mapping[Split, SplitRange], targets: Mapping[Split, int]) -> list[SplitRange]:
         short = [
             s
             for s, target in targets.items()
-            if self._bands[s].until < target
-            and (self._span is None or self._bands[s].spans(planned[s].end) < self._span)
+            if self._indexes[s].until < target
+            and (self._span is None or self._indexes[s].spans(planned[s].end) < self._span)
         ]
         size = max(_LEAST, _AT_A_TIME // len(short)) if short else 0
         if self._span is not None:
@@ -69,7 +69,7 @@ class ReadingAhead:
         # Of very many some now and the others with the next look: the clock is looked at in between.
         now = short[: max(1, _AT_A_TIME // max(1, size))]
         return [
-            SplitRange(s, (at := self._bands[s].until), min(at + size, max(targets[s], planned[s].end))) for s in now
+            SplitRange(s, (at := self._indexes[s].until), min(at + size, max(targets[s], planned[s].end))) for s in now
         ]
 
     def _look_at(self, wanted: list[SplitRange], late_at: Millis | None, future_cap: Millis | None) -> bool:
@@ -81,7 +81,7 @@ class ReadingAhead:
             return False
         for each in wanted:
             micros = found.get(each.split, _EMPTY)
-            self._bands[each.split] = self._bands[each.split].with_rows(each, micros, late_at, future_cap)
+            self._indexes[each.split] = self._indexes[each.split].with_rows(each, micros, late_at, future_cap)
         return True
 
 

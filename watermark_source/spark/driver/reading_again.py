@@ -15,7 +15,8 @@ from watermark_source.spark.connector.replicas import Relocation
 from watermark_source.spark.connector.stream import SourceDefinition
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.exchange.read_tasks import ReadTask, beginnings_of
-from watermark_source.spark.tasks.reading import batches_of, observe
+from watermark_source.spark.tasks.event_time_observer import observe
+from watermark_source.spark.tasks.reading import batches_of
 
 _log = logging.getLogger(__name__)
 

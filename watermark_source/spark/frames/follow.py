@@ -17,7 +17,7 @@ from watermark_source.errors import UsageError
 from watermark_source.spark.columns.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.columns.markers import MARKER_TYPE
 from watermark_source.spark.columns.source_time import SourceTime
-from watermark_source.spark.frames.kept_markers import need_kept_markers
+from watermark_source.spark.frames.accepted_operators import need_kept_markers
 from watermark_source.spark.frames.named_column import quoted, spelling
 from watermark_source.spark.frames.pipeline_frames import known_columns
 

@@ -1,21 +1,16 @@
-"""What a task does: read its ranges, add the engine's columns, watch event time, report."""
+"""What a task does: read its ranges, add the engine's columns, have event time observed, report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import cast
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from watermark_source.arrow_columns import bitmap, integers, repeated
-from watermark_source.errors import InternalError
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.late_rows import BOUNDS_MS, NONE_LATE, LateRows
-from watermark_source.planning.range_report import RangeReport
-from watermark_source.planning.split import Piece, Split, SplitRange
+from watermark_source.planning.split import Piece
 from watermark_source.spark.columns.column_names import LATE, MARKER
 from watermark_source.spark.columns.markers import arrow_schema, in_micros, marker_batch, no_markers
 from watermark_source.spark.connector.pieces import PieceReader
@@ -23,129 +18,10 @@ from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.connector.replicas import RelocatedRangeReader
 from watermark_source.spark.connector.snapshots import SnapshotRangeReader
-from watermark_source.spark.exchange.read_tasks import Beginning, ReadTask
+from watermark_source.spark.exchange.read_tasks import ReadTask
 from watermark_source.spark.startup.garbage_collector import spare_imports
-from watermark_source.spark.tasks.disorder_counts import DisorderCount
+from watermark_source.spark.tasks.event_time_observer import EventTimeObserver
 from watermark_source.spark.tasks.report_client import send_reports
-
-
-class Observer:
-    """Watches the event times of ranges, column by column. Of several ranges of a split the first has all its rows."""
-
-    def __init__(
-        self,
-        ranges: Sequence[SplitRange],
-        future_cap: Millis | None,
-        late_at: Millis | None = None,
-        beginnings: Mapping[Split, Beginning] | None = None,
-    ) -> None:
-        self._ranges = ranges
-        self._disorder = None if beginnings is None else _disorder_counts(ranges, beginnings)
-        self._late_at = None if late_at is None else in_micros(late_at)
-        # Event times are microseconds in the columns; a whole millisecond at the cap still counts.
-        self._cap = None if future_cap is None else future_cap * 1_000 + 999
-        self._highest: dict[Split, int] = {}
-        self._rows: dict[Split, int] = {}
-        self._future: dict[Split, int] = {}
-        self._undated: dict[Split, int] = {}
-        self._late: dict[Split, LateRows] = {}
-        self._marked: dict[Split, int] = {}
-
-    def observe(self, batch: ReadBatch) -> None:
-        """Take a batch's event times in."""
-        split = batch.split
-        self._rows[split] = self._rows.get(split, 0) + batch.rows
-        if batch.undated:
-            self._undated[split] = self._undated.get(split, 0) + batch.undated
-        dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
-        micros = integers(dated)
-        if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):
-            self._highest[split] = max(batch.reached, self._highest.get(split, batch.reached))
-        if batch.marks is not None:
-            self._observe_marks(split, batch.marks)
-        if not len(micros):
-            return
-        if self._late_at is not None and micros.min() <= self._late_at:
-            self._late[split] = self._late.get(split, NONE_LATE) + late_among(micros, self._late_at)
-        highest, is_counted = int(micros.max()), None
-        if self._cap is not None and highest > self._cap:
-            is_counted = micros <= self._cap
-            counted = micros[is_counted]
-            if batch.marks is None:
-                self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
-            if not len(counted):
-                return
-            micros, highest = counted, int(counted.max())
-        self._highest[split] = max(highest, self._highest.get(split, highest))
-        if self._disorder is not None:
-            if batch.positions is None:
-                raise InternalError("watermarkStrategy percentile needs the positions of rows (ReadBatch.positions)")
-            positions = integers(
-                batch.positions.filter(batch.event_time.is_valid()) if batch.event_time.null_count else batch.positions
-            )
-            self._disorder[split].add(micros, positions if is_counted is None else positions[is_counted])
-
-    def _observe_marks(self, split: Split, marks: pa.Array) -> None:
-        micros = integers(marks)
-        if self._cap is not None:
-            counted = micros[micros <= self._cap]
-            self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
-            micros = counted
-        if len(micros):
-            highest = int(micros.max())
-            self._marked[split] = max(highest, self._marked.get(split, highest))
-
-    def reports(self) -> list[RangeReport]:
-        """Return what was seen, a report a range."""
-        rows, future, late, undated = dict(self._rows), dict(self._future), dict(self._late), dict(self._undated)
-        disorder = {} if self._disorder is None else dict(self._disorder)
-        return [
-            RangeReport(
-                range=r,
-                max_event_time=_millis(self._highest.get(r.split)),
-                rows=rows.pop(r.split, 0),
-                future_rows=future.pop(r.split, 0),
-                late=late.pop(r.split, NONE_LATE),
-                undated_rows=undated.pop(r.split, 0),
-                marked=_millis(self._marked.get(r.split)),
-                segments=() if (counted := disorder.pop(r.split, None)) is None else counted.segments(),
-            )
-            for r in self._ranges
-        ]
-
-
-def _disorder_counts(ranges: Sequence[SplitRange], beginnings: Mapping[Split, Beginning]) -> dict[Split, DisorderCount]:
-    first: dict[Split, SplitRange] = {}
-    for each in ranges:
-        first.setdefault(each.split, each)
-    counts: dict[Split, DisorderCount] = {}
-    for split, each in first.items():
-        beginning = beginnings.get(split)
-        here = beginning if beginning is not None and beginning.position == each.start else None
-        counts[split] = DisorderCount(each.start, here)
-    return counts
-
-
-def late_among(micros: npt.NDArray[np.int64], late_at: int) -> LateRows:
-    """Return which of event times are late, all in microseconds."""
-    behind = (late_at - micros[micros <= late_at]) // 1_000
-    buckets = np.searchsorted(BOUNDS_MS, behind)
-    counts = np.bincount(buckets, minlength=len(BOUNDS_MS) + 1)
-    return LateRows(tuple(counts.tolist()), int(behind.max()), int(behind.sum()))
-
-
-def observe(
-    batches: Iterable[ReadBatch],
-    ranges: Sequence[SplitRange],
-    future_cap: Millis | None,
-    late_at: Millis | None = None,
-    beginnings: Mapping[Split, Beginning] | None = None,
-) -> list[RangeReport]:
-    """Read batches only for what their event times say."""
-    observer = Observer(ranges, future_cap, late_at, beginnings)
-    for batch in batches:
-        observer.observe(batch)
-    return observer.reports()
 
 
 def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -154,7 +30,7 @@ def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterato
         yield marker_batch(task.markers, schema)
     if not task.ranges:
         return
-    observer = Observer(task.ranges, task.future_cap, task.late_at, task.beginnings)
+    observer = EventTimeObserver(task.ranges, task.future_cap, task.late_at, task.beginnings)
     spare_imports()
     for batch in batches_of(reader, task):
         observer.observe(batch)
@@ -198,7 +74,3 @@ def _late_column(event_time: pa.Array, late_at: Millis | None) -> pa.Array:
     return pa.Array.from_buffers(
         pa.bool_(), len(event_time), [None, bitmap(integers(event_time) <= in_micros(late_at))], 0
     )
-
-
-def _millis(micros: int | None) -> Millis | None:
-    return None if micros is None else Millis(micros // 1_000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import struct
+import tracemalloc
 from collections.abc import Callable
 
 import cramjam
@@ -100,10 +101,38 @@ def test_codecs_plain_batches_and_kinds_of_timestamps_mix_in_offset_order() -> N
     assert decode(data) == expected
 
 
-def test_more_than_one_filling_of_the_arena_keeps_all_rows() -> None:
-    some = [Rec(i, bytes([i]) * 900_000) for i in range(1)]
-    data = b"".join(compressed("zstd", i, some) for i in range(12))
-    assert [offset for offset, _ in decode(data)] == list(range(12))
+def test_however_much_a_fetch_becomes_some_megabytes_of_it_are_unpacked_at_once() -> None:
+    data = b"".join(compressed("zstd", i, [Rec(0, bytes([i]) * 900_000)]) for i in range(40))
+    array = np.frombuffer(bytearray(data), np.uint8)
+    decoder = RecordDecoder(("offset",), batch_rows=100, batch_bytes=1 << 26, decompressed_limit=LIMIT)
+    found = survey(SPLIT, array, 0, array.size)
+    tracemalloc.start()
+    try:
+        made = list(decoder.decode(SplitRange(SPLIT, 0, 1 << 40), array, 0, found.batches, None))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [offset for each in made for offset in each.columns[0].to_pylist()] == list(range(40))
+    # Two of the arena: it is copied where it grows.
+    assert most < 12 << 20
+
+
+def test_small_batches_are_decoded_together_also_after_one_that_was_damaged() -> None:
+    decoder = RecordDecoder(("offset",), batch_rows=100, batch_bytes=1 << 24, decompressed_limit=LIMIT)
+
+    def decoded(data: bytes) -> list[list[int]]:
+        array = np.frombuffer(bytearray(data), np.uint8)
+        found = survey(SPLIT, array, 0, array.size)
+        made = decoder.decode(SplitRange(SPLIT, 0, 1 << 40), array, 0, found.batches, None)
+        return [each.columns[0].to_pylist() for each in made]
+
+    small = b"".join(compressed("gzip", i, recs(1)) for i in range(80))
+    large = b"".join(compressed("gzip", i, [Rec(0, bytes(1_047_000))]) for i in range(4))
+    damaged = batch(4, [], payload=b"no codec wrote this", count=1, last_delta=0, attributes=1)
+    assert decoded(small) == [list(range(80))]
+    with pytest.raises(CorruptDataError):
+        decoded(large + damaged)
+    assert decoded(small) == [list(range(80))]
 
 
 @pytest.mark.parametrize("name", CODECS)

@@ -14,7 +14,7 @@ from pyspark_mysql_cdc_wm.binlog.definitions import (
     look_at_statements,
 )
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
-from pyspark_mysql_cdc_wm.binlog.statements import Statement, statements
+from pyspark_mysql_cdc_wm.binlog.query_events import Statement, statements
 from tests.unit.mysql.made_events import logged
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 

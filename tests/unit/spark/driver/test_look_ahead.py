@@ -13,7 +13,7 @@ from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.driver import look_ahead
 from watermark_source.spark.driver.look_ahead import ReadingAhead
-from watermark_source.spark.driver.look_ahead_band import PIECE_ROWS, Band
+from watermark_source.spark.driver.min_max_index import PIECE_ROWS, MinMaxIndex
 
 A, B = Split("t", 0), Split("t", 1)
 
@@ -127,12 +127,12 @@ def test_a_plan_goes_on_with_what_is_known_when_its_time_is_over(monkeypatch: py
         assert {u.until for u in found.values()} == {until}
 
 
-def test_a_band_is_sparse() -> None:
+def test_a_min_max_index_is_sparse() -> None:
     rows = 200_000
-    band = Band.at(0).with_rows(SplitRange(A, 0, rows), np.arange(rows) * 1_000, None, None)
-    assert sum(each.nbytes for each in (band.ends, band.lowest, band.highest)) < 5_000
+    index = MinMaxIndex.at(0).with_rows(SplitRange(A, 0, rows), np.arange(rows) * 1_000, None, None)
+    assert sum(each.nbytes for each in (index.ends, index.lowest, index.highest)) < 5_000
     for position in range(0, rows, 777):
-        lowest = band.unread(position).lowest
+        lowest = index.unread(position).lowest
         assert lowest is not None
         assert position - PIECE_ROWS < lowest <= position
 

@@ -20,8 +20,8 @@ from watermark_source.alignment.other_members import OtherMembers
 from watermark_source.errors import UnreachableError, UsageError
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.group_store import file_database, known_members, store_waits
-from watermark_source.group_store.client import GroupClient
 from watermark_source.group_store.database import database_of
+from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.store import Answer, GroupStore, Identity
 
 
@@ -358,7 +358,7 @@ def test_after_the_server_was_frozen_nobody_seems_to_be_gone() -> None:
     with postgres_service(where=Where.LOCAL) as server:
         assert isinstance(server, LocalPostgres)
         members = [
-            GroupClient(GroupStore(database_of(url_of(server))), Identity("g", f"{name}-id", name, 1_000, 3_000))
+            HeartbeatClient(GroupStore(database_of(url_of(server))), Identity("g", f"{name}-id", name, 1_000, 3_000))
             for name in "ab"
         ]
         a, b = members

@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.binlog.events import (
     EventType,
 )
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
-from pyspark_mysql_cdc_wm.records.routing import Router
+from pyspark_mysql_cdc_wm.records.events_by_table import Router
 from tests.unit.mysql.made_events import event, one_event, payload_of
 from tests.unit.mysql.recordings import charsets, surveyed
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError

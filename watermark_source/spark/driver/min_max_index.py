@@ -1,4 +1,4 @@
-"""A band: what was looked at of one split, from some position on. Sparse: lowest and highest of each few rows."""
+"""Min-max index: lowest and highest event time of each few rows of one split that were looked at."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Band:
+class MinMaxIndex:
     """Event times in milliseconds. Positions before it count no more."""
 
     begins: int
@@ -32,22 +32,24 @@ class Band:
     """Highest event time of all that was ever seen."""
 
     @classmethod
-    def at(cls, position: int) -> Band:
+    def at(cls, position: int) -> MinMaxIndex:
         """Return one in which nothing was looked at."""
         return cls(position, position, _NONE, _NONE, _NONE)
 
-    def going_on(self, position: int, at_least: int) -> Band:
+    def going_on(self, position: int, at_least: int) -> MinMaxIndex:
         """Return what is left of it at a position; begins anew if it does not reach from ``at_least`` on."""
         if not self.begins <= at_least <= self.until:
-            return replace(Band.at(at_least), reached=self.reached)
+            return replace(MinMaxIndex.at(at_least), reached=self.reached)
         kept = int(np.searchsorted(self.ends, position, side="right"))
         begins = max(self.begins, position)
         return replace(
             self, begins=begins, ends=self.ends[kept:], lowest=self.lowest[kept:], highest=self.highest[kept:]
         )
 
-    def with_rows(self, of: SplitRange, micros: Longs, late_at: Millis | None, future_cap: Millis | None) -> Band:
-        """Return the band with a range that follows it, of which these are the rows.
+    def with_rows(
+        self, of: SplitRange, micros: Longs, late_at: Millis | None, future_cap: Millis | None
+    ) -> MinMaxIndex:
+        """Return the index with a range that follows it, of which these are the rows.
 
         Which position each row has is not known where some hold none: then it counts as unread for longer, not shorter.
         """
@@ -64,7 +66,7 @@ class Band:
         ends = of.end - rows + np.append(first[1:], rows)
         most = int(highest.max())
         reached = self.reached if most == -MAX else max(most, most if self.reached is None else self.reached)
-        return Band(
+        return MinMaxIndex(
             self.begins,
             of.end,
             np.concatenate((self.ends, ends)),

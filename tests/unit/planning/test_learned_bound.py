@@ -9,7 +9,7 @@ from watermark_source.eventtime.disorder import DisorderSegment
 from watermark_source.eventtime.percentile import MILLION, Learned, Percentile
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.learning import in_force, learned_after
+from watermark_source.planning.learned_bound import in_force, learned_after
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.state import SourceState, SplitState
 

@@ -1,4 +1,4 @@
-"""GroupClient: keeps one source a member of its group, by a thread beside the query that alone talks to the store."""
+"""HeartbeatClient: keeps one source a member of its group, by a thread of its own that alone talks to the store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from watermark_source.group_store.store import GroupStore, Identity
 _log = logging.getLogger(__name__)
 
 
-class GroupClient:
+class HeartbeatClient:
     """Tells the store what this source has come to, and knows what the others have. For use by one thread."""
 
     def __init__(self, store: GroupStore, who: Identity) -> None:
