@@ -13,6 +13,7 @@ import pytest
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
 from services.kafka import Kafka, kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
+from services.kafka_quotas import limit_reading
 from services.kafka_topics import create_topic, delete_records, delete_topic
 from services.ports import free_ports
 from tests.integration.kafka_reads import SMALL_FETCHES, number_topic, offsets, reader
@@ -60,6 +61,25 @@ def test_a_log_shorter_than_planned_is_data_loss(
             lenient = reader(kafka.bootstrap, ("offset",), fail_on_data_loss=False)
             assert offsets(lenient.read([longer])) == list(range(start, 100))
         assert f"{200 - lost_from} offsets are skipped" in caplog.text
+
+
+def test_time_for_which_a_quota_lets_a_read_wait_costs_no_patience(
+    kafka: Kafka, new_topic: NewTopic, topic_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A broker counts eleven seconds: what they allow comes at once, and what is beyond that much later."""
+    rate, value_size, count = 100_000, 1_000, 1_500
+    wanted = number_topic(kafka, new_topic(), count, value_size=value_size, batch_records=20)
+    name = {"kafka.client.id": topic_name}
+    impatient = reader(kafka.bootstrap, ("offset",), poll_timeout_ms=1_000, **SMALL_FETCHES, **name)
+    limit_reading(kafka.bootstrap, topic_name, rate)
+    try:
+        begun = time.monotonic()
+        with caplog.at_level(logging.WARNING):
+            assert offsets(impatient.read([wanted])) == list(range(count))
+        assert time.monotonic() - begun > 2
+    finally:
+        limit_reading(kafka.bootstrap, topic_name, None)
+    assert caplog.text.count("a quota of this user or client is used up") == 1
 
 
 def test_a_topic_that_does_not_exist_is_named(kafka: Kafka, topic_name: str) -> None:

@@ -7,14 +7,21 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from kafka.protocol.metadata import MetadataResponse
 
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.metadata import metadata_request
+from pyspark_aligned_kafka.reading.leader_sockets import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 from watermark_source.planning.split import Split
 
+Broker = MetadataResponse.MetadataResponseBroker
 LIMIT = {"kafka.default.api.timeout.ms": "2000"}
 
 
@@ -88,3 +95,19 @@ def test_dead_bootstrap_servers_do_no_harm_beside_a_living_one(kafka: Kafka, new
         dead = ",".join(f"127.0.0.1:{port}" for port in (first, second, third))
         given = {"subscribe": topic, "kafka.socket.connection.setup.timeout.ms": "300"}
         assert discovered(f"{dead},{kafka.bootstrap}", **given) == {Split(topic, number) for number in range(3)}
+
+
+def test_when_all_brokers_have_moved_the_bootstrap_servers_are_asked_after_two_of_them(kafka: Kafka) -> None:
+    brokers = Brokers(parse_settings({"kafka.bootstrap.servers": kafka.bootstrap}))
+    with contextlib.closing(brokers), contextlib.ExitStack() as open_ports:
+        ports = [open_ports.enter_context(silent_port()) for _ in range(10)]
+        of_before = [Broker(version=9, node_id=port, host="127.0.0.1", port=port) for port in ports]
+
+        async def moved(deadline: Deadline) -> Any:
+            brokers.learn_brokers(MetadataResponse(version=9, brokers=of_before, topics=[]))
+            return await brokers.ask_any(lambda: metadata_request([]), deadline)
+
+        begun = time.monotonic()
+        answer = brokers.run(moved)
+        assert [broker.port for broker in answer.brokers] == [int(kafka.bootstrap.rpartition(":")[2])]
+        assert time.monotonic() - begun < 15

@@ -6,15 +6,17 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from services.mysql_client import connect
 from services.mysql_program import Flavour
-from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_binlog import Database, root
 from tests.integration.mysql_lives import ALL, Change, Life, changes_of, data_of
 from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_views import heard_of
@@ -281,6 +283,20 @@ def test_the_server_hears_of_a_view_while_the_binlog_is_searched_for_where_a_tab
     # Searched, and then undone.
     assert len(passes) == 2
     assert all(heard and all(heard) for heard in passes), passes
+
+
+def test_a_limit_that_the_server_has_for_statements_is_not_for_looking_up_where_chunks_end(
+    mysql_database: Database,
+) -> None:
+    is_mysql = mysql_database.server.flavour is Flavour.MYSQL
+    limit, value = ("max_execution_time", 50) if is_mysql else ("max_statement_time", 0.05)
+    mysql_database.run(f"SET GLOBAL {limit} = {value}")
+    try:
+        with closing(MySqlConnection(root(mysql_database.server))) as connection:
+            # One that is cut off returns 1 (MySQL), or is an error (MariaDB).
+            assert connection.one("SELECT SLEEP(0.3)") == (0,)
+    finally:
+        mysql_database.run(f"SET GLOBAL {limit} = 0")
 
 
 def test_a_table_that_somebody_has_locked_is_waited_for_while_the_binlog_is_read_on(

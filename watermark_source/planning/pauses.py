@@ -29,10 +29,12 @@ class Pauses(NamedTuple):
         """Return what is known once rows have come; ``None``: the plan before had found rows too.
 
         From a silence that no timeout would have waited out nothing is learned: after a quiet night there is no reason
-        to wait longer than before.
+        to wait longer than before, nor, where such silences are all there is, to wait less.
         """
+        if pause is not None and pause > LONGEST:
+            return self
         arrivals = min(self.arrivals + 1, _KNOWN)
-        if pause is None or pause > LONGEST:
+        if pause is None:
             return self._replace(arrivals=arrivals)
         longest = max(pause, self.longest)
         if self.seen + 1 < _MANY:

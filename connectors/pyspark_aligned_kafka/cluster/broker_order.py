@@ -10,10 +10,12 @@ from kafka.net.manager import KafkaConnectionManager
 
 _SILENT_SECONDS = 60.0
 """So long one that did not answer is asked last."""
+_BEFORE_BOOTSTRAP = 2
+"""So many known brokers are asked before the bootstrap servers: where two are silent, all may have moved (KIP-899)."""
 
 
 class BrokerOrder:
-    """Connected ones first, those that were silent lately last but for the bootstrap servers."""
+    """Connected ones first, bootstrap servers after two others, those that were silent lately last."""
 
     def __init__(self) -> None:
         self._silent_at: dict[int | str, float] = {}
@@ -32,4 +34,5 @@ class BrokerOrder:
             known.sort(key=lambda broker: broker.node_id != first)
         silent = {node for node, at in self._silent_at.items() if time.monotonic() - at < _SILENT_SECONDS}
         known.sort(key=lambda broker: broker.node_id in silent)
-        return [*known, *manager.cluster.bootstrap_brokers()]
+        asked = [*known[:_BEFORE_BOOTSTRAP], *manager.cluster.bootstrap_brokers(), *known[_BEFORE_BOOTSTRAP:]]
+        return sorted(asked, key=lambda broker: broker.node_id in silent)

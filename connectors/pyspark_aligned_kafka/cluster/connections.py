@@ -204,7 +204,7 @@ class Cluster:
         return bool(answer.is_done)
 
     async def ask_any(self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False) -> Any:
-        """Ask brokers in turn, connected ones first and the bootstrap servers last, until one answers.
+        """Ask brokers in turn, in ``BrokerOrder``, until one answers.
 
         With ``anyone`` connected ones do not come first: a second opinion. One that is frozen has a few seconds before
         the others are asked, and all that is left when none of them has answered.

@@ -211,7 +211,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default=120_000,
         accepted="must be a whole number of milliseconds, at least 1",
         example="120000",
-        doc="A task whose position does not move for so long fails.",
+        doc="A task whose position does not move for so long fails. Time for which a quota of the broker lets it "
+        "wait does not count.",
     ),
     Option(
         name="maxDecompressedBatchBytes",

@@ -25,13 +25,15 @@ class ConnectionLostError(Exception):
 class BrokerConnection:
     """Sends requests and receives responses into memory that is used again and again. One thread."""
 
-    __slots__ = ("_good_until", "_memory", "_socket", "awaiting", "correlation")
+    __slots__ = ("_good_until", "_memory", "_socket", "awaiting", "correlation", "muted_until")
 
     def __init__(self, taken: socket.socket, good_until: float = math.inf) -> None:
         self._socket: socket.socket | None = taken
         self._good_until = good_until
         self._memory: Bytes = np.empty(_FIRST_BUFFER, np.uint8)
         self.correlation = 0
+        self.muted_until = 0.0
+        """By ``time.monotonic()``: until then the broker reads nothing from it, because of a quota (KIP-219)."""
         self.awaiting = False
         """Whether a response is on its way."""
 

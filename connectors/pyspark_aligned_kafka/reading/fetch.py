@@ -69,6 +69,8 @@ class FetchResponse:
 
     error: int
     partitions: tuple[Fetched, ...]
+    throttle_ms: int = 0
+    """For so long the broker reads nothing more from this connection, as a quota is used up (KIP-219)."""
 
 
 def _text(text: str) -> bytes:
@@ -115,7 +117,7 @@ def decode_response(data: Bytes, stop: int, correlation: int, *, read_committed:
         CorruptDataError: it is not a response to that request.
     """
     try:
-        seen, _throttle, error, _session = _RESPONSE_HEADER.unpack_from(data.data, 0)
+        seen, throttle_ms, error, _session = _RESPONSE_HEADER.unpack_from(data.data, 0)
         if seen != correlation:
             raise _corrupt(f"the broker answered request {seen} when {correlation} was asked")
         partitions, at = _partitions(data, stop, _RESPONSE_HEADER.size, read_committed=read_committed)
@@ -123,7 +125,7 @@ def decode_response(data: Bytes, stop: int, correlation: int, *, read_committed:
         raise _corrupt(f"a fetch response of {stop} bytes that cannot be read ({problem})") from problem
     if at != stop:
         raise _corrupt(f"a fetch response of {stop} bytes of which {at} make sense")
-    return FetchResponse(error, tuple(partitions))
+    return FetchResponse(error, tuple(partitions), throttle_ms)
 
 
 def _corrupt(seen: str) -> CorruptDataError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
+
+_log = logging.getLogger(__name__)
 
 
 class RangeRead:
@@ -68,6 +71,7 @@ class RangeRead:
         except (UnreachableError, ResponseTimeoutError) as problem:
             self._patience.spend(begun)
             return self._recovery.look_elsewhere(group, problem)
+        self._sit_out_quota(node, connection)
         self._send(connection, group)
         while group:
             try:
@@ -79,16 +83,17 @@ class RangeRead:
             with _naming(node):
                 step = examine(group, data, response)
             self._learn(step)
-            goes_on = connection.is_logged_in
+            connection.muted_until = time.monotonic() + response.throttle_ms / 1000
+            goes_on = connection.is_logged_in and not response.throttle_ms
             if step.left and not step.troubles and goes_on:
                 self._send(connection, step.left)
             yield from self._decode(data, step)
             if step.troubles:
                 return self._recovery.resolve(node, step)
-            if not step.moved and (checked := self._recovery.stalled(group)) is not group:
-                return checked
             if not goes_on:
                 return step.left
+            if not step.moved and (checked := self._recovery.stalled(group)) is not group:
+                return checked
             group = step.left
         return []
 
@@ -109,6 +114,21 @@ class RangeRead:
             self._patience.spend(begun)
         committed = self._limits.read_committed
         return data, decode_response(data, size, connection.correlation, read_committed=committed)
+
+    def _sit_out_quota(self, node: int, connection: BrokerConnection) -> None:
+        """Wait until a quota has room again. The broker lives and says how long, so that costs no patience."""
+        left_s = connection.muted_until - time.monotonic()
+        if left_s <= 0:
+            return
+        if node not in self._session.throttled_by:
+            self._session.throttled_by.add(node)
+            _log.warning(
+                "broker %d: a quota of this user or client is used up, so reads wait, %.3g s now. "
+                "kafka-configs.sh --describe --entity-type clients (or users) shows it (consumer_byte_rate); said once",
+                node,
+                left_s,
+            )
+        time.sleep(left_s)
 
     def _decode(self, data: Bytes, step: Step) -> Iterator[ReadBatch]:
         for stretch in step.stretches:

@@ -36,6 +36,8 @@ class Session:
         self.replicas: dict[Split, int] = {}
         """Replicas that leaders have told us to read from instead (KIP-392)."""
         self.densities: dict[str, float] = {}
+        self.throttled_by: set[int] = set()
+        """Brokers of whose quotas was warned."""
         self._left_at = time.monotonic()
 
     def node_of(self, split: Split) -> int | None:

@@ -9,6 +9,12 @@ from pyspark_mysql_cdc_wm.client.tls import Tls
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 60
+_SESSION = (
+    # Moments are told and compared as in the binlog.
+    "SET SESSION time_zone = '+00:00'"
+    # A limit that the server has for statements would end the SELECT of a large table.
+    " /*!80000 , max_execution_time = 0 */ /*M!100100 , max_statement_time = 0 */"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +55,7 @@ class ClientSettings:
             "password": self.password.encode("utf-8", "surrogateescape"),
             "charset": "utf8mb4",
             "autocommit": True,
-            # Moments are told and compared as in the binlog.
-            "init_command": "SET SESSION time_zone = '+00:00'",
+            "init_command": _SESSION,
             "connect_timeout": CONNECT_SECONDS,
             "read_timeout": ANSWER_SECONDS,
             "write_timeout": ANSWER_SECONDS,

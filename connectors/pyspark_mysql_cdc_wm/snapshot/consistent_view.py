@@ -31,7 +31,7 @@ _SESSION = (
     # It waits while changes since are read, at the speed of whoever takes them.
     "SET SESSION net_write_timeout = 600",
     # Who is gone without a word keeps nobody from its tables for longer.
-    "SET SESSION wait_timeout = 600 /*!80000 , max_execution_time = 0 */ /*M!100100 , max_statement_time = 0 */",
+    "SET SESSION wait_timeout = 600",
     "SET SESSION lock_wait_timeout = 50 /*M!100300 , idle_transaction_timeout = 0 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )

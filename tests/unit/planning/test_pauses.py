@@ -39,6 +39,7 @@ def test_a_long_pause_is_forgotten_after_a_thousand_others_and_not_before() -> N
 
 def test_a_silence_longer_than_any_timeout_teaches_nothing() -> None:
     assert learned(*[1_000] * 20, LONGEST + 1).timeout == SHORTEST
+    assert learned(*[LONGEST + 180_000] * 20).timeout == LONGEST
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.05, 0.2, 1, 10, 1_000])
