@@ -7,7 +7,7 @@ from contextlib import closing
 
 from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.lookup.checked_cluster import CheckedCluster
-from pyspark_aligned_kafka.lookup.cluster_checks import checks_of
+from pyspark_aligned_kafka.lookup.doctor_checks import checks_of
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
 from watermark_source.checks import Finding, examine

@@ -25,7 +25,7 @@ from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.key_set import KeySet
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from pyspark_mysql_cdc_wm.records.stream_columns import TableRows
+from pyspark_mysql_cdc_wm.records.table_rows import TableRows
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.last_images import LastImages
 from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder
