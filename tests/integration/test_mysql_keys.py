@@ -125,6 +125,26 @@ def test_mariadb_tells_what_can_be_seen_without_gtids(name: str, mariadb: MySql)
         check(database, KINDS[name])
 
 
+def test_a_key_that_the_server_generated_and_does_not_show_is_one(
+    mysql_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    mysql_database.run(
+        "SET GLOBAL show_gipk_in_create_table_and_information_schema = OFF",
+        "SET SESSION sql_generate_invisible_primary_key = ON",
+        "CREATE TABLE t (name VARCHAR(9))",
+        "INSERT INTO t VALUES ('a'), ('b'), ('c')",
+    )
+    try:
+        life = Life(mysql_database, snapshotChunkRows=1, snapshotParallelism=1)
+        start = life.reader.initialOffset()
+        end = life.reader.latestOffset(start, ALL)
+        assert [(row["my_row_id"], row["name"]) for row in life.rows(start, end)] == [(1, "a")]
+        assert "primary key" not in caplog.text
+        life.reader.stop()
+    finally:
+        mysql_database.run("SET GLOBAL show_gipk_in_create_table_and_information_schema = ON")
+
+
 @pytest.mark.parametrize("declared", ["shop INT", "shop ENUM('z','y','x')"])
 def test_a_chunk_reads_no_more_of_the_index_than_its_rows(declared: str, mysql_database: Database) -> None:
     name, *kind = declared.split()

@@ -20,6 +20,14 @@ from watermark_source.errors import ResponseTimeoutError, SourceError, Unreachab
 
 _log = logging.getLogger(__name__)
 
+_SESSION = (
+    # Moments are told and compared as in the binlog.
+    "SET SESSION time_zone = '+00:00'"
+    # A limit that the server has for statements would end the SELECT of a large table.
+    " /*!80000 , max_execution_time = 0 */ /*M!100100 , max_statement_time = 0 */"
+    # A key that the server generated is one to cut a snapshot by, also where tables are shown without it.
+    " /*!80030 , show_gipk_in_create_table_and_information_schema = ON */"
+)
 _PAUSE_SECONDS = 0.25
 _NOTHING_VERIFIED = Tls()
 _NAME = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_id')"
@@ -46,7 +54,7 @@ def connected(settings: ClientSettings) -> Any:
     until, told = time.monotonic() + settings.patience_seconds, False
     while True:
         try:
-            return _same(_Connection(**settings.for_pymysql()), settings)
+            return _same(_Connection(init_command=_SESSION, **settings.for_pymysql()), settings)
         except RuntimeError as failure:
             # PyMySQL's word for a package that this login needs and that is not installed.
             raise needs_tls(settings.where, settings.username) from failure

@@ -9,12 +9,6 @@ from pyspark_mysql_cdc_wm.client.tls import Tls
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 60
-_SESSION = (
-    # Moments are told and compared as in the binlog.
-    "SET SESSION time_zone = '+00:00'"
-    # A limit that the server has for statements would end the SELECT of a large table.
-    " /*!80000 , max_execution_time = 0 */ /*M!100100 , max_statement_time = 0 */"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,6 @@ class ClientSettings:
             "password": self.password.encode("utf-8", "surrogateescape"),
             "charset": "utf8mb4",
             "autocommit": True,
-            "init_command": _SESSION,
             "connect_timeout": CONNECT_SECONDS,
             "read_timeout": ANSWER_SECONDS,
             "write_timeout": ANSWER_SECONDS,

@@ -18,9 +18,9 @@ def learned(*pauses: int | None) -> Pauses:
 
 
 def test_of_a_split_of_which_little_is_known_the_timeout_is_the_longest() -> None:
-    assert Pauses().timeout == LONGEST
+    assert Pauses().timeout == 300_000 == LONGEST
     assert learned(*[100] * 9).timeout == LONGEST
-    assert learned(*[100] * 10).timeout == SHORTEST
+    assert learned(*[100] * 10).timeout == 10_000 == SHORTEST
 
 
 def test_a_split_that_always_had_rows_is_idle_soonest() -> None:
@@ -38,6 +38,7 @@ def test_a_long_pause_is_forgotten_after_a_thousand_others_and_not_before() -> N
 
 
 def test_a_silence_longer_than_any_timeout_teaches_nothing() -> None:
+    assert learned(*[1_000] * 20, LONGEST).timeout == LONGEST
     assert learned(*[1_000] * 20, LONGEST + 1).timeout == SHORTEST
     assert learned(*[LONGEST + 180_000] * 20).timeout == LONGEST
 

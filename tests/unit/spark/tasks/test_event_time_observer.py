@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.spark.tasks.read_batches import MICROS, A, B, batch
+from watermark_source.errors import InternalError
+from watermark_source.eventtime.disorder import SEGMENT
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.late_rows import LateRows
 from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
+from watermark_source.spark.exchange.read_tasks import Beginning
 from watermark_source.spark.tasks.event_time_observer import EventTimeObserver, observe
 
 
@@ -98,3 +103,40 @@ def test_a_report_is_a_fact_of_its_range() -> None:
     # Twice the same, as a retried or speculative task does.
     first, second = (observe([batch(A, 1_000, 5_000)], [SplitRange(A, 0, 2)], None) for _ in range(2))
     assert first == second == [RangeReport(SplitRange(A, 0, 2), Millis(5), 2, 0)]
+
+
+def test_rows_without_an_event_time_are_counted_once() -> None:
+    undated = replace(batch(A, 1_000), undated=1)
+    ranges = [SplitRange(A, 0, 5), SplitRange(A, 5, 10), SplitRange(B, 0, 1)]
+    assert [r.undated_rows for r in observe([undated, undated, batch(A, 2_000)], ranges, None)] == [2, 0, 0]
+
+
+def test_a_log_may_say_that_it_is_further_than_its_rows_but_not_beyond_the_cap() -> None:
+    assert seen([replace(batch(A, 3_000), reached=9_000), replace(batch(A, 4_000), reached=7_000)])[0] == (9, 2, 0)
+    assert seen([replace(batch(A), reached=5_999)], cap=5)[0] == (5, 0, 0)
+    assert seen([replace(batch(A, 3_000), reached=6_000)], cap=5)[0] == (3, 1, 0)
+
+
+def test_the_highest_watermark_that_rows_carry_is_reported_and_those_beyond_the_cap_count_as_future() -> None:
+    marked = [replace(batch(A, 1_000), marks=pa.array(marks, pa.int64())) for marks in ([4_999, 2_000], [], [3_000])]
+    (report,) = observe(marked, [SplitRange(A, 0, 9)], Millis(9))
+    assert (report.marked, report.max_event_time, report.future_rows) == (4, 1, 0)
+    ahead = replace(batch(A, 20_000), marks=pa.array([6_000, 10_000, 11_000], pa.int64()))
+    (report,) = observe([*marked, ahead, ahead], [SplitRange(A, 0, 9)], Millis(9))
+    assert (report.marked, report.max_event_time, report.future_rows) == (6, 1, 4)
+
+
+def test_disorder_is_counted_of_rows_that_have_an_event_time_within_the_cap() -> None:
+    times, places = [5_000_000, None, 1_000_000, 9_000_000, 4_000_000], [0, 1, SEGMENT, SEGMENT + 1, 3 * SEGMENT - 1]
+    whole = ReadBatch(A, 5, (), pa.array(times, pa.int64()).view(MICROS), positions=pa.array(places))
+    counted = pa.array([0, 2, 4])
+    alone = replace(whole, rows=3, event_time=whole.event_time.take(counted), positions=whole.positions.take(counted))
+    ranges, beginnings = [SplitRange(A, 0, 3 * SEGMENT)], {A: Beginning(0, None)}
+    (found,), (expected,) = (observe([one], ranges, Millis(6_000), None, beginnings) for one in (whole, alone))
+    assert found.segments == expected.segments
+    assert [segment.highest for segment in found.segments] == [5_000, 1_000, 4_000]
+
+
+def test_disorder_cannot_be_counted_without_the_places_of_rows() -> None:
+    with pytest.raises(InternalError, match="needs the positions of rows"):
+        observe([batch(A, 1_000)], [SplitRange(A, 0, 9)], None, None, {})
