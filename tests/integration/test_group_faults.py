@@ -21,7 +21,7 @@ from tests.integration import group_driver
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.kafka_streams import wait_for as wait_for_at_most
 from watermark_source.monitor.progress_event import parse_progress
-from watermark_source.monitor.status import GroupStatus
+from watermark_source.monitor.source_status import GroupStatus
 
 pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(600)]
 

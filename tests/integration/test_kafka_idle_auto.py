@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.direct_kafka import DirectKafka
-from watermark_source.monitor.status import Status
+from watermark_source.monitor.source_status import Status
 from watermark_source.planning.pauses import LONGEST, SHORTEST
 
 pytestmark = pytest.mark.service

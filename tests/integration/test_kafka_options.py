@@ -13,7 +13,7 @@ from tests.integration.kafka_streams import START, KafkaStreams, wait_for
 from tests.spark.queries import at
 from watermark_source import markers
 from watermark_source.monitor.progress_event import parse_progress
-from watermark_source.monitor.status import SourceStatus, Status
+from watermark_source.monitor.source_status import SourceStatus, Status
 
 pytestmark = pytest.mark.service
 

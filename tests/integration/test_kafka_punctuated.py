@@ -16,7 +16,7 @@ from tests.spark.queries import START
 from watermark_source import follow_watermark
 from watermark_source.errors import SourceError
 from watermark_source.monitor.progress_event import parse_progress
-from watermark_source.monitor.status import SourceStatus
+from watermark_source.monitor.source_status import SourceStatus
 
 pytestmark = pytest.mark.service
 

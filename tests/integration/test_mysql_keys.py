@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 from services.container_or_local import Where
 from services.mysql import MySql, mysql_service

@@ -7,9 +7,9 @@ import pytest
 from tests.transcripts.drivers_time import named
 from tests.transcripts.grammar import Driver, Transcript, run
 from tests.transcripts.test_transcripts import TRANSCRIPTS, VARIANTS, label
-from watermark_source.eventtime.strategy import BoundedOutOfOrderness, Generator, Punctuated
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.eventtime.watermark_generators import BoundedOutOfOrderness, Generator, Punctuated
 
 STRATEGIES = {"bounded", "monotonous", "punctuated"}
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from watermark_source.monitor.metrics import METRICS, Kind
-from watermark_source.monitor.status import REPORTED_SPLITS, Status
+from watermark_source.monitor.source_status import REPORTED_SPLITS, Status
 
 PAGE = (Path(__file__).parents[2] / "docs/monitoring.md").read_text(encoding="utf-8")
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from watermark_source.monitor.status import SourceStatus
+from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.monitor.time_in_status import Totals, add_elapsed
 
 

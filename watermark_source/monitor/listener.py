@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import (
 from watermark_source.errors import UsageError
 from watermark_source.monitor.followed_queries import FollowedQueries, FollowedQuery
 from watermark_source.monitor.progress_event import late_rows, parse_progress
-from watermark_source.monitor.status import SourceStatus
+from watermark_source.monitor.source_status import SourceStatus
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

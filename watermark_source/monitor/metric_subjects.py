@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from watermark_source.monitor.followed_queries import Followed, FollowedQuery
 from watermark_source.monitor.snapshot_progress import SnapshotProgress
-from watermark_source.monitor.status import SourceStatus, SplitView, Status
+from watermark_source.monitor.source_status import SourceStatus, SplitView, Status
 from watermark_source.monitor.time_in_status import Totals
 from watermark_source.watermark_text import is_moment
 

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from watermark_source.monitor.metric_subjects import QueryAt, SnapshotAt, SourceAt, SplitAt, Subjects
-from watermark_source.monitor.status import Status
+from watermark_source.monitor.source_status import Status
 from watermark_source.planning.late_rows import LateRows
 from watermark_source.watermark_text import is_moment
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.status import SourceStatus
+from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.monitor.status_json import status_from_json
 
 

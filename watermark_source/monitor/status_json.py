@@ -13,7 +13,7 @@ from watermark_source.monitor.learned_bound import bound_from_json, bound_to_jso
 from watermark_source.monitor.report_fields import Fields
 from watermark_source.monitor.row_totals import RowTotals
 from watermark_source.monitor.snapshot_progress import SnapshotProgress
-from watermark_source.monitor.status import Backlog, GroupStatus, SourceStatus, SplitView, Status
+from watermark_source.monitor.source_status import Backlog, GroupStatus, SourceStatus, SplitView, Status
 from watermark_source.planning.late_rows import NONE_LATE
 from watermark_source.planning.split import Split
 

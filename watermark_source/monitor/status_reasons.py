@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from watermark_source.durations import format_duration
 from watermark_source.monitor.number_format import count_text
-from watermark_source.monitor.status import Status
+from watermark_source.monitor.source_status import Status
 from watermark_source.planning.state import SplitStatus
 
 

@@ -12,7 +12,7 @@ from watermark_source.durations import format_duration
 from watermark_source.monitor.learned_bound import BoundInForce
 from watermark_source.monitor.number_format import count_text, share_text
 from watermark_source.monitor.snapshot_progress import progress_line
-from watermark_source.monitor.status import GroupStatus, SourceStatus, SplitView, Status, most_interesting
+from watermark_source.monitor.source_status import GroupStatus, SourceStatus, SplitView, Status, most_interesting
 from watermark_source.watermark_text import is_moment, watermark_text
 
 GAP = 2

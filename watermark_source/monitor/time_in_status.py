@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from watermark_source.monitor.status import SourceStatus, SplitView, Status
+from watermark_source.monitor.source_status import SourceStatus, SplitView, Status
 from watermark_source.planning.split import Split
 
 Totals = Mapping[tuple[Split, Status], int]

@@ -15,8 +15,8 @@ from watermark_source.planning.minimum_rows import MinimumRows, waits_for_more
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split
-from watermark_source.planning.split_status import TRANSITIONS, SplitEvent, next_since, rest_event, unanswered
 from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.status_transitions import TRANSITIONS, SplitEvent, next_since, rest_event, unanswered
 from watermark_source.planning.time_index import TimeIndex
 
 

@@ -15,9 +15,9 @@ from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
 from watermark_source.planning.snapshot import finished, snapshot_split, unfinished
 from watermark_source.planning.split import Split
-from watermark_source.planning.split_status import unanswered, uncommitted
 from watermark_source.planning.split_watermark import advanced
 from watermark_source.planning.state import Bound, SourceState, SplitState
+from watermark_source.planning.status_transitions import unanswered, uncommitted
 from watermark_source.planning.step_sizes import with_step
 from watermark_source.planning.watermark_without_rows import at_rest
 

@@ -25,9 +25,9 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import snapshot_split, snapshots_after
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_status import changed_status
 from watermark_source.planning.split_watermark import future_cap
 from watermark_source.planning.state import GroupState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.status_transitions import changed_status
 from watermark_source.planning.time_index import TimeIndex
 from watermark_source.planning.watermark_without_rows import by_clock, clock_of, tick_is_due, with_others
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from watermark_source.eventtime.strategy import BoundedOutOfOrderness, Generator, Punctuated, candidate
 from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import Millis, saturating_add
+from watermark_source.eventtime.watermark_generators import BoundedOutOfOrderness, Generator, Punctuated, candidate
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.state import SplitState
 

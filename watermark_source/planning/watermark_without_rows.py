@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from watermark_source.alignment.other_members import OtherMembers
-from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
+from watermark_source.eventtime.watermark_generators import candidate
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split

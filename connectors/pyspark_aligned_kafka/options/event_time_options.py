@@ -20,7 +20,7 @@ from pyspark_aligned_kafka.records.json_path import parse_path
 from pyspark_aligned_kafka.records.time_format import Format
 from watermark_source.errors import OptionError
 from watermark_source.option_table import Option, given_text, one_of
-from watermark_source.spark.options.strategy_options import PUNCTUATED
+from watermark_source.spark.options.percentile_options import PUNCTUATED
 
 TIMESTAMP = "timestamp"
 FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"

@@ -17,7 +17,7 @@ from watermark_source.planning.split import Split
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
 
 # snappy-java's framing, which Kafka's own producers write: magic, version, compatible version, then blocks of
-# a four-byte length and raw snappy.
+# a four-byte length and raw snappy. What was framed in parts has the header in front of each.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
 _FIRST_GUESS = 4
@@ -121,9 +121,11 @@ class Arena:
     def _snappy(self, packed: Bytes) -> int:
         if packed[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
             return self._snappy_block(packed, 0)
-        total = 0
-        at = _XERIAL_HEADER
+        total = at = 0
         while at < packed.size:
+            if packed[at : at + len(_XERIAL_MAGIC)].tobytes() == _XERIAL_MAGIC:
+                at += _XERIAL_HEADER
+                continue
             size = int.from_bytes(packed[at : at + 4].tobytes(), "big")
             at += 4
             if size > packed.size - at:

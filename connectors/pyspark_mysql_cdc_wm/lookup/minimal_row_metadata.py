@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.lookup.table_columns import DescribedColumn, all_colum
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, STRINGS
 from pyspark_mysql_cdc_wm.records.column import Column, KeyPart, TableMap
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from watermark_source.errors import UnsupportedFormatError
 
 _UTF8MB4 = 45

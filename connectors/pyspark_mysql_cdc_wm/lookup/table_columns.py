@@ -15,8 +15,8 @@ from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.arrow_types import column_type
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from watermark_source.errors import UnsupportedFormatError
 
 COLUMN_TYPES: Mapping[str, ColumnType] = {

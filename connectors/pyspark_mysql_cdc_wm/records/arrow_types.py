@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.records.character_sets import check_charset
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from watermark_source.errors import UnsupportedFormatError
 
 INTEGERS = {

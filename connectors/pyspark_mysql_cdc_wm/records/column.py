@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 
 BINARY_COLLATION = 63
 

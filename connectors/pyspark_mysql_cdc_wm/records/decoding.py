@@ -14,9 +14,9 @@ from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.arrow_types import column_width
 from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.column_decoders import ColumnDecoder, column_decoder
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.json_diffs import patched_texts
 from pyspark_mysql_cdc_wm.records.rows import Located, RowLocator, exhausted, new_cursor
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.arrow_types import WHOLE_NUMBERS
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from watermark_source.errors import OffsetError, shortened
 
 _NUMBERED = frozenset({ColumnType.ENUM, ColumnType.SET, ColumnType.BIT})

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark_mysql_cdc_wm.binlog.scan import Scan
 from pyspark_mysql_cdc_wm.records.column import Column, KeyPart, TableMap
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 
 _SIGNS, _DEFAULT_COLLATION, _COLLATIONS, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6
 _KEY, _KEY_WITH_PREFIXES, _LABEL_DEFAULT_COLLATION, _LABEL_COLLATIONS, _VISIBILITY = 8, 9, 10, 11, 12

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from pyspark_mysql_cdc_wm.binlog.scan import Scan
 from pyspark_mysql_cdc_wm.records.column import Column, TableMap
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.row_metadata import with_metadata
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 TABLE_ID_SIZE = 6

@@ -1,6 +1,6 @@
 """Idle timer and pausable clock: a split is idle after a quiet time that was its own, not one it was held up for.
 
-For whoever sees records go by. A planner that can ask a log for its end needs no timer: planning/split_status.py.
+For whoever sees records go by. A planner that can ask a log for its end needs no timer: planning/status_transitions.py.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from tests.reference.eventtime.idleness import IdleTimer, Verdict, probe, touch
 from watermark_source.errors import UsageError
-from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.eventtime.watermark_generators import candidate
 
 DEFAULT_UPDATE_INTERVAL = 1_000
 

@@ -14,8 +14,8 @@ from tests.reference.eventtime.strategy import (
     punctuated,
 )
 from watermark_source.errors import UsageError
-from watermark_source.eventtime.strategy import candidate
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.eventtime.watermark_generators import candidate
 
 
 @pytest.mark.parametrize(

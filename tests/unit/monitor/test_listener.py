@@ -15,7 +15,7 @@ from watermark_source.monitor.learned_bound import BoundInForce
 from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.prometheus import StatusCollector
 from watermark_source.monitor.snapshot_progress import SnapshotProgress
-from watermark_source.monitor.status import GroupStatus, SourceStatus, Status
+from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
 from watermark_source.planning.late_rows import BOUNDS_MS, LateRows
 
 QUERY = progress_of()["id"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from watermark_source.monitor.status import Status
+from watermark_source.monitor.source_status import Status
 from watermark_source.monitor.status_reasons import Facts, Held, reason
 
 SLOWEST = "orders-3"

@@ -8,7 +8,7 @@ from tests.unit.monitor.example_status import NOON, checkout, source_status, spl
 from watermark_source.eventtime.watermark import MAX, MIN
 from watermark_source.monitor.learned_bound import BoundInForce
 from watermark_source.monitor.number_format import count_text
-from watermark_source.monitor.status import GroupStatus, SourceStatus, Status
+from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
 from watermark_source.monitor.table import GAP, Layout, headline, join_pieces, layout
 from watermark_source.planning.late_rows import LateRows
 from watermark_source.watermark_text import watermark_text

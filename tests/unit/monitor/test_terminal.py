@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
-from watermark_source.monitor.status import SourceStatus, Status
+from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.terminal import LiveStatus, render, render_text, snapshot_is_due
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.monitor.example_status import NOON, source_status, split_view
-from watermark_source.monitor.status import Status
+from watermark_source.monitor.source_status import Status
 from watermark_source.monitor.time_in_status import add_elapsed
 from watermark_source.planning.split import Split
 

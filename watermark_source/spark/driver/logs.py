@@ -12,8 +12,8 @@ from watermark_source.planning.observation import LogTimes, ObservedLogs
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_status import is_quiet
 from watermark_source.planning.state import SourceState
+from watermark_source.planning.status_transitions import is_quiet
 from watermark_source.planning.watermark_without_rows import clock_due_now
 from watermark_source.spark.connector.stream import Connector, Ends
 from watermark_source.spark.driver.backlog import splits_behind

@@ -36,7 +36,7 @@ from watermark_source.spark.driver.observer import Observer
 from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.shown_progress import ShownProgress
-from watermark_source.spark.driver.status import Seen
+from watermark_source.spark.driver.status_from_plan import Seen
 from watermark_source.spark.driver.status_report import StatusReport
 from watermark_source.spark.driver.stream_end import StreamEnd
 from watermark_source.spark.driver.task_reports import TaskReports

@@ -8,7 +8,7 @@ from typing import Any
 
 from watermark_source.clock import Clock
 from watermark_source.monitor.status_json import status_to_json
-from watermark_source.spark.driver.status import Seen, bound_in_force, source_status
+from watermark_source.spark.driver.status_from_plan import Seen, bound_in_force, source_status
 from watermark_source.spark.options.engine_options import EngineOptions
 
 _STATUS_INTERVAL = 1.0

@@ -16,7 +16,7 @@ from watermark_source.option_table import (
     ports,
     true_or_false,
 )
-from watermark_source.spark.options.strategy_options import PERCENTILE, PUNCTUATED, on_time
+from watermark_source.spark.options.percentile_options import PERCENTILE, PUNCTUATED, on_time
 
 BOUNDED = "bounded"
 MONOTONOUS = "monotonous"

@@ -23,7 +23,7 @@ from watermark_source.spark.options.engine_option_table import (
     PASSES,
     WAITS,
 )
-from watermark_source.spark.options.strategy_options import PERCENTILE, PUNCTUATED, percentile_of
+from watermark_source.spark.options.percentile_options import PERCENTILE, PUNCTUATED, percentile_of
 
 _BOUNDED = (BOUNDED, PERCENTILE, INGESTION, LOOKAHEAD)
 """Strategies with a bound on out-of-orderness."""

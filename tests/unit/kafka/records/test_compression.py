@@ -56,6 +56,9 @@ CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "lz4-sized": (3, lambda data: bytes(lz4.frame.compress(data, block_linked=False, store_size=True))),
     "zstd": (4, zstd_of_a_stream),
     "zstd-sized": (4, lambda data: bytes(cramjam.zstd.compress(data))),
+    "snappy-xerial-twice": (2, lambda data: xerial(data[:40]) + xerial(data[40:])),
+    "gzip-two-members": (1, lambda data: gzip.compress(data[:40]) + gzip.compress(data[40:])),
+    "lz4-two-frames": (3, lambda data: lz4_of_a_producer(data[:40]) + lz4_of_a_producer(data[40:])),
     "zstd-two-frames": (4, lambda data: zstd_of_a_stream(data[:40]) + zstd_of_a_stream(data[40:])),
 }
 

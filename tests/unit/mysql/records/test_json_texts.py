@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from tests.unit.mysql.records.test_values import stored_decimal, values
 from watermark_source.errors import CorruptDataError
 

@@ -12,8 +12,8 @@ from pyspark_mysql_cdc_wm.binlog.definitions import look_at_statements
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.lookup.log_gtids import begun
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from tests.unit.mysql.recordings import surveyed
 from watermark_source.errors import CorruptDataError, OffsetError
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.binlog.events import EventType
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, KeyPart
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.table_map import read_table_map
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from tests.unit.mysql.recordings import bodies, charsets, table_maps
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 

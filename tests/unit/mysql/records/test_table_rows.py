@@ -11,10 +11,10 @@ import pytest
 
 from pyspark_mysql_cdc_wm.records.column import Column
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
 from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT, EventTimeColumn
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.records.table_rows import TableRows, table_rows
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from watermark_source.errors import UnsupportedFormatError
 
 TABLE = {

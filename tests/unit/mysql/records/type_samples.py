@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.column_types import ColumnType
+from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 
 UTF8 = 45
 CHARSETS = {UTF8: "utf8mb4", BINARY_COLLATION: "binary"}

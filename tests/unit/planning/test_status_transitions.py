@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.split_status import (
+from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.status_transitions import (
     TRANSITIONS,
     SplitEvent,
     caught_up_since,
@@ -15,7 +16,6 @@ from watermark_source.planning.split_status import (
     unanswered,
     uncommitted,
 )
-from watermark_source.planning.state import SplitState, SplitStatus
 
 ACTIVE, IDLE, PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUSED
 NOW = Millis(1_000_000)

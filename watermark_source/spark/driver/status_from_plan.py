@@ -10,7 +10,7 @@ from watermark_source.eventtime.percentile import Percentile
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.monitor.learned_bound import BoundInForce
 from watermark_source.monitor.snapshot_progress import SnapshotProgress
-from watermark_source.monitor.status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
+from watermark_source.monitor.source_status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.status_reasons import Facts, Held, reason
 from watermark_source.planning.backlog import Limit
 from watermark_source.planning.combined_watermark import is_left_out

@@ -11,7 +11,7 @@ from tests.unit.monitor.example_status import NOON, checkout, progress_of, sourc
 from watermark_source.errors import UsageError
 from watermark_source.monitor.learned_bound import BoundInForce
 from watermark_source.monitor.progress_event import late_rows, parse_progress
-from watermark_source.monitor.status import (
+from watermark_source.monitor.source_status import (
     REPORTED_SPLITS,
     Backlog,
     GroupStatus,
