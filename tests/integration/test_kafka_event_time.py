@@ -160,6 +160,21 @@ def test_by_default_the_first_broken_record_ends_the_query_and_is_named(
         direct.run(direct.source(subscribe=topic, **IN_JSON), "q")
 
 
+def test_a_query_goes_on_when_the_path_was_renamed(
+    direct: DirectKafka, kafka: Kafka, new_topic: NewTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was read last is looked at again by a new process, and has nothing at the new path."""
+    topic = new_topic(2)
+    produce(kafka, topic, {0: [document(1), document(2)]})
+    direct.run(direct.source(subscribe=topic, **IN_JSON), "q")
+    produce(kafka, topic, {0: [b'{"at":%d}' % (START + 3_000)]})
+    direct.run(direct.source(subscribe=topic, eventTimeColumn="value:$.at"), "q")
+    found = [round(at.timestamp() * 1_000) - START for (at,) in direct.data("q", ["event_time"])]
+    assert found == [1_000, 2_000, 3_000]
+    assert "cannot be looked at again, its watermark stays" in caplog.text
+    assert "offset 0: no event time" in caplog.text
+
+
 def test_a_header_or_a_function_tells_the_time_in_streams_and_in_batches(
     streams: KafkaStreams, direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:

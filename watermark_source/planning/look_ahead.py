@@ -76,13 +76,14 @@ def left_by(
 
     One millisecond less than the lowest event time that is known to be unread; of what is not known, behind the band or
     not yet in the log, no row is further behind the highest event time than ``out_of_orderness``. A split whose system
-    does not answer leads no further than the watermark that was ``sent``: what is unread of it may be what held that.
+    does not answer leads no further than the watermark that was ``sent``, to none before the first: what is unread of
+    it may be what held that.
     """
     splits = dict(planned)
     for split in (logs.unknown | logs.stale) & planned.keys():
         at = planned[split]
-        if sent is not None and at.watermark is not None:
-            splits[split] = replace(at, watermark=min(at.watermark, sent))
+        if at.watermark is not None:
+            splits[split] = replace(at, watermark=None if sent is None else min(at.watermark, sent))
     for split, found in unread.items():
         at = planned[split]
         reached = at.watermark

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from watermark_source.alignment.group import FIRST
 from watermark_source.alignment.other_members import OtherMembers
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.eventtime.watermark_generators import candidate
@@ -106,9 +107,9 @@ def reached_by(others: OtherMembers) -> Millis | None:
 
     With the lowest of those that count, and with the highest where all are idle, as of splits: so the order in which
     they turn idle does not matter (FLINK-38454). What they say counts only as long as it is known to be all, and who is
-    idle says what its rows have come to, so none goes in a circle.
+    idle says what its rows have come to, so none goes in a circle. One that is starting has rows and no watermark yet.
     """
-    if others.hold or others.ceiling is not None:
+    if others.hold or others.ceiling is not None or others.minimum == FIRST:
         return None
     return others.idle if others.minimum is None else others.minimum
 

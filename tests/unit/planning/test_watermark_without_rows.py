@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.planning.example_states import NOW, A, B, C, at, log_of, observation
+from watermark_source.alignment.group import FIRST
 from watermark_source.alignment.other_members import OtherMember, OtherMembers, unanswered
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.planner import plan
@@ -65,6 +66,7 @@ def test_how_far_the_clock_takes_it() -> None:
         ),
         pytest.param(OtherMembers(), None, id="nobody"),
         pytest.param(OtherMembers(MIN, CLICKS, 1, idle=Millis(6_000)), None, id="one that holds the group"),
+        pytest.param(OtherMembers(FIRST, CLICKS, 1, idle=Millis(6_000)), None, id="one that has no watermark yet"),
         pytest.param(
             unanswered(OtherMembers(Millis(5_000)), Millis(9_000)), None, id="nobody knows whether that is all"
         ),

@@ -68,7 +68,9 @@ class BatchPlanner:
     def _with_batch_watermark(self, planned: Plan, before: SourceState, observation: Observation) -> Decision:
         """Let a batch carry the watermark of its own rows."""
         splits = planned.counting
-        if planned.has_rows and (reached := self._observer.reached(planned.state)):
+        # Where nobody says yet how far a new split goes, its rows are not known of either.
+        knows_new = observation.logs.unknown <= before.splits.keys()
+        if planned.has_rows and knows_new and (reached := self._observer.reached(planned.state)):
             splits = when_read(planned.state, reached, self._policy.strategy)
             planned = replace(planned, state=with_batch_watermark(planned.state, before, splits, self._policy.idleness))
         return Decision(observation, planned, splits)

@@ -59,9 +59,10 @@ class Logs:
     def note(self, planned: Plan) -> None:
         """Note what was planned just now, for the next plan.
 
-        With rows, new splits are looked for: it has to know of them. Splits that are quiet are watched until then.
+        With rows, read or looked at ahead, new splits are looked for: it has to know of them. Splits that are quiet are
+        watched until then.
         """
-        if planned.has_rows:
+        if planned.has_rows or planned.unread:
             self._rows_planned, self._rows_asked_at = self._ends_told, self._asked_at
             self._connector.discovery.looked_since(self._rows_planned, wait=0)
         if not self._is_run:

@@ -17,12 +17,16 @@ from watermark_source.spark.driver.event_times import event_times_of
 from watermark_source.spark.driver.min_max_index import MinMaxIndex
 
 _log = logging.getLogger(__name__)
-_AT_A_TIME = 2_000_000
-"""Positions of all splits together that are looked at before the clock is looked at."""
-_LEAST = 10_000
-"""Of one split, if there are very many."""
 _LONGEST = 1.0
 """Seconds after which a plan goes on with what is known."""
+_ONE_LOOK = 0.2
+"""Seconds that reading ahead should take before the clock is looked at: how many rows that are is learned."""
+_AT_FIRST, _MOST = 50_000, 2_000_000
+"""Positions of all splits together in one look."""
+_LEAST = 1_000
+"""Positions of one split, if there are very many."""
+_STEP = 10_000
+"""Positions of one split where it is looked at as far as event time goes, which may be less far."""
 
 
 class ReadingAhead:
@@ -33,6 +37,7 @@ class ReadingAhead:
         self._reader = reader
         self._rows = rows
         self._span = span
+        self._at_a_time = _AT_FIRST
         self._indexes: dict[Split, MinMaxIndex] = {}
 
     def unread(
@@ -63,26 +68,35 @@ class ReadingAhead:
             if self._indexes[s].until < target
             and (self._span is None or self._indexes[s].spans(planned[s].end) < self._span)
         ]
-        size = max(_LEAST, _AT_A_TIME // len(short)) if short else 0
+        size = max(_LEAST, self._at_a_time // len(short)) if short else _LEAST
         if self._span is not None:
-            size = _LEAST
+            size = min(size, _STEP)
         # Of very many some now and the others with the next look: the clock is looked at in between.
-        now = short[: max(1, _AT_A_TIME // max(1, size))]
+        now = short[: max(1, self._at_a_time // size)]
         return [
             SplitRange(s, (at := self._indexes[s].until), min(at + size, max(targets[s], planned[s].end))) for s in now
         ]
 
     def _look_at(self, wanted: list[SplitRange], late_at: Millis | None, future_cap: Millis | None) -> bool:
+        begun = time.monotonic()
         try:
             found = event_times_of(self._reader, wanted)
         except WatermarkSourceError as error:
             # The batch that comes there says so. Until then the watermark goes by what is known.
             _log.warning("nothing can be looked at ahead of the batch for the moment: %s", error)
             return False
+        took = time.monotonic() - begun
+        self._at_a_time = _learned(self._at_a_time, sum(each.size for each in wanted), took)
         for each in wanted:
             micros = found.get(each.split, _EMPTY)
             self._indexes[each.split] = self._indexes[each.split].with_rows(each, micros, late_at, future_cap)
         return True
+
+
+def _learned(at_a_time: int, looked_at: int, took: float) -> int:
+    """Return how many positions to look at next, after so many took so many seconds: four times as many at most."""
+    in_time = _MOST if took * _MOST <= looked_at * _ONE_LOOK else round(looked_at * _ONE_LOOK / took)
+    return max(min(in_time, 4 * at_a_time), _LEAST)
 
 
 _EMPTY = np.empty(0, np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from watermark_source.errors import DataLossError, UnknownSplitError, UnsupportedFormatError
+from watermark_source.errors import DataLossError, EventTimeError, UnknownSplitError, UnsupportedFormatError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.snapshot import last_batch
@@ -80,7 +80,8 @@ class ReadingAgain:
             for part in parts:
                 batches = batches_of(reader, replace(again, ranges=(part,)))
                 self._book.add(observe(batches, [part], again.future_cap, again.late_at, again.beginnings))
-        except (DataLossError, UnknownSplitError, UnsupportedFormatError) as error:
-            # Delivered long ago, only no longer there to look at: the watermark goes on with the next range.
+        except (DataLossError, EventTimeError, UnknownSplitError, UnsupportedFormatError) as error:
+            # Delivered long ago, only no longer there to look at, or with another event time then: the watermark goes
+            # on with the next range.
             _log.warning("%s cannot be looked at again, its watermark stays: %s", shown, error)
         return self._book.cover(wanted)

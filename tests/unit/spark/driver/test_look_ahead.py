@@ -98,7 +98,8 @@ def test_late_rows_rows_of_the_future_and_rows_without_a_time_move_nothing() -> 
 
 
 def test_with_a_span_it_looks_no_further_than_event_times_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_ahead, "_LEAST", 100)
+    monkeypatch.setattr(look_ahead, "_LEAST", 10)
+    monkeypatch.setattr(look_ahead, "_STEP", 100)
     rows = RowsInMemory({A: list(range(0, 1_000_000, 100))})
     ahead = ReadingAhead(rows, rows=5_000, span=60_000)
     # 600 rows are a minute.
@@ -116,8 +117,9 @@ def test_what_cannot_be_read_is_not_known_and_is_looked_at_again() -> None:
 
 
 def test_a_plan_goes_on_with_what_is_known_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_ahead, "_AT_A_TIME", 1_000)
+    monkeypatch.setattr(look_ahead, "_AT_FIRST", 1_000)
     monkeypatch.setattr(look_ahead, "_LEAST", 500)
+    monkeypatch.setattr(look_ahead, "_MOST", 1_000)
     monkeypatch.setattr(look_ahead, "_LONGEST", 0.0)
     rows = RowsInMemory({A: list(range(10_000)), B: list(range(10_000))})
     ahead = ReadingAhead(rows, rows=5_000, span=None)
@@ -125,6 +127,26 @@ def test_a_plan_goes_on_with_what_is_known_when_its_time_is_over(monkeypatch: py
     for until in (500, 1_000, 1_500):
         found = ahead.unread(ranges, ends, late_at=None, future_cap=None)
         assert {u.until for u in found.values()} == {until}
+
+
+def test_how_many_rows_are_looked_at_before_the_clock_is_learned_from_how_long_they_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of five kilobytes take a thousand times as long as rows of five bytes."""
+    monkeypatch.setattr(look_ahead, "_AT_FIRST", 1_100)
+    monkeypatch.setattr(look_ahead, "_MOST", 10_000)
+    monkeypatch.setattr(look_ahead, "_LONGEST", 0.0)
+    rows = RowsInMemory({A: list(range(100_000))})
+    ahead = ReadingAhead(rows, rows=100_000, span=None)
+    look(ahead, 0, 0, 100_000)
+    # At most 2 000 are a fifth of a second.
+    rows.seconds_a_row = 100e-6
+    for _ in range(3):
+        look(ahead, 0, 0, 100_000)
+    at_first, more, learned, again = (each.size for each in rows.asked)
+    assert at_first == 1_100 < more <= 4_400
+    assert 1_000 <= learned <= 2_000
+    assert 1_000 <= again <= 2_000
 
 
 def test_a_min_max_index_is_sparse() -> None:
@@ -139,8 +161,9 @@ def test_a_min_max_index_is_sparse() -> None:
 
 def test_of_very_many_splits_some_are_looked_at_and_then_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """One dead broker or slow disk must not keep a plan for as long as all of them take."""
-    monkeypatch.setattr(look_ahead, "_AT_A_TIME", 20)
+    monkeypatch.setattr(look_ahead, "_AT_FIRST", 20)
     monkeypatch.setattr(look_ahead, "_LEAST", 10)
+    monkeypatch.setattr(look_ahead, "_MOST", 20)
     monkeypatch.setattr(look_ahead, "_LONGEST", 0.0)
     splits = [Split("t", n) for n in range(7)]
     rows = RowsInMemory({split: list(range(100, 130)) for split in splits})
