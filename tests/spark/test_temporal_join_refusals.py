@@ -70,6 +70,10 @@ CASES = {
         probe_options=ON_CLOCK, build_options={**ON_CLOCK, **GROUP},
     ),
     "no column to compare": Case(("on names no column", 'on="user_id"'), arguments={"on": []}),
+    "pairs of names": Case(
+        ("on={'value': 'split'} pairs names", 'withColumnRenamed("id", "user_id")'),
+        arguments={"on": {"value": "split"}},
+    ),
     "a column of one side": Case(("build: there is no column 'user'",), arguments={"on": "user"},
         probe=lambda rows: follow_watermark(rows).selectExpr("value AS user", "event_time")),
     "types that differ": Case(

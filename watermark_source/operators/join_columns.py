@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -87,8 +87,13 @@ def names_of_key(probe: DataFrame, build: DataFrame, on: str | Sequence[str]) ->
     """Return the columns that are compared as each side spells them.
 
     Raises:
-        UsageError: a column is not on both sides, or of types that differ or have no exact equality.
+        UsageError: a column is not on both sides, or of types that differ or have no exact equality; or pairs of names.
     """
+    if isinstance(on, Mapping):
+        raise UsageError(
+            f"{CALLER}: on={on} pairs names, and a column has one name on both sides. Rename it on one of them first, "
+            'as in build.withColumnRenamed("id", "user_id"), and give on="user_id"'
+        )
     wanted = as_list(on)
     if not wanted:
         raise UsageError(f'{CALLER}: on names no column; name those that are equal on both sides, as in on="user_id"')
