@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
+from pyspark_aligned_kafka.reading.kept_connections import leased
 from services.kafka import Kafka, kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
 from services.kafka_quotas import limit_reading
@@ -146,6 +147,23 @@ def test_a_broker_that_stops_answering_ends_the_read_within_the_time_limit(own_b
     finally:
         own_broker.resume(1)
     assert time.monotonic() - at < 20
+
+
+def test_a_connection_that_owes_an_answer_to_a_question_given_up_is_not_read_from(own_broker: LocalKafka) -> None:
+    ours = reader(own_broker.bootstrap, ("offset",))
+    with leased(ours.client, fresh=True) as session:
+        for _ in ("by a bootstrap server", "by the broker that it named"):
+            session.refresh({"t"}, 60_000)
+        own_broker.pause(1)
+        # Not sooner than the socket is asked for: the answer would be read before.
+        resumed = threading.Timer(3, own_broker.resume, [1])
+        try:
+            with pytest.raises(ResponseTimeoutError):
+                session.refresh({"t"}, 500)
+        finally:
+            resumed.start()
+    assert offsets(ours.read(WHOLE[:1])) == list(range(200_000))
+    resumed.join()
 
 
 def test_a_broker_restart_in_the_middle_of_a_read_loses_and_doubles_nothing(own_broker: LocalKafka) -> None:

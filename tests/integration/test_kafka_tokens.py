@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import logging
+import socketserver
+import ssl
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,6 +110,34 @@ def on(port: int, ports: Ports, given: dict[str, str]) -> dict[str, str]:
     }
 
 
+@contextlib.contextmanager
+def cut_off(endpoint: TokenEndpoint, sent: bytes) -> Iterator[list[bytes]]:
+    """Have another endpoint asked, which sends this and hangs up; tells what it was asked."""
+    asked: list[bytes] = []
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(PEM / "broker.pem")
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with context.wrap_socket(self.request, server_side=True) as connection:
+                question = b""
+                # What is sent is lost if the connection is closed before all that has come was read.
+                while not question.endswith(b"&scope=read+write") and (piece := connection.recv(65_536)):
+                    question += piece
+                asked.append(question)
+                connection.sendall(sent)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        endpoint.url = f"https://127.0.0.1:{server.server_address[1]}/token"
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 def discovered(options: dict[str, str]) -> set[Split]:
     return set(KafkaSource.of({"subscribe": "t", **options}).open().discovery.discover())
 
@@ -202,6 +233,29 @@ def test_an_endpoint_that_is_overrun_is_asked_again_until_the_time_is_over(
     assert len(endpoint.asked) > 1
 
 
+@pytest.mark.parametrize(("sent", "says"), [
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "does not answer: IncompleteRead"),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{", "does not answer: IncompleteRead"),
+    (b"nonsense\r\n", "does not answer: nonsense"),
+    (b"HTTP/1.1 503 Busy\r\nContent-Length: 99\r\n\r\n{", "answered 503 Busy"),
+    (b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{", "answered 503 Busy"),
+])  # fmt: skip
+def test_an_answer_that_is_cut_off_is_asked_for_again(
+    ports: Ports, endpoint: TokenEndpoint, sent: bytes, says: str
+) -> None:
+    with cut_off(endpoint, sent) as asked:
+        with pytest.raises(UnreachableError, match=f"token endpoint .* {says}"):
+            discovered(on(ports.lasting, ports, {**login(endpoint), **BRIEFLY}))
+        assert len(asked) > 1
+
+
+def test_a_refusal_that_is_cut_off_is_one(ports: Ports, endpoint: TokenEndpoint) -> None:
+    sent = b"HTTP/1.1 401 Unauthorized\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"
+    refused = pytest.raises(RefusedError, match=r"token endpoint .* refused: 401 Unauthorized; check")
+    with cut_off(endpoint, sent), refused:
+        discovered(on(ports.lasting, ports, login(endpoint)))
+
+
 def test_an_endpoint_that_is_not_there(ports: Ports, endpoint: TokenEndpoint) -> None:
     endpoint.url = f"https://127.0.0.1:{free_ports(1)[0]}/token"
     with pytest.raises(UnreachableError, match=r"token endpoint .* does not answer: .*refused"):
@@ -283,7 +337,7 @@ def test_planning_outlives_its_logins(
     caplog.set_level(logging.INFO, "kafka.net")
     begun = time.monotonic()
     while time.monotonic() - begun < 7:
-        assert set(brokers.leaders({"t"}, 60_000).known) == {Split("t", 0)}
+        assert brokers.metadata({"t"}, 60_000).topics.keys() == {"t"}
         assert bounds.end_positions({Split("t", 0)}) == {Split("t", 0): COUNT}
         time.sleep(pause)
     brokers.close()
@@ -300,11 +354,11 @@ def test_who_refuses_to_renew_a_login_is_named(ports: Ports, tmp_path: Path) -> 
     given = {"kafka.sasl.mechanism": "OAUTHBEARER", "kafka.sasl.oauthbearer.token.endpoint.url": file.as_uri()}
     with contextlib.closing(Brokers(parse_settings(on(ports.ending, ports, given)))) as brokers:
         for _ in ("by a bootstrap server", "by a broker that it named"):
-            brokers.leaders({"t"}, 60_000)
+            brokers.metadata({"t"}, 60_000)
         file.write_text(unsecured_token("u", -60))
         time.sleep(LIFETIME_MS / 1_000)
         with pytest.raises(RefusedError, match=f"the Kafka broker 127.0.0.1:{ports.ending} refused: Sasl"):
-            brokers.leaders({"t"}, 60_000)
+            brokers.metadata({"t"}, 60_000)
 
 
 @pytest.mark.spark

@@ -13,6 +13,7 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.metadata import metadata_request
 from pyspark_aligned_kafka.reading.leader_sockets import Brokers
@@ -61,9 +62,24 @@ def test_nobody_listens_is_an_error_within_the_limit() -> None:
         reserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
         begun = time.monotonic()
-        with pytest.raises(UnreachableError, match=rf"within 2 s .*bootstrap.servers is {address}.*ECONNREFUSED"):
+        with pytest.raises(
+            UnreachableError,
+            match=rf"within 2 s \(kafka.default.api.timeout.ms\); .*bootstrap.servers is {address}.*ECONNREFUSED",
+        ):
             discovered(address, **LIMIT)
     assert time.monotonic() - begun < 20
+
+
+def test_a_limit_that_the_user_has_not_set_is_not_told_by_the_name_of_one_that_is() -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        settings = parse_settings({"kafka.bootstrap.servers": address})
+        says = r"could be reached within 1\.5 s; kafka.bootstrap.servers is"
+        with contextlib.closing(Brokers(settings)) as brokers, pytest.raises(UnreachableError, match=says):
+            brokers.metadata({"t"}, 1_500)
+        with contextlib.closing(ConsumerGroup(settings, "g", "")) as group, pytest.raises(UnreachableError, match=says):
+            group.commit({Split("t", 0): 1}, 1_500)
 
 
 def test_a_host_without_an_address_is_an_error_that_names_it() -> None:

@@ -14,7 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from functools import lru_cache
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import Any, NamedTuple
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request
 
@@ -32,6 +32,8 @@ _RENEWED_AFTER = 0.8
 """Of a token's lifetime, as Java's clients do by default."""
 _REFUSALS = range(300, 500)
 _TOO_OFTEN = (408, 429)
+_NO_ANSWER = (OSError, ValueError, HTTPException)
+"""What is raised of an answer that does not come, is cut off or is no HTTP."""
 _CHECK = (
     "check kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.oauthbearer.scope and the client's id and secret in "
     "kafka.sasl.jaas.config"
@@ -110,27 +112,37 @@ def _post(source: TokenSource) -> bytes:
     form = {"grant_type": "client_credentials"} | ({} if source.scope is None else {"scope": source.scope})
     headers = {"Authorization": f"Basic {source.login}", "Accept": "application/json"}
     request = Request(source.url, urllib.parse.urlencode(form).encode(), headers)  # noqa: S310 - checked: https or http
+    deadline = time.monotonic() + source.limit_s
     try:
         context = ssl.create_default_context(cafile=source.trusted_file)
         opener = urllib.request.build_opener(_NoRedirect, HTTPSHandler(context=context))
         with opener.open(request, timeout=source.limit_s) as response:
-            found = _read_all(response, time.monotonic() + source.limit_s)
+            return _read_all(response, deadline)
     except urllib.error.HTTPError as error:
-        with error:
-            said = error.read(_LARGEST_ANSWER)
-        what = f"{error.code} {error.reason}{_told(source, said)}"
-        if error.code in _REFUSALS and error.code not in _TOO_OFTEN:
-            raise RefusedError(f"the token endpoint {source.place} refused: {what}; {_CHECK}") from None
-        raise KafkaConnectionError(f"the token endpoint {source.place} answered {what}") from None
-    except (OSError, ValueError) as problem:
+        raise _trouble(source, error, deadline) from None
+    except _NO_ANSWER as problem:
         why = getattr(problem, "reason", problem)
         if isinstance(why, ssl.SSLCertVerificationError):
             raise RefusedError(
                 f"the token endpoint {source.place} is not trusted: {why}; name its CA in ssl.truststore.location of "
                 "kafka.sasl.jaas.config"
             ) from None
-        raise KafkaConnectionError(f"the token endpoint {source.place} does not answer: {why}") from None
-    return found
+        raise KafkaConnectionError(f"the token endpoint {source.place} does not answer: {shortened(why)}") from None
+
+
+def _trouble(
+    source: TokenSource, error: urllib.error.HTTPError, deadline: float
+) -> KafkaConnectionError | RefusedError:
+    """Return the error for an answer with such a status, whether or not the rest of it arrives."""
+    with error:
+        try:
+            said = _read_all(error.fp, deadline)  # type: ignore[arg-type]  # an HTTPResponse, whatever it is declared as
+        except _NO_ANSWER:
+            said = b""
+    what = f"{error.code} {error.reason}{_told(source, said)}"
+    if error.code in _REFUSALS and error.code not in _TOO_OFTEN:
+        return RefusedError(f"the token endpoint {source.place} refused: {what}; {_CHECK}")
+    return KafkaConnectionError(f"the token endpoint {source.place} answered {what}")
 
 
 def _read_all(response: HTTPResponse, deadline: float) -> bytes:
@@ -140,6 +152,8 @@ def _read_all(response: HTTPResponse, deadline: float) -> bytes:
         found += piece
         if time.monotonic() > deadline:
             raise TimeoutError("it answers too slowly")
+    if response.length and len(found) < _LARGEST_ANSWER:
+        raise IncompleteRead(found, response.length)
     return found
 
 

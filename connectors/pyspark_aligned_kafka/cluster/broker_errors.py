@@ -20,6 +20,7 @@ from kafka.errors import (
 
 from pyspark_aligned_kafka.client.login_settings import HINTS
 from pyspark_aligned_kafka.client.settings import ClientSettings
+from pyspark_aligned_kafka.cluster.deadline import Deadline
 from watermark_source.errors import RefusedError, ResponseTimeoutError, SourceError, UnreachableError, shortened
 
 
@@ -92,15 +93,15 @@ def no_login(error: Exception, address: str, settings: ClientSettings) -> Refuse
     )
 
 
-def nobody(failures: Mapping[str, KafkaError], settings: ClientSettings) -> SourceError:
+def nobody(failures: Mapping[str, KafkaError], settings: ClientSettings, deadline: Deadline) -> SourceError:
     """Return the error for that none of the brokers tried has answered, each with why not."""
     servers = ",".join(settings.bootstrap_servers)
     tried = "; ".join(f"{address}: {reason(error)}" for address, error in sorted(failures.items()))
     silent = any(isinstance(error, SILENCE) for error in failures.values())
     kind: type[SourceError] = ResponseTimeoutError if silent else UnreachableError
-    what, limit_ms = "answered" if silent else "could be reached", settings.millis("default.api.timeout.ms")
+    what = "answered" if silent else "could be reached"
     return kind(
-        f"no Kafka broker {what} within {limit_ms / 1000:g} s (kafka.default.api.timeout.ms); "
+        f"no Kafka broker {what} within {deadline.told}; "
         f"kafka.bootstrap.servers is {servers}; tried {tried or 'none'}; {_CHECK_THE_WAY}"
     )
 

@@ -15,7 +15,7 @@ _BEFORE_BOOTSTRAP = 2
 
 
 class BrokerOrder:
-    """Connected ones first, bootstrap servers after two others, those that were silent lately last."""
+    """Connected ones first, bootstrap servers after two others; at last who was silent lately, and who is doubted."""
 
     def __init__(self) -> None:
         self._silent_at: dict[int | str, float] = {}
@@ -25,7 +25,7 @@ class BrokerOrder:
         """Take in that a broker did not answer while others can be asked."""
         self._silent_at[node] = time.monotonic()
 
-    def of(self, manager: KafkaConnectionManager, *, anyone: bool) -> list[Any]:
+    def of(self, manager: KafkaConnectionManager, *, anyone: bool, doubted: int | None = None) -> list[Any]:
         """Return the brokers that a cluster's connections know. With ``anyone`` connected ones do not come first."""
         known = list(manager.cluster.brokers())
         random.shuffle(known)
@@ -33,6 +33,6 @@ class BrokerOrder:
             first = manager.least_loaded_node()
             known.sort(key=lambda broker: broker.node_id != first)
         silent = {node for node, at in self._silent_at.items() if time.monotonic() - at < _SILENT_SECONDS}
-        known.sort(key=lambda broker: broker.node_id in silent)
+        known.sort(key=lambda broker: (broker.node_id == doubted, broker.node_id in silent))
         asked = [*known[:_BEFORE_BOOTSTRAP], *manager.cluster.bootstrap_brokers(), *known[_BEFORE_BOOTSTRAP:]]
-        return sorted(asked, key=lambda broker: broker.node_id in silent)
+        return sorted(asked, key=lambda broker: (broker.node_id == doubted, broker.node_id in silent))

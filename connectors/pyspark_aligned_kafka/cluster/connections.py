@@ -26,7 +26,7 @@ from pyspark_aligned_kafka.cluster.broker_errors import (
     translated,
 )
 from pyspark_aligned_kafka.cluster.broker_order import BrokerOrder
-from pyspark_aligned_kafka.cluster.deadline import Backoff, Deadline
+from pyspark_aligned_kafka.cluster.deadline import API_TIMEOUT, Backoff, Deadline
 from watermark_source.errors import WatermarkSourceError
 
 _log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Cluster:
         async def to_the_end() -> None:
             # What became due while the loop stood still comes first: a login that is over is renewed before it is used.
             await net.sleep(0)
-            outcome.value = await work(Deadline.after(self._limit_ms))
+            outcome.value = await work(Deadline.after(self._limit_ms, API_TIMEOUT))
 
         try:
             net.run(to_the_end)
@@ -203,11 +203,14 @@ class Cluster:
                 raise
         return bool(answer.is_done)
 
-    async def ask_any(self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False) -> Any:
+    async def ask_any(
+        self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False, doubted: int | None = None
+    ) -> Any:
         """Ask brokers in turn, in ``BrokerOrder``, until one answers.
 
-        With ``anyone`` connected ones do not come first: a second opinion. One that is frozen has a few seconds before
-        the others are asked, and all that is left when none of them has answered.
+        With ``anyone`` connected ones do not come first: a second opinion, which the broker that is ``doubted`` is the
+        last to be asked for. One that is frozen has a few seconds before the others are asked, and all that is left
+        when none of them has answered.
 
         Raises:
             RefusedError: a broker refused the login or the request.
@@ -217,7 +220,7 @@ class Cluster:
         failures: dict[str, KafkaError] = {}
         backoff, is_first_round = self.backoff(deadline), True
         while True:
-            for broker in self._order.of(self._open(), anyone=anyone):
+            for broker in self._order.of(self._open(), anyone=anyone, doubted=doubted):
                 if deadline.left_ms < _SHORTEST_TRY_MS and failures:
                     break
                 limit = Deadline.after(min(_FIRST_TRY_MS, round(deadline.left_ms))) if is_first_round else deadline
@@ -241,7 +244,7 @@ class Cluster:
                     return answer
             is_first_round = False
             if not await backoff.wait():
-                raise nobody(failures, self._settings)
+                raise nobody(failures, self._settings, deadline)
 
     def backoff(self, deadline: Deadline) -> Backoff:
         """Return the pauses between the tries of one call."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import dataclass
+from typing import Final
 
 from kafka.net.selector import NetworkSelector
+
+API_TIMEOUT: Final = "kafka.default.api.timeout.ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +18,18 @@ class Deadline:
 
     at: float
     total_ms: int
+    option: str | None = None
+    """The user's word for it, if it has one."""
 
     @classmethod
-    def after(cls, millis: int) -> Deadline:
+    def after(cls, millis: int, option: str | None = None) -> Deadline:
         """Start counting now."""
-        return cls(time.monotonic() + millis / 1000, millis)
+        return cls(time.monotonic() + millis / 1000, millis, option)
+
+    @property
+    def told(self) -> str:
+        """Return what it was in all, as an error tells it."""
+        return f"{self.total_ms / 1000:g} s" + ("" if self.option is None else f" ({self.option})")
 
     @property
     def left_ms(self) -> float:

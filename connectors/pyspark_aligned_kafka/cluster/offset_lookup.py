@@ -161,7 +161,4 @@ def _gave_up(again: Mapping[Split, KafkaError], deadline: Deadline) -> SourceErr
     unreachable = all(isinstance(error, _NOT_CONNECTED) for error in again.values())
     kind: type[SourceError] = UnreachableError if unreachable else ResponseTimeoutError
     reasons = "; ".join(sorted({reason(error) for error in again.values()}))
-    return kind(
-        f"no offset of {listed(again)} within {deadline.total_ms / 1000:g} s (kafka.default.api.timeout.ms); "
-        f"at last: {reasons}"
-    )
+    return kind(f"no offset of {listed(again)} within {deadline.told}; at last: {reasons}")

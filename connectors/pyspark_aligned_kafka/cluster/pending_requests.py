@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.deadline import API_TIMEOUT, Deadline
 from pyspark_aligned_kafka.cluster.list_offsets import Found
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, listed
 from watermark_source.planning.split import Split
@@ -60,6 +60,9 @@ class PendingRequests:
                 raise answer.exception
         return late
 
+    def _limit(self) -> Deadline:
+        return Deadline.after(self._limit_ms, API_TIMEOUT)
+
     def forget(self) -> None:
         """Ask anew next time."""
         self._open.clear()
@@ -76,7 +79,7 @@ class PendingRequests:
             UnreachableError, ResponseTimeoutError: there has been none about some split for the whole time limit.
         """
         begun, patience = time.monotonic(), Deadline.after(min(_PATIENCE_MS, self._limit_ms))
-        asked = [_Question(p.keys(), self._cluster.begin(look_up, p, Deadline.after(self._limit_ms))) for p in parts]
+        asked = [_Question(p.keys(), self._cluster.begin(look_up, p, self._limit())) for p in parts]
         found: dict[Split, Found] = {}
         unanswered: list[_Question] = []
         for question in asked:
@@ -88,7 +91,7 @@ class PendingRequests:
             if any(begun - self._unanswered_since.get(split, begun) >= self._limit_ms / 1_000 for split in splits):
                 failures = (self._failures[split] for split in splits if split in self._failures)
                 raise next(failures, None) or ResponseTimeoutError(
-                    f"no offset of {listed(splits)} within {self._limit_ms / 1000:g} s (kafka.default.api.timeout.ms)"
+                    f"no offset of {listed(splits)} within {self._limit().told}"
                 )
         self._open += unanswered
         silent = self.splits

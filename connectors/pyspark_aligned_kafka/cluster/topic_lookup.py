@@ -9,12 +9,16 @@ from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.metadata import Topic, metadata_request, read_metadata
+from watermark_source.errors import ResponseTimeoutError, listed
 from watermark_source.planning.split import Split
 
 # A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.
 _UNKNOWN_AFTER_MS = 1_000
 _GONE_AFTER_MS = 5_000
-"""What was there before is gone after this time only: gone by mistake, it would be read from its beginning again."""
+"""What was there before is gone after this time only: gone by mistake, it would be read from its beginning again.
+
+With a time limit of less than twice as much, after half of that.
+"""
 
 
 class TopicLookup:
@@ -38,23 +42,30 @@ class TopicLookup:
 
         The ``splits`` are to be there; what of them was there before is looked for longer, as all of them are if they
         ``existed`` when the query ran last.
+
+        Raises:
+            ResponseTimeoutError: what was there before is missing, and no time was left to look for it long enough.
         """
-        begun, backoff = time.monotonic(), self._cluster.backoff(deadline)
-        second = False
+        backoff = self._cluster.backoff(deadline)
+        missing_since: dict[str | Split, float] = {}
         while True:
-            topics = await self._metadata(names, deadline, anyone=second)
+            topics = await self._metadata(names, deadline, anyone=bool(missing_since))
             missing: set[str | Split] = {name for name in names or () if name not in topics}
             missing |= {split for split in splits if not _exists(split, topics)}
-            patience_ms = (
-                _GONE_AFTER_MS
-                if (existed and splits & missing) or self._leaders.existed(missing)
-                else _UNKNOWN_AFTER_MS
-            )
-            over = (time.monotonic() - begun) * 1_000 >= patience_ms
-            if missing <= self.missing or over or not await backoff.wait():
-                self._miss(missing)
-                return topics
-            second = True
+            # Time without an answer tells nothing.
+            now = time.monotonic()
+            missing_since = {each: missing_since.get(each, now) for each in missing}
+            were_there = (existed and splits & missing) or self._leaders.existed(missing)
+            patience_ms = min(_GONE_AFTER_MS, deadline.total_ms / 2) if were_there else _UNKNOWN_AFTER_MS
+            over = all((now - since) * 1_000 >= patience_ms for since in missing_since.values())
+            if missing <= self.missing or over:
+                break
+            if not await backoff.wait():
+                if were_there:
+                    raise _not_looked_for_long_enough(missing)
+                break
+        self._miss(missing)
+        return topics
 
     def _miss(self, missing: Set[str | Split]) -> None:
         self.missing |= missing
@@ -77,6 +88,14 @@ class TopicLookup:
             there = {Split(name, number) for name, topic in topics.items() for number in topic.leaders}
             self.missing -= topics.keys() | there
         self._leaders.learn(topics)
+
+
+def _not_looked_for_long_enough(missing: Set[str | Split]) -> ResponseTimeoutError:
+    return ResponseTimeoutError(
+        f"the Kafka brokers say that {listed(map(str, missing))} does not exist, which was there before, and "
+        "answered too late to be asked again; check them and the network, or allow more time, for example "
+        "kafka.default.api.timeout.ms = 120000"
+    )
 
 
 def _exists(split: Split, topics: Mapping[str, Topic]) -> bool:

@@ -8,13 +8,10 @@ import socket
 import struct
 import time
 
-import numpy as np
-
+from pyspark_aligned_kafka.reading.response_memory import ResponseMemory
 from pyspark_aligned_kafka.records.batches import Bytes
 
 _LENGTH = struct.Struct(">i")
-_FIRST_BUFFER = 1 << 20
-_LARGEST_KEPT_BUFFER = 16 << 20
 _LARGEST_RESPONSE = 1 << 30
 
 
@@ -23,19 +20,21 @@ class ConnectionLostError(Exception):
 
 
 class BrokerConnection:
-    """Sends requests and receives responses into memory that is used again and again. One thread."""
+    """Sends requests and receives responses into memory that others may receive into, too. One thread."""
 
-    __slots__ = ("_good_until", "_memory", "_socket", "awaiting", "correlation", "muted_until")
+    __slots__ = ("_good_until", "_memory", "_socket", "awaiting", "correlation", "muted_until", "used_at")
 
-    def __init__(self, taken: socket.socket, good_until: float = math.inf) -> None:
+    def __init__(self, taken: socket.socket, memory: ResponseMemory, good_until: float = math.inf) -> None:
         self._socket: socket.socket | None = taken
         self._good_until = good_until
-        self._memory: Bytes = np.empty(_FIRST_BUFFER, np.uint8)
+        self._memory = memory
         self.correlation = 0
         self.muted_until = 0.0
         """By ``time.monotonic()``: until then the broker reads nothing from it, because of a quota (KIP-219)."""
         self.awaiting = False
         """Whether a response is on its way."""
+        self.used_at = time.monotonic()
+        """When something was sent or received last: who is on the way may forget a connection that is quiet."""
 
     def next_correlation(self) -> int:
         """Return the number for the next request to carry; ``correlation`` keeps it."""
@@ -60,6 +59,7 @@ class BrokerConnection:
     def send(self, request: bytes, limit_s: float) -> None:
         """Send a request; a connection that breaks now is reported by ``receive``."""
         self.awaiting = True
+        self.used_at = time.monotonic()
         if self._socket is None:
             return
         try:
@@ -69,7 +69,7 @@ class BrokerConnection:
             self.close()
 
     def receive(self, silence_s: float, total_s: float) -> tuple[Bytes, int]:
-        """Return the response and its size; the memory is valid until the next ``receive``.
+        """Return the response and its size; valid until the next ``receive`` into the same memory.
 
         Raises:
             ConnectionLostError: closed, broken, silent for ``silence_s``, not complete after ``total_s``, or not
@@ -81,10 +81,10 @@ class BrokerConnection:
         end = time.monotonic() + total_s
         try:
             size = self._fill(0, _LENGTH.size, end)
-            (length,) = _LENGTH.unpack_from(self._memory.data, 0)
+            (length,) = _LENGTH.unpack_from(self._memory.data.data, 0)
             if not 0 < length <= _LARGEST_RESPONSE:
                 raise ConnectionLostError(f"a response of {length} bytes")
-            self._grow(_LENGTH.size + length, size)
+            self._memory.grow(_LENGTH.size + length, size)
             size = self._fill(size, _LENGTH.size + length, end)
         except OSError as problem:
             self.close()
@@ -96,12 +96,8 @@ class BrokerConnection:
             self.close()
             raise ConnectionLostError(f"{size - _LENGTH.size - length} bytes more than the response")
         self.awaiting = False
-        return self._memory[_LENGTH.size : size], length
-
-    def trim(self) -> None:
-        """Give back memory that only an unusually large response needed; what was received is not valid any more."""
-        if self._memory.size > _LARGEST_KEPT_BUFFER:
-            self._memory = np.empty(_FIRST_BUFFER, np.uint8)
+        self.used_at = time.monotonic()
+        return self._memory.data[_LENGTH.size : size], length
 
     def close(self) -> None:
         """Close the connection for good."""
@@ -112,7 +108,7 @@ class BrokerConnection:
     def _fill(self, have: int, wanted: int, end: float) -> int:
         # Only one response can be on its way, so reading past what is wanted cannot eat another's bytes.
         assert self._socket is not None
-        view = self._memory.data
+        view = self._memory.data.data
         while have < wanted:
             got = self._socket.recv_into(view[have:])
             if got == 0:
@@ -121,9 +117,3 @@ class BrokerConnection:
             if have < wanted and time.monotonic() > end:
                 raise ConnectionLostError(f"{wanted - have} bytes of the response did not come in time")
         return have
-
-    def _grow(self, wanted: int, have: int) -> None:
-        if self._memory.size < wanted:
-            larger = np.empty(1 << (wanted - 1).bit_length(), np.uint8)
-            larger[:have] = self._memory[:have]
-            self._memory = larger

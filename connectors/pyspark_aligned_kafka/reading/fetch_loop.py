@@ -70,17 +70,17 @@ class RangeRead:
             connection = self._session.connection(node, min(self._patience.left_ms, self._connect_ms))
         except (UnreachableError, ResponseTimeoutError) as problem:
             self._patience.spend(begun)
-            return self._recovery.look_elsewhere(group, problem)
+            return self._recovery.look_elsewhere(node, group, problem)
         self._sit_out_quota(node, connection)
         self._send(connection, group)
         while group:
             try:
-                with _naming(node):
+                with self._naming(node):
                     data, response = self._receive(connection)
             except ConnectionLostError as problem:
                 self._session.drop(node)
-                return self._recovery.look_elsewhere(group, ResponseTimeoutError(f"broker {node}: {problem}"))
-            with _naming(node):
+                return self._recovery.look_elsewhere(node, group, ResponseTimeoutError(f"broker {node}: {problem}"))
+            with self._naming(node):
                 step = examine(group, data, response)
             self._learn(step)
             connection.muted_until = time.monotonic() + response.throttle_ms / 1000
@@ -100,7 +100,7 @@ class RangeRead:
     def _send(self, connection: BrokerConnection, group: Sequence[Pending]) -> None:
         wanted = []
         for each in group:
-            leader = self._session.leaders.get(each.split)
+            leader = self._session.leader(each.split)
             most = fetch_bytes(each, self._session.densities, self._partition_bytes)
             wanted.append(Wanted(each.split, None if leader is None else leader.epoch, each.position, most))
         request = encode_request(connection.next_correlation(), self._client_id, wanted, self._limits)
@@ -148,11 +148,11 @@ class RangeRead:
                 stretch.next_offset - stretch.pending.position,
             )
 
-
-@contextmanager
-def _naming(node: int) -> Iterator[None]:
-    """Say which broker an answer came from when something is wrong with it."""
-    try:
-        yield
-    except SourceError as problem:
-        raise type(problem)(f"broker {node}: {problem}") from problem
+    @contextmanager
+    def _naming(self, node: int) -> Iterator[None]:
+        """Say which broker an answer came from when something is wrong with it, and take no other from there."""
+        try:
+            yield
+        except SourceError as problem:
+            self._session.drop(node)
+            raise type(problem)(f"broker {node}: {problem}") from problem

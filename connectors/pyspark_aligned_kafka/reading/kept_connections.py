@@ -12,10 +12,12 @@ from typing import Final
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.metadata import Leader
 from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
 from pyspark_aligned_kafka.reading.leader_sockets import Brokers
+from pyspark_aligned_kafka.reading.response_memory import ResponseMemory
 from watermark_source.planning.split import Split, SplitRange
 
 _KEPT_AT_MOST: Final = 8
@@ -28,10 +30,12 @@ class Session:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._brokers = Brokers(settings)
-        self._bounds = KafkaLogBounds(KafkaAdmin(settings, self._brokers))
+        self._leaders = Leaders()
+        self._bounds = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self._leaders))
         self._connections: dict[int, BrokerConnection] = {}
+        # A response is decoded before the next one is received, from whichever broker.
+        self._memory = ResponseMemory()
         self._idle_limit_s = min(_IDLE_LIMIT_S, settings.millis("connections.max.idle.ms") / 1000)
-        self.leaders: dict[Split, Leader] = {}
         self._partitions: dict[str, int] = {}
         self.replicas: dict[Split, int] = {}
         """Replicas that leaders have told us to read from instead (KIP-392)."""
@@ -40,34 +44,45 @@ class Session:
         """Brokers of whose quotas was warned."""
         self._left_at = time.monotonic()
 
+    def leader(self, split: Split) -> Leader | None:
+        """Return who leads a split, if that is known."""
+        return self._leaders.of(split)
+
     def node_of(self, split: Split) -> int | None:
         """Return the broker to read a split from, if one is known."""
-        leader = self.leaders.get(split)
+        leader = self.leader(split)
         return self.replicas.get(split, None if leader is None else leader.node)
 
     def absent(self, split: Split) -> bool:
         """Whether the last look at the metadata found no such topic, or no such partition in it."""
         return split.log in self._partitions and split.number >= self._partitions[split.log]
 
-    def forget(self, split: Split) -> None:
-        """Forget who leads a split."""
-        self.leaders.pop(split, None)
-        self.replicas.pop(split, None)
+    def forget(self, split: Split, node: int) -> None:
+        """Forget that a split is to be read from a broker; who is known to lead it instead stays so."""
+        if self.node_of(split) == node:
+            self._leaders.doubt({split})
+            self.replicas.pop(split, None)
 
-    def refresh(self, topics: Collection[str], limit_ms: int) -> None:
-        """Ask the cluster who leads what; raises ``SourceError`` subclasses."""
-        found = self._brokers.leaders(topics, limit_ms)
-        self._partitions.update(found.partitions)
-        self.leaders = {split: leader for split, leader in self.leaders.items() if split.log not in topics}
-        self.leaders.update(found.known)
+    def refresh(
+        self, topics: Collection[str], limit_ms: int, *, anyone: bool = False, doubted: int | None = None
+    ) -> None:
+        """Ask the cluster who leads what; raises ``SourceError`` subclasses.
+
+        ``anyone`` and ``doubted`` make it a second opinion: see ``Cluster.ask_any``. An older one changes nothing.
+        """
+        found = self._brokers.metadata(topics, limit_ms, anyone=anyone, doubted=doubted)
+        self._partitions.update({name: len(topic.leaders) for name, topic in found.topics.items()})
+        self._partitions.update(dict.fromkeys(found.unknown, 0))
+        self._leaders.learn(found.topics)
 
     def connection(self, node: int, limit_ms: int) -> BrokerConnection:
         """Return the connection to a broker, made if there is none that works; raises ``SourceError`` subclasses."""
         kept = self._connections.get(node)
-        if kept is not None and kept.reusable:
+        if kept is not None and kept.reusable and time.monotonic() - kept.used_at <= self._idle_limit_s:
             return kept
         self.drop(node)
-        made = self._connections[node] = BrokerConnection(*self._brokers.socket_to(node, limit_ms))
+        login = self._brokers.socket_to(node, limit_ms)
+        made = self._connections[node] = BrokerConnection(login.socket, self._memory, login.good_until)
         return made
 
     def drop(self, node: int) -> None:
@@ -89,8 +104,7 @@ class Session:
         """Get ready for the next read: a connection that still owes a response is closed."""
         for node in [node for node, connection in self._connections.items() if connection.awaiting]:
             self.drop(node)
-        for connection in self._connections.values():
-            connection.trim()
+        self._memory.trim()
         self._left_at = time.monotonic()
 
     def close(self) -> None:

@@ -1,34 +1,25 @@
-"""Who leads which partition, and authenticated sockets to the leaders."""
+"""Metadata, and authenticated sockets to the brokers that lead partitions."""
 
 from __future__ import annotations
 
 import math
 import selectors
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import NamedTuple
 
-from kafka.errors import UnknownBrokerIdError
+from kafka.errors import KafkaConnectionError, UnknownBrokerIdError
 from kafka.net.connection import KafkaConnection
 
 from pyspark_aligned_kafka.cluster.broker_errors import OLDEST_KAFKA
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
-from pyspark_aligned_kafka.cluster.metadata import Leader, Metadata, metadata_request, read_metadata
+from pyspark_aligned_kafka.cluster.metadata import Metadata, metadata_request, read_metadata
 from pyspark_aligned_kafka.reading import fetch
 from watermark_source.errors import UnreachableError, UnsupportedFormatError
-from watermark_source.planning.split import Split
 
 _USED_FOR = 0.85
 """Of a login's lifetime: what is on its way by then is answered."""
-
-
-class FoundLeaders(NamedTuple):
-    """What a look at the metadata found."""
-
-    known: Mapping[Split, Leader]
-    partitions: Mapping[str, int]
-    """How many partitions each topic has; none if the broker asked knows no such topic."""
 
 
 class LoggedIn(NamedTuple):
@@ -42,17 +33,20 @@ class LoggedIn(NamedTuple):
 class Brokers(Cluster):
     """Metadata and connections for reading."""
 
-    def leaders(self, topics: Collection[str], limit_ms: int) -> FoundLeaders:
-        """Return the leaders of all partitions of the topics; those without one at the moment are left out.
+    def metadata(
+        self, topics: Collection[str], limit_ms: int, *, anyone: bool = False, doubted: int | None = None
+    ) -> Metadata:
+        """Return what one broker says of the topics; for ``anyone`` and ``doubted`` see ``ask_any``.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError
         """
 
-        async def work(_: Deadline) -> FoundLeaders:
-            answer = await self.ask_any(lambda: metadata_request(topics), Deadline.after(limit_ms))
+        async def work(_: Deadline) -> Metadata:
+            deadline = Deadline.after(limit_ms)
+            answer = await self.ask_any(lambda: metadata_request(topics), deadline, anyone=anyone, doubted=doubted)
             self.learn_brokers(answer)
-            return _leaders_in(read_metadata(answer))
+            return read_metadata(answer)
 
         return self.run(work)
 
@@ -66,7 +60,7 @@ class Brokers(Cluster):
 
         async def work(_: Deadline) -> LoggedIn:
             try:
-                connection = await self._connected(node, limit_ms)
+                connection = await self._unused(node, limit_ms)
             except UnknownBrokerIdError as error:
                 raise UnreachableError(
                     f"broker {node} leads a partition, but the cluster does not say where it listens; check that it "
@@ -78,6 +72,16 @@ class Brokers(Cluster):
             return LoggedIn(_take_socket(connection), good_until)
 
         return self.run(work)
+
+    async def _unused(self, node: int, limit_ms: int) -> KafkaConnection:
+        """Return a connection on which nothing is on its way: an answer to somebody else would be taken for ours."""
+        deadline = Deadline.after(limit_ms)
+        connection = await self._connected(node, limit_ms)
+        # Who gave up waiting for an answer has not taken the question back.
+        while connection.in_flight_requests or connection._reauth.is_reauthenticating:  # noqa: SLF001 - no public way
+            connection.close(KafkaConnectionError("its answers do not come"))
+            connection = await self._connected(node, deadline.left_ms)
+        return connection
 
 
 def _take_socket(connection: KafkaConnection) -> socket.socket:
@@ -104,14 +108,3 @@ def _check_version(connection: KafkaConnection) -> None:
             f"broker {connection.node_id} speaks Fetch up to version {newest}; "
             f"version {fetch.API_VERSION} ({OLDEST_KAFKA} or later) is needed, so upgrade it"
         )
-
-
-def _leaders_in(metadata: Metadata) -> FoundLeaders:
-    known = {
-        Split(name, number): leader
-        for name, topic in metadata.topics.items()
-        for number, leader in topic.leaders.items()
-        if leader is not None
-    }
-    counts = {name: len(topic.leaders) for name, topic in metadata.topics.items()}
-    return FoundLeaders(known, counts | dict.fromkeys(metadata.unknown, 0))

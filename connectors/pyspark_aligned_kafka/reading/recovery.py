@@ -15,14 +15,14 @@ from pyspark_aligned_kafka.reading.patience import Patience
 from pyspark_aligned_kafka.reading.pending import Pending
 from pyspark_aligned_kafka.reading.responses import Step, Trouble
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, labelled, listed
-from watermark_source.planning.split import Split
+from watermark_source.planning.split import Split, SplitRange
 
 _log = logging.getLogger(__name__)
 
 _LOG_CHECK_S: Final = 1.0
 """So long without a record, and the log's bounds are looked at: what is waited for may be gone."""
 _GONE_AFTER_S: Final = 5.0
-"""So long unknown, and a topic does not exist: a broker that just started may not know it yet."""
+"""So long told to be absent, and a topic does not exist: a broker that just started may not know it yet."""
 
 
 class Recovery:
@@ -40,6 +40,8 @@ class Recovery:
         self._patience = patience
         self._fail_on_data_loss = fail_on_data_loss
         self._from_beginning = from_beginning
+        self._absent_since: dict[Split, float] = {}
+        """When the first of the answers in a row came that lacked a split."""
 
     def find_leaders(self, pending: Sequence[Pending]) -> list[Pending]:
         """Ask the cluster who leads the splits; return the ranges, without those that are gone.
@@ -49,26 +51,30 @@ class Recovery:
             ResponseTimeoutError: patience is over. RefusedError, UnreachableError.
         """
         begun = time.monotonic()
-        self._session.refresh({each.split.log for each in pending}, self._patience.left_ms)
+        topics = {each.split.log for each in pending}
+        self._session.refresh(topics, self._patience.left_ms, anyone=bool(self._absent_since))
         self._patience.spend(begun)
+        now = time.monotonic()
+        absent = {each.split for each in pending if self._session.absent(each.split)}
+        self._absent_since = {split: self._absent_since.get(split, now) for split in absent}
         leaderless = [each for each in pending if self._session.node_of(each.split) is None]
         if not leaderless:
             return list(pending)
-        gone = [each for each in leaderless if self._session.absent(each.split)]
-        if gone and self._patience.spent_s >= _GONE_AFTER_S:
+        gone = [each for each in leaderless if now - self._absent_since.get(each.split, now) >= _GONE_AFTER_S]
+        if gone:
             return self._without(pending, gone)
         if len(leaderless) == len(pending):
             self._wait(ResponseTimeoutError(f"{_names(leaderless)} had no leader"))
         return list(pending)
 
-    def look_elsewhere(self, group: Sequence[Pending], problem: SourceError) -> list[Pending]:
-        """Forget who leads the group's splits, so that it is asked anew, and wait a little.
+    def look_elsewhere(self, node: int, group: Sequence[Pending], problem: SourceError) -> list[Pending]:
+        """Forget that the broker leads the group's splits, so that it is asked anew who does, and wait a little.
 
         Raises:
             SourceError: ``problem``, with what was waited for, when patience is over.
         """
         for each in group:
-            self._session.forget(each.split)
+            self._session.forget(each.split, node)
         self._wait(problem)
         return list(group)
 
@@ -90,11 +96,12 @@ class Recovery:
                     self._session.replicas[each.split] = step.redirections[each.split]
                 left.append(each)
         if moved:
-            left += self.look_elsewhere(moved, ResponseTimeoutError(f"broker {node} does not serve {_names(moved)}"))
+            problem = ResponseTimeoutError(f"broker {node} does not serve {_names(moved)}")
+            left += self.look_elsewhere(node, moved, problem)
         return left
 
     def stalled(self, group: list[Pending]) -> list[Pending]:
-        """Wait a little after a response without records; return the group anew if part of it is gone."""
+        """Wait a little after a response without records; return the group anew if part of it is gone, or moved."""
         self._wait(ResponseTimeoutError(f"no record of {_names(group)} arrived"))
         redirected = [each for each in group if each.split in self._session.replicas]
         for each in redirected:
@@ -105,8 +112,28 @@ class Recovery:
         if self._patience.spent_s - self._patience.checked_at_s < _LOG_CHECK_S:
             return group
         self._patience.checked_at_s = self._patience.spent_s
+        before = [self._session.leader(each.split) for each in group]
+        self._doubt_leaders(group)
+        if [self._session.leader(each.split) for each in group] != before:
+            return list(group)
         checked = [self._within_log(each) or each for each in group]
         return group if checked == group else checked
+
+    def _doubt_leaders(self, group: Sequence[Pending]) -> None:
+        """Ask others than the group's broker who leads it.
+
+        A broker that is cut off from them does not know that it leads no more, and that its log is not the whole one.
+        """
+        begun = time.monotonic()
+        topics, doubted = {each.split.log for each in group}, self._session.node_of(group[0].split)
+        self._session.refresh(topics, self._patience.left_ms, anyone=True, doubted=doubted)
+        self._patience.spend(begun)
+
+    def _log_of(self, pending: Pending) -> SplitRange | None:
+        begun = time.monotonic()
+        log = self._session.log_ranges({pending.split}).get(pending.split)
+        self._patience.spend(begun)
+        return log
 
     def _within_log(self, pending: Pending) -> Pending | None:
         """Compare with the log's bounds; ``None`` if the log holds, or will hold, the position.
@@ -114,9 +141,10 @@ class Recovery:
         Raises:
             DataLossError: it does not (``fail_on_data_loss``).
         """
-        begun = time.monotonic()
-        log = self._session.log_ranges({pending.split}).get(pending.split)
-        self._patience.spend(begun)
+        log = self._log_of(pending)
+        if log is not None and log.end <= pending.position:
+            self._doubt_leaders([pending])
+            log = self._log_of(pending)
         if log is None:
             return self._without([pending], [pending])[0]
         gone = loss.resumption(pending, log.start, log.end)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from pyspark_aligned_kafka.reading.connection import BrokerConnection, ConnectionLostError
+from pyspark_aligned_kafka.reading.response_memory import ResponseMemory
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def answered_by(broker: Callable[[socket.socket], None]) -> Iterator[BrokerConne
 
     thread = threading.Thread(target=answer)
     thread.start()
-    connection = BrokerConnection(ours)
+    connection = BrokerConnection(ours, ResponseMemory())
     try:
         yield connection
     finally:
@@ -60,7 +61,7 @@ def test_a_connection_beyond_a_thousand_descriptors_is_used_again() -> None:
     ours, theirs = socket.socketpair()
     try:
         high = socket.socket(fileno=fcntl.fcntl(ours.fileno(), fcntl.F_DUPFD, 2_000))
-        connection = BrokerConnection(high)
+        connection = BrokerConnection(high, ResponseMemory())
         assert connection.reusable
         theirs.sendall(b"unasked")
         assert not connection.reusable

@@ -1,4 +1,4 @@
-"""What a broker answers wrongly is an error that names the broker."""
+"""What a broker answers wrongly is an error that names the broker, and the end of the connection."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from pyspark_aligned_kafka.reading.fetch_loop import RangeRead
 from pyspark_aligned_kafka.reading.kept_connections import Session
 from pyspark_aligned_kafka.reading.patience import Patience
 from pyspark_aligned_kafka.reading.recovery import Recovery
+from pyspark_aligned_kafka.reading.response_memory import ResponseMemory
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError
 from watermark_source.planning.split import Split, SplitRange
@@ -30,7 +31,7 @@ class ConnectedSession(Session):
 
     def __init__(self, end: socket.socket) -> None:
         super().__init__(SETTINGS)
-        self._made = BrokerConnection(end)
+        self._made = self._connections[7] = BrokerConnection(end, ResponseMemory())
 
     def node_of(self, split: Split) -> int:
         return 7
@@ -58,7 +59,7 @@ def partition(number: int, error: int) -> bytes:
     (1, partition(0, 29), RefusedError, "broker 7: topic t partition 0 offset 3: the broker refuses"),
     (1, partition(0, 87), SourceError, "broker 7: topic t partition 0 offset 3: .*its own log says why"),
 ])  # fmt: skip
-def test_an_answer_that_cannot_be_names_the_broker(
+def test_an_answer_that_cannot_be_names_the_broker_and_is_the_last_from_there(
     ends: tuple[socket.socket, socket.socket], correlation: int, body: bytes, kind: type[SourceError], says: str
 ) -> None:
     ours, brokers = ends
@@ -73,6 +74,7 @@ def test_an_answer_that_cannot_be_names_the_broker(
     with pytest.raises(kind, match=says) as caught:
         list(read.run([SplitRange(SPLIT, 3, 9)]))
     assert type(caught.value) is kind
+    assert ours.fileno() == -1
 
 
 def test_brokers_that_are_too_old_are_told_the_version_that_is_needed() -> None:

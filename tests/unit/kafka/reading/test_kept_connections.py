@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pickle
+import socket
+import struct
 import time
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from pyspark_aligned_kafka.client.settings import ClientSettings, parse_settings
 from pyspark_aligned_kafka.reading import kept_connections as sessions
-from pyspark_aligned_kafka.reading.kept_connections import leased
+from pyspark_aligned_kafka.reading.kept_connections import Session, leased
+from pyspark_aligned_kafka.reading.leader_sockets import Brokers, LoggedIn
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from watermark_source.planning.split import Split, SplitRange
 
@@ -81,3 +85,46 @@ def test_a_retry_begins_with_a_new_session() -> None:
     with leased(settings(), fresh=True) as second:
         pass
     assert second is not first
+
+
+@pytest.fixture
+def brokers_ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket]]:
+    """The other ends of the connections that sessions make, in the order in which they are made."""
+    ends: list[socket.socket] = []
+
+    def socket_to(_: Brokers, node: int, limit_ms: int) -> LoggedIn:
+        ours, brokers = socket.socketpair()
+        ends.append(brokers)
+        return LoggedIn(ours, float("inf"))
+
+    monkeypatch.setattr(Brokers, "socket_to", socket_to)
+    yield ends
+    for end in ends:
+        end.close()
+
+
+def test_a_connection_that_was_idle_for_too_long_is_made_anew_while_others_of_the_session_are_used(
+    brokers_ends: list[socket.socket],
+) -> None:
+    with leased(settings(connections_max_idle_ms="60000"), fresh=True) as session:
+        quiet, busy = session.connection(1, 1_000), session.connection(2, 1_000)
+        quiet.used_at -= 59
+        assert session.connection(1, 1_000) is quiet
+        for connection in (quiet, busy):
+            connection.used_at -= 120
+        busy.send(b"fetch", 1.0)
+        brokers_ends[1].sendall(struct.pack(">i", 5) + b"hello")
+        busy.receive(5.0, 5.0)
+        assert session.connection(2, 1_000) is busy
+        assert session.connection(1, 1_000) is not quiet
+
+
+def test_connections_of_a_session_receive_into_the_same_memory(brokers_ends: list[socket.socket]) -> None:
+    session = Session(settings())
+    received = []
+    for node in (1, 2):
+        connection = session.connection(node, 1_000)
+        brokers_ends[-1].sendall(struct.pack(">i", 5) + b"hello")
+        received.append(connection.receive(5.0, 5.0)[0])
+    assert np.shares_memory(*received)
+    session.close()

@@ -1,0 +1,83 @@
+"""When a topic counts as gone: not by one answer, however long it was waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import MetadataResponse
+
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster import topic_lookup
+from pyspark_aligned_kafka.cluster.connections import Cluster
+from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.leaders import Leaders
+from pyspark_aligned_kafka.cluster.metadata import Topic
+from pyspark_aligned_kafka.cluster.topic_lookup import TopicLookup
+from watermark_source.errors import ResponseTimeoutError
+from watermark_source.planning.split import Split
+
+SPLIT = Split("t", 0)
+Of = MetadataResponse.MetadataResponseTopic
+
+
+def told(*topics: str) -> MetadataResponse:
+    partition = Of.MetadataResponsePartition(version=9, error_code=0, partition_index=0, leader_id=1, leader_epoch=3)
+    there = [Of(version=9, error_code=0, name=name, is_internal=False, partitions=[partition]) for name in topics]
+    return MetadataResponse(version=9, brokers=[], topics=there)
+
+
+class Answering(Cluster):
+    """A cluster of which each answer takes some time; the last one is given again and again."""
+
+    def __init__(self, answers: Sequence[MetadataResponse], takes_s: float, limit_ms: int) -> None:
+        limit = {"kafka.default.api.timeout.ms": str(limit_ms), "kafka.request.timeout.ms": str(limit_ms)}
+        super().__init__(parse_settings({"kafka.bootstrap.servers": "localhost:1", **limit}))
+        self._answers = answers
+        self._takes_s = takes_s
+        self.asked_anyone: list[bool] = []
+
+    async def ask_any(self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False) -> Any:
+        assert self._net is not None
+        await self._net.sleep(self._takes_s)
+        self.asked_anyone.append(anyone)
+        return self._answers[min(len(self.asked_anyone), len(self._answers)) - 1]
+
+    def learn_brokers(self, metadata: Any) -> None: ...
+
+
+def looked_for(cluster: Cluster) -> Mapping[str, Topic]:
+    lookup = TopicLookup(cluster, Leaders())
+
+    async def work(deadline: Deadline) -> Mapping[str, Topic]:
+        return await lookup.settled(["t"], {SPLIT}, deadline, existed=True)
+
+    try:
+        return cluster.run(work)
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_lookup, "_GONE_AFTER_MS", 200)
+
+
+def test_one_answer_that_came_late_is_not_enough() -> None:
+    cluster = Answering([told(), told("t")], takes_s=0.3, limit_ms=60_000)
+    assert looked_for(cluster).keys() == {"t"}
+    assert cluster.asked_anyone == [False, True]
+
+
+def test_what_nobody_knows_for_long_enough_is_gone() -> None:
+    cluster = Answering([told()], takes_s=0.01, limit_ms=60_000)
+    assert looked_for(cluster) == {}
+    assert len(cluster.asked_anyone) > 1
+
+
+def test_without_time_for_a_second_look_nothing_is_gone() -> None:
+    cluster = Answering([told()], takes_s=1.0, limit_ms=1_000)
+    with pytest.raises(ResponseTimeoutError, match=r"say that t, t-0 does not exist, which was there before"):
+        looked_for(cluster)
+    assert cluster.asked_anyone == [False]

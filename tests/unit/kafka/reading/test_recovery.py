@@ -1,0 +1,135 @@
+"""Whose word a read takes for it that what it is to read is not there (any more)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence, Set
+
+import pytest
+
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster.metadata import Leader, Metadata, Topic
+from pyspark_aligned_kafka.reading import recovery as recoveries
+from pyspark_aligned_kafka.reading.kept_connections import Session
+from pyspark_aligned_kafka.reading.patience import Patience
+from pyspark_aligned_kafka.reading.pending import Pending
+from pyspark_aligned_kafka.reading.recovery import Recovery
+from pyspark_aligned_kafka.reading.responses import Step, Trouble
+from watermark_source.errors import DataLossError, UnknownSplitError
+from watermark_source.planning.split import Split, SplitRange
+
+SPLIT = Split("t", 0)
+WANTED = Pending(SplitRange(SPLIT, 0, 100), 40)
+ABSENT = Metadata({}, frozenset({"t"}), unready=False)
+
+
+def led_by(node: int, epoch: int | None) -> Metadata:
+    return Metadata({"t": Topic({0: Leader(node, epoch)}, internal=False)}, frozenset(), unready=False)
+
+
+class Brokers:
+    """What they say of the topic, one answer after the other, of which the last is given again and again."""
+
+    def __init__(self, answers: Sequence[Metadata]) -> None:
+        self._answers = answers
+        self.asked: list[tuple[bool, int | None]] = []
+
+    def metadata(self, topics: Collection[str], limit_ms: int, *, anyone: bool, doubted: int | None) -> Metadata:
+        self.asked.append((anyone, doubted))
+        return self._answers[min(len(self.asked), len(self._answers)) - 1]
+
+
+class ToldSession(Session):
+    """A session that hears these answers."""
+
+    def __init__(self, *answers: Metadata, logs: Mapping[int, tuple[int, int]] | None = None) -> None:
+        super().__init__(parse_settings({"kafka.bootstrap.servers": "localhost:1"}))
+        self.told = Brokers(answers)
+        self._brokers = self.told  # type: ignore[assignment]
+        self._logs = logs or {}
+        """First offset and end as each broker tells them."""
+
+    def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
+        leaders = {split: leader for split in splits if (leader := self.leader(split)) is not None}
+        return {split: SplitRange(split, *self._logs[leader.node]) for split, leader in leaders.items()}
+
+
+def waited_for(seconds: float) -> Patience:
+    patience = Patience(120_000)
+    patience.spend(time.monotonic() - seconds)
+    return patience
+
+
+def test_one_answer_after_a_long_wait_does_not_tell_that_a_topic_is_gone() -> None:
+    session = ToldSession(ABSENT, led_by(1, 0))
+    recovery = Recovery(session, waited_for(30), fail_on_data_loss=False)
+    assert recovery.find_leaders([WANTED]) == [WANTED]
+    assert recovery.find_leaders([WANTED]) == [WANTED]
+    assert session.node_of(SPLIT) == 1
+    assert session.told.asked == [(False, None), (True, None)]
+
+
+def test_a_topic_that_nobody_knows_for_long_enough_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recoveries, "_GONE_AFTER_S", 0.3)
+    session = ToldSession(ABSENT, led_by(1, None), ABSENT)
+    recovery = Recovery(session, Patience(120_000), fail_on_data_loss=True)
+    recovery.find_leaders([WANTED])
+    time.sleep(0.3)
+    recovery.find_leaders([WANTED])
+    session.forget(SPLIT, 1)
+    # It was seen meanwhile, so that counting begins anew.
+    assert recovery.find_leaders([WANTED]) == [WANTED]
+    time.sleep(0.3)
+    with pytest.raises(UnknownSplitError, match="t-0 does not exist"):
+        recovery.find_leaders([WANTED])
+
+
+CUT_OFF, LEADER = 1, 2
+LOGS = {CUT_OFF: (0, 40), LEADER: (0, 100)}
+"""The broker that is cut off has what was delivered before, and nothing after it."""
+
+
+@pytest.fixture
+def cut_off() -> ToldSession:
+    """A session that reads from a broker which still believes that it leads; others know better."""
+    session = ToldSession(led_by(CUT_OFF, 4), led_by(LEADER, 5), led_by(CUT_OFF, 4), logs=LOGS)
+    session.refresh({"t"}, 1_000)
+    return session
+
+
+def test_a_read_that_stalls_asks_others_who_leads(cut_off: ToldSession) -> None:
+    group = [WANTED]
+    left = Recovery(cut_off, waited_for(2), fail_on_data_loss=False).stalled(group)
+    assert left == group
+    # A new list: the group is to be fetched from whoever leads it now.
+    assert left is not group
+    assert cut_off.node_of(SPLIT) == LEADER
+    assert cut_off.told.asked[-1] == (True, CUT_OFF)
+    # From the one that is cut off, once more.
+    cut_off.refresh({"t"}, 1_000)
+    assert cut_off.node_of(SPLIT) == LEADER
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_log_is_not_truncated_because_a_broker_that_is_cut_off_says_so(cut_off: ToldSession, fail: bool) -> None:
+    recovery = Recovery(cut_off, Patience(120_000), fail_on_data_loss=fail)
+    step = Step([], [WANTED], {SPLIT: Trouble.OUT_OF_RANGE}, {}, moved=False)
+    assert recovery.resolve(CUT_OFF, step) == [WANTED]
+    assert cut_off.node_of(SPLIT) == LEADER
+
+
+def test_a_log_is_truncated_if_who_leads_by_the_word_of_others_says_so() -> None:
+    session = ToldSession(led_by(CUT_OFF, 4), led_by(LEADER, 5), logs={CUT_OFF: (0, 30), LEADER: (0, 40)})
+    session.refresh({"t"}, 1_000)
+    step = Step([], [WANTED], {SPLIT: Trouble.OUT_OF_RANGE}, {}, moved=False)
+    with pytest.raises(DataLossError, match=r"offsets 40 to 100 .* ends at 40: the log was truncated"):
+        Recovery(session, Patience(120_000), fail_on_data_loss=True).resolve(CUT_OFF, step)
+    left = Recovery(session, waited_for(2), fail_on_data_loss=False).stalled([WANTED])
+    assert left == [WANTED.at(100)]
+
+
+def test_a_read_that_stalls_at_its_leader_goes_on_waiting() -> None:
+    session = ToldSession(led_by(LEADER, 5), logs=LOGS)
+    session.refresh({"t"}, 1_000)
+    group = [WANTED]
+    assert Recovery(session, waited_for(2), fail_on_data_loss=True).stalled(group) is group
