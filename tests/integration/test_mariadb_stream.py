@@ -71,6 +71,34 @@ def test_a_type_that_is_not_read_can_be_left_out(mariadb: Database) -> None:
     life.reader.stop()
 
 
+def test_a_compressed_column_can_be_left_out_and_is_no_matter_in_a_table_that_is_not_read(mariadb: Database) -> None:
+    mariadb.run(
+        _ANEW.format("v"),
+        "CREATE OR REPLACE TABLE squeezed (id INT PRIMARY KEY, a VARCHAR(400) COMPRESSED CHARACTER SET latin1,"
+        " b TEXT COMPRESSED CHARACTER SET latin2, c BLOB COMPRESSED, name VARCHAR(40) CHARACTER SET latin1, p POINT,"
+        " amount BIGINT UNSIGNED)",
+    )
+    squeezed = f"{mariadb.name}.squeezed"
+    lives = [
+        Life(mariadb, tables=f"{mariadb.name}.v", startingOffsets="latest"),
+        Life(mariadb, tables=squeezed, columns="id,name,amount", startingOffsets="latest", maxRowsPerTrigger=100),
+        Life(mariadb, tables=squeezed, excludeColumns="a,b,c,p", rowFormat="json", startingOffsets="latest"),
+    ]
+    starts = [life.reader.initialOffset() for life in lives]
+    values = "REPEAT('b', 300), REPEAT('č', 900), 'c', 'é', NULL, 7"
+    mariadb.run(f"INSERT INTO squeezed VALUES (1, {values})", "INSERT INTO v VALUES (2, 'n', 3)")
+    v, chosen, as_json = (
+        life.rows(start, life.reader.latestOffset(start, ALL)) for life, start in zip(lives, starts, strict=True)
+    )
+    assert [row["id"] for row in v] == [2]
+    assert [(row["id"], row["name"], row["amount"]) for row in chosen] == [(1, "é", 7)]
+    assert [json.loads(row["_row"]) for row in as_json] == [{"id": 1, "name": "é", "amount": 7}]
+    for life in lives:
+        life.reader.stop()
+    with pytest.raises(UnsupportedFormatError, match="squeezed column a: COMPRESSED is not read; leave it out by the"):
+        Life(mariadb, tables=squeezed)
+
+
 def test_events_that_are_compressed_one_by_one_hold_the_same_changes(mariadb: Database) -> None:
     name = "CONCAT(REPEAT('n', 30), id)"
     history = (

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from services.mysql_client import run
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, end_of_binlog
 from tests.integration.mysql_lives import ALL, Life
@@ -57,6 +60,48 @@ def database(mysql_database: Database) -> Database:
 def test_it_is_refused(database: Database, statements: tuple[str, ...], says: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=says):
         read(database, *statements)
+
+
+@pytest.mark.parametrize(
+    ("charset", "name"), [("latin1", "größe"), ("gbk", "联通"), ("sjis", "ソート"), ("utf8mb4", "größe")]
+)
+@pytest.mark.parametrize(
+    "statement", ["TRUNCATE TABLE {}", "RENAME TABLE {} TO other", "ALTER TABLE `{}` RENAME other"]
+)
+def test_it_is_refused_in_any_character_set(database: Database, charset: str, name: str, statement: str) -> None:
+    database.run(_TABLE.format(name))
+    life = Life(database, tables=f"{database.name}.{name}", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    run(database.server.host, database.server.port, statement.format(name), database=database.name, charset=charset)
+    with pytest.raises(UnsupportedFormatError, match=f"it changed .*[.]{name} as a whole"):
+        life.changes(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
+
+
+@pytest.mark.parametrize("rows", [10, 20_000])
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_file_that_is_logged_in_place_of_its_rows_is_refused_where_it_is_of_a_table_that_is_read(
+    database: Database, tmp_path: Path, rows: int, is_read: bool
+) -> None:
+    file = tmp_path / "t"
+    file.write_text("".join(f"{i}\tname\t{i}\n" for i in range(2, rows)), encoding="ascii")
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    server = database.server
+    run(
+        server.host, server.port, "SET GLOBAL local_infile = ON", "SET SESSION binlog_format = STATEMENT",
+        f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE {'t' if is_read else 'tt'}", "SET SESSION binlog_format = ROW",
+        "UPDATE t SET amount = 7 WHERE id = 1", database=database.name, local_infile=True,
+    )  # fmt: skip
+    end = life.reader.latestOffset(start, ALL)
+    if is_read:
+        with pytest.raises(
+            UnsupportedFormatError, match=r"LOAD DATA .*: a statement was logged, not the rows of .*[.]t"
+        ):
+            life.changes(start, end)
+    else:
+        assert [change[5] for change in sorted(life.changes(start, end))] == [1, 7]
+    life.reader.stop()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_mysql_cdc_wm.client import settings
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup import metadata_lock_limit
 from services.mysql_client import connect
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, root
@@ -21,6 +23,7 @@ from tests.integration.mysql_lives import ALL, Change, Life, changes_of, data_of
 from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_views import heard_of
 from tests.integration.mysql_writers import writers
+from watermark_source.errors import ResponseTimeoutError
 from watermark_source.monitor.status_json import status_from_json
 
 pytestmark = pytest.mark.service
@@ -297,6 +300,46 @@ def test_a_limit_that_the_server_has_for_statements_is_not_for_looking_up_where_
             assert connection.one("SELECT SLEEP(0.3)") == (0,)
     finally:
         mysql_database.run(f"SET GLOBAL {limit} = 0")
+
+
+@pytest.mark.parametrize("limit", ["sql_select_limit", "max_join_size"])
+def test_limits_that_the_server_has_for_rows_are_not_for_chunks(mysql_database: Database, limit: str) -> None:
+    fill(mysql_database, rows=23)
+    life = Life(mysql_database, snapshotChunkRows=5)
+    end, keys = life.reader.initialOffset(), []
+    mysql_database.run(f"SET GLOBAL {limit} = 3")
+    try:
+        while (start := end) != (end := life.reader.latestOffset(end, ALL)) and "snapshot" in start:
+            keys += [row["id"] for row in life.rows(start, end)]
+        life.reader.stop()
+    finally:
+        mysql_database.run(f"SET GLOBAL {limit} = DEFAULT")
+    assert sorted(keys) == [2 * i for i in range(23)]
+
+
+def test_where_a_chunk_ends_is_asked_once_if_that_takes_too_long(
+    mysql_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(mysql_database, rows=23)
+    # So that a locked table keeps the server from answering.
+    monkeypatch.setattr(settings, "ANSWER_SECONDS", 3)
+    monkeypatch.setattr(metadata_lock_limit, "HELD_SECONDS", 600)
+    life = Life(mysql_database, snapshotChunkRows=5)
+    offset = life.reader.initialOffset()
+    server = mysql_database.server
+    waiting = (
+        f"SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE '%{mysql_database.name}_._t_ %OFFSET 5'"
+    )
+    with connect(server.host, server.port, database=mysql_database.name) as holder, holder.cursor() as cursor:
+        cursor.execute("LOCK TABLES t WRITE")
+        with pytest.raises(
+            ResponseTimeoutError, match=r"did not answer within .* a chunk of .*\.t ends, 5 .* snapshotChunkRows"
+        ):
+            life.reader.latestOffset(offset, ALL)
+        cursor.execute(waiting)
+        assert cursor.fetchall() == ((1,),)
+        cursor.execute("UNLOCK TABLES")
+    life.reader.stop()
 
 
 def test_a_table_that_somebody_has_locked_is_waited_for_while_the_binlog_is_read_on(

@@ -100,6 +100,18 @@ def test_a_server_that_is_not_trusted_is_not_talked_to(server: MySql, options: d
         DefaultSource(given(server, **options)).schema()
 
 
+def test_a_certificate_that_was_renewed_at_its_path_is_read_again(server: MySql, tmp_path: Path) -> None:
+    ca, renewed = tmp_path / "ca.pem", tmp_path / "renewed.pem"
+    settings = given(server, sslMode="verify_ca", sslCa=ca)
+    for content, is_trusted in ((UNKNOWN, False), (CA, True), (UNKNOWN, False)):
+        renewed.write_bytes(Path(content).read_bytes())
+        renewed.replace(ca)
+        if is_trusted:
+            DefaultSource(settings).schema()
+        else:
+            assert "certificate verify failed" in refused(UnreachableError, settings)
+
+
 def test_a_certificate_for_another_name_is_enough_for_the_ca_alone(server: MySql) -> None:
     # The certificate names localhost and 127.0.0.1.
     other = given(server, hostname="127.0.0.2", sslCa=CA)

@@ -41,6 +41,8 @@ class EventType(IntEnum):
     STOP = 3
     ROTATE = 4
     INTVAR = 5
+    APPEND_BLOCK = 9
+    DELETE_FILE = 11
     RAND = 13
     USER_VAR = 14
     FORMAT_DESCRIPTION = 15

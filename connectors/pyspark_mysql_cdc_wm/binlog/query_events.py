@@ -1,7 +1,8 @@
 """Statements in a block of events of the binlog, each with the database of its session.
 
 A QUERY event's body: thread 4, seconds 4, size of the database's name 1, error 2, size of variables 2, the variables,
-the name and a zero byte, the statement.
+the name and a zero byte, the statement. An EXECUTE_LOAD_QUERY event, of a LOAD DATA, has 13 bytes more before the
+variables: which of the logged files it loads, and where in the statement the file is named.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.statement_charsets import statement_text
 from pyspark_mysql_cdc_wm.binlog.statement_text import without_remarks
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from watermark_source.errors import CorruptDataError
 
-_NAME_SIZE, _VARIABLES_SIZE, _FIXED = 8, 11, 13
+_NAME_SIZE, _VARIABLES_SIZE, _FIXED, _OF_LOAD = 8, 11, 13, 13
 _BEGIN_SIZE = len("BEGIN")
-_QUERY = int(EventType.QUERY)
+_LOAD = int(EventType.EXECUTE_LOAD_QUERY)
+_STATEMENTS = (int(EventType.QUERY), _LOAD)
 _SHORT = "near here is a statement that does not fit its event; the binlog is damaged. Check it with mysqlbinlog"
 
 
@@ -43,7 +46,9 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
     queries, names, texts = text_places(memory, events)
     for i in np.flatnonzero(events[queries, STOP] - texts != _BEGIN_SIZE).tolist():
         event = events[queries[i]]
-        text = memory[texts[i] : event[STOP]].tobytes().decode(errors="replace")
+        head = event[START] + HEADER_SIZE + _VARIABLES_SIZE
+        variables = names[i] - int.from_bytes(memory[head : head + 2].tobytes(), "little")
+        text = statement_text(memory[texts[i] : event[STOP]].tobytes(), memory[variables : names[i]].tobytes())
         yield Statement(
             memory[names[i] : texts[i] - 1].tobytes().decode(errors="replace"),
             without_remarks(text),
@@ -58,15 +63,16 @@ def text_places(memory: Bytes, events: Longs) -> tuple[Longs, Longs, Longs]:
     Raises:
         CorruptDataError: one that does not fit its event.
     """
-    numbers = np.flatnonzero(events[:, TYPE] == _QUERY)
+    numbers = np.flatnonzero(np.isin(events[:, TYPE], _STATEMENTS))
     queries = events[numbers]
     if not len(queries):
         return numbers, numbers, numbers
     bodies = queries[:, START] + HEADER_SIZE
-    if (bodies + _FIXED > queries[:, STOP]).any():
+    fixed = np.where(queries[:, TYPE] == _LOAD, _FIXED + _OF_LOAD, _FIXED)
+    if (bodies + fixed > queries[:, STOP]).any():
         raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")
     variables = memory[bodies + _VARIABLES_SIZE] | memory[bodies + _VARIABLES_SIZE + 1].astype(np.int64) << 8
-    names = bodies + _FIXED + variables
+    names = bodies + fixed + variables
     texts = names + memory[bodies + _NAME_SIZE].astype(np.int64) + 1
     if (texts > queries[:, STOP]).any():
         raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")

@@ -48,7 +48,8 @@ _TABLE = re.compile(rf"{_PART}(?:\s*\.\s*{_PART})?")
 _ONE_CHANGED = re.compile(
     r"(?:INSERT|REPLACE)\b\s*(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|IGNORE|INTO)\b\s*)*"
     rf"|UPDATE\b\s*(?:(?:LOW_PRIORITY|IGNORE)\b\s*)*(?={_TABLE.pattern}\s+SET\b)"
-    rf"|DELETE\b\s*(?:(?:LOW_PRIORITY|QUICK|IGNORE)\b\s*)*FROM\b\s*(?={_TABLE.pattern}\s+WHERE\b)",
+    rf"|DELETE\b\s*(?:(?:LOW_PRIORITY|QUICK|IGNORE)\b\s*)*FROM\b\s*(?={_TABLE.pattern}\s+WHERE\b)"
+    rf"|LOAD\b(?:{_QUOTED}|[^`\"'])*?\bINTO\s+TABLE\b\s*",
     re.IGNORECASE,
 )
 """What stands before the one table that is changed; others may be read, and named in texts (pt-table-checksum)."""

@@ -13,9 +13,9 @@ from typing import Any
 import pymysql
 import pymysql.connections
 
-from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS, ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, tls_context
-from pyspark_mysql_cdc_wm.errors.server import LOST, code_of, needs_tls, server_error
+from pyspark_mysql_cdc_wm.errors.server import LOST, code_of, needs_tls, server_error, timed_out
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 
 _log = logging.getLogger(__name__)
@@ -25,6 +25,8 @@ _SESSION = (
     "SET SESSION time_zone = '+00:00'"
     # A limit that the server has for statements would end the SELECT of a large table.
     " /*!80000 , max_execution_time = 0 */ /*M!100100 , max_statement_time = 0 */"
+    # Limits for rows would cut it, or refuse it.
+    " , sql_select_limit = 18446744073709551615, sql_big_selects = 1"
     # A key that the server generated is one to cut a snapshot by, also where tables are shown without it.
     " /*!80030 , show_gipk_in_create_table_and_information_schema = ON */"
 )
@@ -97,12 +99,14 @@ class MySqlConnection:
         self.settings = settings
         self._connection: Any = None
 
-    def rows(self, statement: str, *values: Any) -> tuple[Row, ...]:
+    def rows(self, statement: str, *values: Any, if_slow: str | None = None) -> tuple[Row, ...]:
         """Return the rows of a statement; its ``%s`` are filled in with values.
 
-        A connection that was lost since the last question is opened anew, once.
+        A connection that was lost since the last question is opened anew, once. Where ``if_slow`` says what mends it, a
+        statement that took too long is not sent again: the server may be at the first still.
 
         Raises:
+            ResponseTimeoutError: there was no answer in time, and ``if_slow`` is given.
             SourceError: the server cannot be reached, or refuses.
         """
         try:
@@ -111,6 +115,10 @@ class MySqlConnection:
             had, lost = self._connection is not None, isinstance(failure, OSError) or code_of(failure) in LOST
             if lost:
                 self.close()
+            if if_slow is not None and timed_out(failure):
+                raise ResponseTimeoutError(
+                    f"{self.settings.where} did not answer within {ANSWER_SECONDS} s, and may be at it still. {if_slow}"
+                ) from failure
             if not (had and lost):
                 raise server_error(failure, self.settings.where, self.settings.username) from failure
         try:
@@ -118,9 +126,9 @@ class MySqlConnection:
         except (pymysql.MySQLError, OSError) as failure:
             raise server_error(failure, self.settings.where, self.settings.username) from failure
 
-    def one(self, statement: str, *values: Any) -> Row | None:
-        """Return the first row of a statement, ``None`` if there is none."""
-        found = self.rows(statement, *values)
+    def one(self, statement: str, *values: Any, if_slow: str | None = None) -> Row | None:
+        """Return the first row of a statement, ``None`` if there is none; as ``rows``."""
+        found = self.rows(statement, *values, if_slow=if_slow)
         return found[0] if found else None
 
     def stay(self) -> str:

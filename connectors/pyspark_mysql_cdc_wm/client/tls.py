@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from dataclasses import dataclass, field
 from enum import Enum
@@ -53,9 +54,25 @@ class Tls:
         return {} if self.mode is TlsMode.PREFERRED else {"ssl": tls_context(self)}
 
 
-@lru_cache(maxsize=8)
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Return the one context of all such connections of a process; raises as ``Tls.for_pymysql``."""
+    """Return the one context of all such connections of a process, until one of the files is another.
+
+    Raises as ``Tls.for_pymysql``.
+    """
+    return _context(tls, tuple(map(_state, (tls.ca, tls.certificate, tls.key))))
+
+
+def _state(path: str | None) -> tuple[int, int] | None:
+    """Return what changes when a file is renewed at its path; ``None`` where it cannot be told."""
+    try:
+        found = os.stat(path or "")
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_ino
+
+
+@lru_cache(maxsize=8)
+def _context(tls: Tls, files: tuple[tuple[int, int] | None, ...]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = tls.mode is TlsMode.VERIFY_IDENTITY

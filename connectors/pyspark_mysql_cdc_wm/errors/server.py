@@ -81,6 +81,13 @@ def _grant(user: str, code: int | None) -> str:
     return f"GRANT {rights} TO '{user}'@'%'"
 
 
+def timed_out(failure: BaseException) -> bool:
+    """Return whether there was no answer in time; PyMySQL takes the connection for lost then."""
+    return isinstance(failure, TimeoutError) or (
+        code_of(failure) in LOST and isinstance(failure.__context__, TimeoutError)
+    )
+
+
 def code_of(failure: BaseException | None) -> int | None:
     """Return the number of a server's or client's error, ``None`` where there is none."""
     if failure is None:

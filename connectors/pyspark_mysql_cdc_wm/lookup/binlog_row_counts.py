@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from pyspark_mysql_cdc_wm.lookup.prepared_transactions import with_prepared
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
-from pyspark_mysql_cdc_wm.records.column import TableMap
 from watermark_source.planning.split import SplitRange
 
 _MOST_BYTES = 256 * 1024 * 1024
@@ -41,11 +39,7 @@ def stretch_of(settings: ClientSettings, base: str, wanted: SplitRange, rows: in
         DataLossError: the server no longer has it.
         SourceError: what ``dumped`` and ``ChangeDecoder`` raise.
     """
-
-    def counts_in(table: TableMap) -> Collection[str] | None:
-        return () if tables.matches(TableName(table.database, table.table)) else None
-
-    decoder = ChangeDecoder({}, counts_in)
+    decoder = ChangeDecoder({}, lambda table: (), reads=lambda *name: tables.matches(TableName(*name)))
     start, end = wanted.start, wanted.end
     starts = TransactionStarts(start)
     best: int | None = None

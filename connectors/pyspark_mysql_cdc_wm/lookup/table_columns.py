@@ -59,6 +59,8 @@ COLUMN_TYPES: Mapping[str, ColumnType] = {
     ),
 }  # fmt: skip
 """By their names in ``information_schema``."""
+_COMPRESSED = {ColumnType.VARCHAR: ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB: ColumnType.BLOB_COMPRESSED}
+"""What MariaDB shows by a remark at the end of the type."""
 _DESCRIBE = """
 SELECT TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE,
        DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA
@@ -216,6 +218,8 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName)
         raise UnsupportedFormatError(
             f"table {table} column {name}: the type {declared} is not read; leave it out by the option excludeColumns"
         )
+    if declared.endswith("COMPRESSED*/"):
+        found = _COMPRESSED[found]
     column = Column(
         found, name=name, nullable=nullable == "YES", visible="INVISIBLE" not in str(extra).upper(), size=1,
         unsigned="unsigned" in declared,

@@ -62,9 +62,10 @@ def tables_of(connection: MySqlConnection, selection: Selection) -> tuple[TableN
     """
     kinds = _kinds(connection, selection)
     found = sorted(name for name in kinds if _is_read(selection, name, kinds[name]))
-    for entry in selection.entries:
-        if entry.name is not None and not any(selection.has(entry, name) for name in found):
-            raise _missing(connection, entry.name, [kinds[name] for name in kinds if selection.has(entry, name)])
+    there = set(map(selection.key, found))
+    for named in (entry.name for entry in selection.entries if entry.name is not None):
+        if (key := selection.key(named)) not in there:
+            raise _missing(connection, named, [kinds[name] for name in kinds if selection.key(name) == key])
     if not found:
         where = connection.settings
         raise UnknownSplitError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 SYSTEM_DATABASES = frozenset({"information_schema", "mysql", "performance_schema", "sys"})
@@ -69,15 +69,25 @@ class Selection:
     entries: tuple[Entry, ...]
     ignores_case: bool = False
     """As the server does with names of tables (``lower_case_table_names``)."""
+    _names: frozenset[TableName] = field(init=False, repr=False, compare=False)
+    """The keys of the entries that can be one table alone."""
+    _patterns: tuple[tuple[re.Pattern[str], str], ...] = field(init=False, repr=False, compare=False)
+    """Those of the others, each with what is between database and table; ``re`` itself keeps only some hundred."""
+
+    def __post_init__(self) -> None:
+        flags = re.DOTALL | (re.IGNORECASE if self.ignores_case else 0)
+        patterns = [(re.compile(each.expression, flags), each.separator) for each in self.entries if each.name is None]
+        names = frozenset(self.key(each.name) for each in self.entries if each.name is not None)
+        object.__setattr__(self, "_names", names)
+        object.__setattr__(self, "_patterns", tuple(patterns))
 
     def matches(self, name: TableName) -> bool:
         """Return whether a table is read."""
-        return name.database.lower() not in SYSTEM_DATABASES and any(self.has(entry, name) for entry in self.entries)
-
-    def has(self, entry: Entry, name: TableName) -> bool:
-        """Return whether a table is one that an entry means."""
-        flags = re.DOTALL | (re.IGNORECASE if self.ignores_case else 0)
-        return re.fullmatch(entry.expression, entry.separator.join(name), flags) is not None
+        if name.database.lower() in SYSTEM_DATABASES:
+            return False
+        return self.key(name) in self._names or any(
+            pattern.fullmatch(separator.join(name)) for pattern, separator in self._patterns
+        )
 
     def may_be_in(self, database: str) -> bool:
         """Return whether one of the tables can be in a database."""

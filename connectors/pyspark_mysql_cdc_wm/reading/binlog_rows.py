@@ -85,7 +85,10 @@ class BinlogRows:
             completed = LeastMetadata(connection, partial(is_read, self.tables, part)).completed if named else as_logged
             altered: dict[tuple[str, str], str] = {}
             needed = partial(self._needed, part, partial(columns_now, connection), altered)
-            decoder = ChangeDecoder(charsets, needed, completed=completed, batch_rows=self.batch_rows)
+            decoder = ChangeDecoder(
+                charsets, needed, reads=lambda *name: is_read(self.tables, part, TableName(*name)),
+                completed=completed, batch_rows=self.batch_rows,
+            )  # fmt: skip
             if left_out is None:
                 blocks = dumped(self.client, base, start, entered.end)
             else:
@@ -129,11 +132,9 @@ class BinlogRows:
         columns: Callable[[TableName], Set[str]],
         altered: Mapping[tuple[str, str], str],
         table: TableMap,
-    ) -> Collection[str] | None:
-        """Return the columns of a table to decode, ``None`` if nobody reads it."""
+    ) -> Collection[str]:
+        """Return the columns to decode of a table that is read."""
         name = TableName(table.database, table.table)
-        if not is_read(self.tables, part, name):
-            return None
         if self.known is not None:
             if part is EVERYTHING:
                 self.known.check(table)

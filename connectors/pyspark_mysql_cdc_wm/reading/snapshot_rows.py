@@ -212,14 +212,16 @@ class SnapshotRows:
 
         def wanted(found: TableMap) -> Collection[str] | None:
             nameless = any(column.name is None for column in found.columns)
-            if nameless or TableName(found.database, found.table) not in tables:
+            if nameless:
                 return None
             key = (*key_names(found), *chunk_names(found, self.choice))
             return self.layout.needed((str(column.name) for column in found.columns), key)
 
         completed = LeastMetadata(connection, lambda table: table in tables and table in there).completed
         charsets = collations_of(connection).charsets
-        return ChangeDecoder(charsets, wanted, completed=completed, batch_rows=self.batch_rows)
+        return ChangeDecoder(
+            charsets, wanted, reads=lambda *name: name in tables, completed=completed, batch_rows=self.batch_rows
+        )
 
     def _concerns(self, tables: Iterable[TableName]) -> Callable[[str, str], bool]:
         key = self.tables.key

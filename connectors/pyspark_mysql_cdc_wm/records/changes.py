@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
-from pyspark_mysql_cdc_wm.records.events_by_table import NO_TABLE, Router, Routes
+from pyspark_mysql_cdc_wm.records.events_by_table import NO_TABLE, Router, Routes, every_table
 from watermark_source.errors import UnsupportedFormatError
 
 
@@ -103,13 +103,15 @@ class ChangeDecoder:
         charsets: Mapping[int, str],
         wanted: Callable[[TableMap], Collection[str] | None],
         *,
+        reads: Callable[[str, str], bool] = every_table,
         completed: Callable[[TableMap], TableMap] = as_logged,
         batch_rows: int = 10_000,
     ) -> None:
         """Decode the columns that ``wanted`` names for a table; ``None`` leaves the table out.
 
         ``charsets`` has the character set of each of the server's collations, by number; ``completed`` puts on a table
-        what is not logged of it.
+        what is not logged of it. Of a table that ``reads``, given its database and name, says no to, nothing else is
+        looked at: its columns may be of types that are not known.
         """
 
         def decoder_of(table: TableMap, names: Collection[str]) -> TableDecoder:
@@ -117,7 +119,7 @@ class ChangeDecoder:
 
         # Apart from this object: in a circle with the router its memory would stay until a collection.
         self._tables = _WantedTables(wanted, decoder_of, completed)
-        self._router = Router(self._tables.index)
+        self._router = Router(self._tables.index, reads)
         self._unpacker = Unpacker()
         self._version = 0
         self._last_with_rows = -1

@@ -29,7 +29,7 @@ from pyspark_mysql_cdc_wm.binlog.gtid import committed_at
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints, Longs, uint_at
 from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.column import TableMap
-from pyspark_mysql_cdc_wm.records.table_map import TABLE_ID_SIZE, read_table_map
+from pyspark_mysql_cdc_wm.records.table_map import TABLE_ID_SIZE, read_table_map, read_table_names
 from watermark_source.machine_code.native import Word, address_of, compiled
 from watermark_source.machine_code.same_bytes import same_bytes
 
@@ -141,14 +141,24 @@ class Routes(NamedTuple):
     """When the transaction was committed, in microseconds since 1970 by the server's clock."""
 
 
+def every_table(database: str, table: str) -> bool:
+    """Return that it is one."""
+    return True
+
+
 class Router:
     """Routes one block of events after another, in the order of the binlog."""
 
-    __slots__ = ("_arena", "_carried", "_count", "_known", "_mariadb", "_numbers", "_used", "_wanted")
+    __slots__ = ("_arena", "_carried", "_count", "_known", "_mariadb", "_numbers", "_reads", "_used", "_wanted")
 
-    def __init__(self, wanted: Callable[[TableMap], int | None]) -> None:
-        """Ask ``wanted`` once about each table in each of its shapes: its index, or ``None`` to leave it out."""
-        self._wanted = wanted
+    def __init__(
+        self, wanted: Callable[[TableMap], int | None], reads: Callable[[str, str], bool] = every_table
+    ) -> None:
+        """Ask ``wanted`` once about each table in each of its shapes: its index, or ``None`` to leave it out.
+
+        Of a table that ``reads``, given its database and name, says no to, no column is looked at.
+        """
+        self._wanted, self._reads = wanted, reads
         self._mariadb = False
         self._numbers: dict[bytes, int] = {}
         self._carried = np.zeros(3, np.int64)
@@ -190,8 +200,7 @@ class Router:
         # The number changes with each opening of the table; the rest only with its shape.
         shape = body[TABLE_ID_SIZE:]
         if shape not in self._numbers:
-            table = read_table_map(body, f"binlog {file} position {event[POSITION]}", mariadb=self._mariadb)
-            index = self._wanted(table)
+            index = self._index(body, f"binlog {file} position {event[POSITION]}")
             self._numbers[shape] = NO_TABLE if index is None else index
         if self._count == _KNOWN_AT_MOST:
             self._make_room()
@@ -204,6 +213,11 @@ class Router:
         self._known[self._count] = (number, self._used, len(body), self._numbers[shape], 0)
         self._used += len(body)
         self._count += 1
+
+    def _index(self, body: bytes, where: str) -> int | None:
+        if not self._reads(*read_table_names(body, where)):
+            return None
+        return self._wanted(read_table_map(body, where, mariadb=self._mariadb))
 
     def _make_room(self) -> None:
         """Keep the half of the descriptions that were seen last; a statement has far fewer tables."""

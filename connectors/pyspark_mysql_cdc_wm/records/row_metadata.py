@@ -29,7 +29,15 @@ _NUMERIC = frozenset(
     }
 )
 _CHARACTER = frozenset(
-    {ColumnType.STRING, ColumnType.VAR_STRING, ColumnType.VARCHAR, ColumnType.BLOB, ColumnType.VECTOR}
+    {
+        ColumnType.STRING,
+        ColumnType.VAR_STRING,
+        ColumnType.VARCHAR,
+        ColumnType.VARCHAR_COMPRESSED,
+        ColumnType.BLOB,
+        ColumnType.BLOB_COMPRESSED,
+        ColumnType.VECTOR,
+    }
 )
 """Vectors have a place among them too, though they are no text."""
 _LABELLED = frozenset({ColumnType.ENUM, ColumnType.SET})

@@ -18,7 +18,10 @@ from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 TABLE_ID_SIZE = 6
 _FLAGS_SIZE = 2
-_MARIADB_COMPRESSED = (140, 141)
+_SIZED = (ColumnType.BLOB, ColumnType.BLOB_COMPRESSED, ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR)
+"""Those of which the bytes of the length before a value are told."""
+_LIMITED = (ColumnType.VARCHAR, ColumnType.VARCHAR_COMPRESSED, ColumnType.VAR_STRING)
+"""Those of which the most bytes of a value are told."""
 _LENGTHS, _FRACTIONS = range(1, 5), range(7)
 _SIZES: Mapping[ColumnType, Container[int]] = {
     ColumnType.FLOAT: (4,),
@@ -26,7 +29,7 @@ _SIZES: Mapping[ColumnType, Container[int]] = {
     ColumnType.ENUM: (1, 2),
     ColumnType.SET: (1, 2, 3, 4, 8),
     ColumnType.BIT: range(1, 9),
-    **dict.fromkeys((ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR), _LENGTHS),
+    **dict.fromkeys(_SIZED, _LENGTHS),
 }
 """What compiled code relies on: others would lead it out of a row."""
 _MOST_DIGITS = 65
@@ -41,9 +44,7 @@ def read_table_map(body: bytes, where: str, *, mariadb: bool = False) -> TableMa
     """
     try:
         scan = Scan(body)
-        scan.skip(TABLE_ID_SIZE + _FLAGS_SIZE)
-        database = _name(scan)
-        table = _name(scan)
+        database, table = _names(scan)
         types = scan.take(scan.lenenc())
         metadata = Scan(scan.take(scan.lenenc()))
         columns = [_column(kind, metadata, f"{where}: {database}.{table}") for kind in types]
@@ -51,9 +52,28 @@ def read_table_map(body: bytes, where: str, *, mariadb: bool = False) -> TableMa
         columns = [replace(column, nullable=bool(nulls[i // 8] >> i % 8 & 1)) for i, column in enumerate(columns)]
         return with_metadata(TableMap(database, table, tuple(columns)), _fields(scan), mariadb=mariadb)
     except (IndexError, ValueError) as problem:
-        raise CorruptDataError(
-            f"{where}: a description of a table (TABLE_MAP) that cannot be read: {problem}"
-        ) from problem
+        raise _unreadable(where, problem) from problem
+
+
+def read_table_names(body: bytes, where: str) -> tuple[str, str]:
+    """Return the names of the database and the table alone, whatever columns that has.
+
+    Raises:
+        CorruptDataError: it ends too early.
+    """
+    try:
+        return _names(Scan(body))
+    except (IndexError, ValueError) as problem:
+        raise _unreadable(where, problem) from problem
+
+
+def _unreadable(where: str, problem: Exception) -> CorruptDataError:
+    return CorruptDataError(f"{where}: a description of a table (TABLE_MAP) that cannot be read: {problem}")
+
+
+def _names(scan: Scan) -> tuple[str, str]:
+    scan.skip(TABLE_ID_SIZE + _FLAGS_SIZE)
+    return _name(scan), _name(scan)
 
 
 def _name(scan: Scan) -> str:
@@ -86,17 +106,14 @@ def _described(code: int, metadata: Scan, where: str) -> Column:  # noqa: PLR091
     try:
         kind = ColumnType(code)
     except ValueError:
-        what = "a COMPRESSED column" if code in _MARIADB_COMPRESSED else f"type {code}"
-        raise UnsupportedFormatError(f"{where}: a column of a type that is not read ({what})") from None
-    if kind in (ColumnType.FLOAT, ColumnType.DOUBLE):
-        return Column(kind, size=metadata.byte())
-    if kind in (ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR):
+        raise UnsupportedFormatError(f"{where}: a column of a type that is not read (type {code})") from None
+    if kind in (ColumnType.FLOAT, ColumnType.DOUBLE, *_SIZED):
         return Column(kind, size=metadata.byte())
     if kind in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2):
         return Column(kind, precision=metadata.byte())
     if kind is ColumnType.NEWDECIMAL:
         return Column(kind, precision=metadata.byte(), scale=metadata.byte())
-    if kind in (ColumnType.VARCHAR, ColumnType.VAR_STRING):
+    if kind in _LIMITED:
         length = metadata.uint(2)
         return Column(kind, size=1 if length < 256 else 2, length=length)
     if kind is ColumnType.BIT:

@@ -230,8 +230,15 @@ class ChunkBounds:
         """Return the key that so many rows of a table are below, from a key on; ``None`` if it has no more."""
         asked = ", ".join(column.asked(quoted(column.name)) for column in key)
         select = f"SELECT {asked} FROM {name.quoted}"  # noqa: S608 - quoted
-        found = self._connection.one(f"{select}{condition(key, KeyRange(start, None))} LIMIT 1 OFFSET {self._cut.rows}")
+        slow = (
+            f"It was to tell where a chunk of {name} ends, {self._cut.rows} rows on: set the option snapshotChunkRows "
+            "lower" + (f", or have an index begin with {key[0].name}" if key[0].chosen else "")
+        )
+        found = self._connection.one(
+            f"{select}{condition(key, KeyRange(start, None))} LIMIT 1 OFFSET {self._cut.rows}", if_slow=slow
+        )
         if found is not None and key[0].chosen:
             # So many rows may have one value, or values that are equal: a chunk ends with the last of them.
-            found = self._connection.one(f"{select}{condition_beyond(key[0], start, bound_of(key, found))} LIMIT 1")
+            beyond = condition_beyond(key[0], start, bound_of(key, found))
+            found = self._connection.one(f"{select}{beyond} LIMIT 1", if_slow=slow)
         return None if found is None else bound_of(key, found)

@@ -48,13 +48,15 @@ def test_a_block_may_have_no_statement_and_its_last_one_may_be_cut_short() -> No
         list(statements(memory, events[1:]))
 
 
-@pytest.mark.parametrize("cut", [HEADER_SIZE + 12, HEADER_SIZE + 13 + 4])
-def test_a_statement_that_does_not_fit_its_event_is_corrupt(cut: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "cut"), [(EventType.QUERY, 12), (EventType.QUERY, 13 + 4), (EventType.EXECUTE_LOAD_QUERY, 25)]
+)
+def test_a_statement_that_does_not_fit_its_event_is_corrupt(kind: EventType, cut: int) -> None:
     memory, events = logged("DROP TABLE t")
-    events[2, STOP] = events[2, START] + cut
+    events[2, TYPE], events[2, STOP] = kind, events[2, START] + HEADER_SIZE + cut
     with pytest.raises(CorruptDataError, match="a statement that does not fit its event"):
         list(statements(memory, events))
-    events[2, STOP] = events[2, START] + HEADER_SIZE + 13 + 5
+    events[2, TYPE], events[2, STOP] = EventType.QUERY, events[2, START] + HEADER_SIZE + 13 + 5
     assert [each.text for each in statements(memory, events)] == [""]
 
 

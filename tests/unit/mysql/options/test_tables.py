@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import time
 from dataclasses import replace
 
 import pytest
@@ -46,6 +48,16 @@ def test_names_ignore_case_where_the_servers_do() -> None:
     selection = replace(parse_tables(r"SHOP.ORDERS,shop\.ORDER_1"), ignores_case=True)
     assert {str(name) for name in _SHOP if selection.matches(name)} == {"shop.orders", "shop.Orders", "shop.order_1"}
     assert selection.databases is None
+
+
+@pytest.mark.parametrize("wild", [0, 700])
+def test_many_entries_take_no_time(wild: int) -> None:
+    texts = [f"shop.table_{i}" for i in range(2_000)] + [f"shop.lines_{i}_*" for i in range(wild)]
+    selection = pickle.loads(pickle.dumps(replace(parse_tables(",".join(texts)), ignores_case=True)))
+    begun = time.process_time()
+    names = [TableName("Shop", f"Table_{i}") for i in range(1_000, 3_000)]
+    assert [selection.matches(name) for name in names] == [True] * 1_000 + [False] * 1_000
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,11 @@ def test_an_event_that_is_not_known_must_be_flagged_to_be_passed_over(kind: int)
     assert Router(lambda table: None).route(*one_event(kind, b"", flags=IGNORABLE), "f").tables.tolist() == [-1]
 
 
+@pytest.mark.parametrize("kind", [9, 11, EventType.BEGIN_LOAD_QUERY, EventType.EXECUTE_LOAD_QUERY])
+def test_the_file_of_a_load_data_is_passed_over(kind: int) -> None:
+    assert Router(lambda table: None).route(*one_event(kind, bytes(26)), "f").tables.tolist() == [-1]
+
+
 def test_rows_without_a_description_are_refused() -> None:
     with pytest.raises(CorruptDataError, match="without a table map"):
         Router(lambda table: None).route(*one_event(EventType.WRITE_ROWS, (5).to_bytes(6, "little") + bytes(9)), "f")
@@ -48,6 +53,16 @@ def test_a_table_is_asked_about_once_a_shape() -> None:
         memory[events[np.isin(events[:, TYPE], (EventType.TABLE_MAP, *_ROWS)), START] + HEADER_SIZE + 1] += opening
         router.route(memory, events, "full")
     assert asked == ["orders", "keys_of_two", "hidden"]
+
+
+def test_of_a_table_that_is_not_read_no_column_is_looked_at() -> None:
+    block = one_event(EventType.TABLE_MAP, bytes(8) + b"\1d\0\1t\0" + bytes([1, 200, 0, 1]))
+    with pytest.raises(UnsupportedFormatError, match=r"a column of a type that is not read \(type 200\)"):
+        Router(lambda table: None).route(*block, "f")
+    asked = []
+    router = Router(lambda table: None, lambda *name: bool(asked.append(name)))
+    assert router.route(*block, "f").tables.tolist() == [-1]
+    assert asked == [("d", "t")]
 
 
 def test_no_transaction_begins_within_a_packed_one() -> None:

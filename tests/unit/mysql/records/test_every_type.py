@@ -19,7 +19,7 @@ from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
 from pyspark_mysql_cdc_wm.records.table_map import read_table_map
 from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from tests.unit.mysql.records.located_values import values
-from tests.unit.mysql.records.type_samples import CHARSETS, COLLATIONS, IN_NO_ROW, SAMPLES, Sample
+from tests.unit.mysql.records.type_samples import CHARSETS, COLLATIONS, NOT_READ, SAMPLES, Sample
 from watermark_source.errors import UnsupportedFormatError
 
 
@@ -39,7 +39,7 @@ def built(sample: Sample) -> pa.Array:
 
 
 def test_there_is_a_sample_of_every_type() -> None:
-    assert {each.column.type for each in SAMPLES} | IN_NO_ROW.keys() == set(ColumnType), (
+    assert {each.column.type for each in SAMPLES} | NOT_READ.keys() == set(ColumnType), (
         "a type needs a sample in type_samples.py, and an entry in each of the places that ColumnType lists"
     )
 
@@ -124,8 +124,8 @@ def test_whether_chunks_can_be_cut_by_it_is_known(sample: Sample) -> None:
     assert key_column(sample.column, kind, CHARSETS, COLLATIONS).can_be_ordered is sample.can_be_ordered
 
 
-@pytest.mark.parametrize(("kind", "says"), IN_NO_ROW.items())
-def test_what_is_in_no_row_is_refused(kind: ColumnType, says: str) -> None:
+@pytest.mark.parametrize(("kind", "says"), NOT_READ.items())
+def test_what_is_not_read_is_refused(kind: ColumnType, says: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=says):
         column_decoder(Column(kind), CHARSETS, "here")
 

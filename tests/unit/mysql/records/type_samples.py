@@ -241,5 +241,11 @@ SAMPLES = (
         Value(b"", b"", [], "[]"), Value(struct.pack("<f", 3.5), struct.pack("<f", 3.5), [3.5], "[3.5]"), ordered=False,
     ),
 )  # fmt: skip
-IN_NO_ROW = {ColumnType.DECIMAL: "made before MySQL 5.0", ColumnType.TYPED_ARRAY: "which no row has"}
+NOT_READ = {
+    ColumnType.DECIMAL: "made before MySQL 5.0",
+    ColumnType.TYPED_ARRAY: "which no row has",
+    **dict.fromkeys(
+        (ColumnType.BLOB_COMPRESSED, ColumnType.VARCHAR_COMPRESSED), "COMPRESSED is not read; leave it out"
+    ),
+}
 """Why a column of such a type is refused."""
