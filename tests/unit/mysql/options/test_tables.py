@@ -33,7 +33,10 @@ _SHOP = [
         (r"shop\d?\.orders", ["shop.orders", "shop2.orders"]),
         (r"shop\.(orders|order_\d{2,3}),shop2.*", ["shop.orders", "shop.order_22", "shop2.orders"]),
         ("^shop.orders$", ["shop.orders"]),
+        (r"shop\.(a\(|orders),shop2.orders", ["shop.orders", "shop2.orders"]),
+        (r"shop\.a\(?,shop2.orders", ["shop2.orders"]),
         ("`shop`.`x.y`", ["shop.`x.y`"]),
+        ("`shop`.`50%`,shop.orders", ["shop.orders"]),
         ("`shop`.`a,b`,shop.orders", ["shop.a,b", "shop.orders"]),
         (r".*\..*", [str(name) for name in _SHOP if name.database.startswith("shop")]),
         ("*.*", [str(name) for name in _SHOP if name.database.startswith("shop")]),
@@ -68,13 +71,25 @@ def test_the_server_is_asked_about_no_other_databases_than_needed(text: str, dat
     assert parse_tables(text).databases == databases
 
 
+@pytest.mark.parametrize(
+    ("text", "here", "elsewhere"),
+    [("shop.*,shop2.orders", "shop2", "mall"), (r"shop\.x", "mall", None), ("shop.orders,*.x", "mall", None)],
+)
+def test_whether_a_database_may_hold_one_of_them(text: str, here: str, elsewhere: str | None) -> None:
+    selection = parse_tables(text)
+    assert selection.may_be_in(here)
+    assert elsewhere is None or not selection.may_be_in(elsewhere)
+    assert replace(selection, ignores_case=True).may_be_in(here.upper())
+    assert str(selection) == text.replace(",", ", ")
+
+
 @pytest.mark.parametrize("name", [*_SHOP, TableName("a`b", "c.`d"), TableName("..", "`")])
 def test_a_tables_text_names_it_alone(name: TableName) -> None:
     assert TableName.of(str(name)) == name
 
 
 @pytest.mark.parametrize(
-    "text", ["", " , ", "orders", "shop.", ".orders", "shop.a.b", "shop.orders,shop.orders", "a`.b"]
+    "text", ["", " , ", "orders", "shop.", ".orders", "shop.a.b", "shop.orders,shop.orders", "a`.b", "mysql.user"]
 )
 def test_what_names_no_table_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"names no table|is not database\.table|twice|tables of the system"):
