@@ -100,7 +100,9 @@ def test_a_server_that_is_not_trusted_is_not_talked_to(server: MySql, options: d
         DefaultSource(given(server, **options)).schema()
 
 
-def test_a_certificate_that_was_renewed_at_its_path_is_read_again(server: MySql, tmp_path: Path) -> None:
+def test_a_certificate_that_was_renewed_at_its_path_is_read_again(
+    server: MySql, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     ca, renewed = tmp_path / "ca.pem", tmp_path / "renewed.pem"
     settings = given(server, sslMode="verify_ca", sslCa=ca)
     for content, is_trusted in ((UNKNOWN, False), (CA, True), (UNKNOWN, False)):
@@ -108,6 +110,9 @@ def test_a_certificate_that_was_renewed_at_its_path_is_read_again(server: MySql,
         renewed.replace(ca)
         if is_trusted:
             DefaultSource(settings).schema()
+            ca.write_bytes(b"half of it is there")
+            DefaultSource(settings).schema()
+            assert "What was read there before is used" in caplog.text
         else:
             assert "certificate verify failed" in refused(UnreachableError, settings)
 

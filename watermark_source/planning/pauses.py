@@ -18,7 +18,7 @@ class Pauses(NamedTuple):
     """Between rows of a split, as plans see them: from the first that found nothing to the first that found rows."""
 
     arrivals: int = 0
-    """Plans that found rows."""
+    """Plans that found rows, but for those after a silence beyond ``LONGEST``."""
     seen: int = 0
     longest: int = 0
     """Of those ``seen``, milliseconds."""

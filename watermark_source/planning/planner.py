@@ -20,7 +20,7 @@ from watermark_source.planning.known_splits import known_before
 from watermark_source.planning.look_ahead import LookAhead, Unread, left_by, look_ahead
 from watermark_source.planning.loss import Loss
 from watermark_source.planning.member_report import membership
-from watermark_source.planning.observation import Observation
+from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot import snapshot_split, snapshots_after
@@ -216,8 +216,7 @@ def _watermark(
     if on_clock:
         return clock_of(before, observation.now)
     logs = observation.logs
-    # Where nobody says yet how far a new split goes, its rows are not known of either.
-    knows_new = logs.unknown <= before.splits.keys()
+    knows_new = knows_new_splits(before, logs)
     if looks_ahead and not (logs.all_found_now and knows_new):
         led_to = observation.history.led_to
         return led_to if sent is None else max(sent, led_to or sent)
@@ -227,6 +226,11 @@ def _watermark(
     if not policy.idleness.follows_group:
         return own
     return with_others(own, before, splits, observation, policy.strategy.watermark_interval)
+
+
+def knows_new_splits(before: SourceState, logs: ObservedLogs) -> bool:
+    """Return whether the end of each new split is told: where nobody says so yet, its rows are not known of either."""
+    return logs.unknown <= before.splits.keys()
 
 
 def ranges_of(state: SourceState) -> list[SplitRange]:

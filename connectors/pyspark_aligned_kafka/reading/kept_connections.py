@@ -68,7 +68,8 @@ class Session:
     ) -> None:
         """Ask the cluster who leads what; raises ``SourceError`` subclasses.
 
-        ``anyone`` and ``doubted`` make it a second opinion: see ``Cluster.ask_any``. An older one changes nothing.
+        ``anyone`` and ``doubted`` make it a second opinion: see ``Cluster.ask_any``. An older epoch replaces no newer
+        one.
         """
         found = self._brokers.metadata(topics, limit_ms, anyone=anyone, doubted=doubted)
         self._partitions.update({name: len(topic.leaders) for name, topic in found.topics.items()})

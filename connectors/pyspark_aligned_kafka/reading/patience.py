@@ -14,10 +14,10 @@ class Patience:
     A clock, so it is not frozen: what it measures changes by itself.
     """
 
-    __slots__ = ("_limit_s", "_pauses", "checked_at_s", "spent_s")
+    __slots__ = ("_pauses", "checked_at_s", "limit_s", "spent_s")
 
     def __init__(self, limit_ms: int) -> None:
-        self._limit_s = limit_ms / 1000
+        self.limit_s = limit_ms / 1000
         self.reset()
 
     def reset(self) -> None:
@@ -30,7 +30,7 @@ class Patience:
     @property
     def left_s(self) -> float:
         """Seconds left, never negative."""
-        return max(0.0, self._limit_s - self.spent_s)
+        return max(0.0, self.limit_s - self.spent_s)
 
     @property
     def left_ms(self) -> int:

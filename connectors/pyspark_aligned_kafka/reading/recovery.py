@@ -60,7 +60,8 @@ class Recovery:
         leaderless = [each for each in pending if self._session.node_of(each.split) is None]
         if not leaderless:
             return list(pending)
-        gone = [each for each in leaderless if now - self._absent_since.get(each.split, now) >= _GONE_AFTER_S]
+        enough = min(_GONE_AFTER_S, self._patience.limit_s / 2)
+        gone = [each for each in leaderless if now - self._absent_since.get(each.split, now) >= enough]
         if gone:
             return self._without(pending, gone)
         if len(leaderless) == len(pending):
@@ -179,12 +180,13 @@ class Recovery:
         return [each.at(each.range.end) if each in gone else each for each in pending]
 
     def _wait(self, problem: SourceError) -> None:
+        if not self._patience.over:
+            self._patience.pause()
         if self._patience.over:
             raise type(problem)(
                 f"{problem}; no progress for {self._patience.spent_s:.3g} s (kafkaConsumer.pollTimeoutMs). "
                 "Check the brokers and the network"
             )
-        self._patience.pause()
 
 
 def _names(group: Iterable[Pending]) -> str:

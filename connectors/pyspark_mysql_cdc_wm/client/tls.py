@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import ssl
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from watermark_source.errors import OptionError
+
+_log = logging.getLogger(__name__)
 
 
 class TlsMode(Enum):
@@ -54,12 +57,25 @@ class Tls:
         return {} if self.mode is TlsMode.PREFERRED else {"ssl": tls_context(self)}
 
 
+_last: dict[Tls, ssl.SSLContext] = {}
+"""What the files held when they could be read last."""
+
+
 def tls_context(tls: Tls) -> ssl.SSLContext:
     """Return the one context of all such connections of a process, until one of the files is another.
 
-    Raises as ``Tls.for_pymysql``.
+    While files are renewed one after another they may not fit each other: then it is the one of before. Raises as
+    ``Tls.for_pymysql`` where there is none.
     """
-    return _context(tls, tuple(map(_state, (tls.ca, tls.certificate, tls.key))))
+    try:
+        found = _context(tls, tuple(map(_state, (tls.ca, tls.certificate, tls.key))))
+    except OptionError as trouble:
+        if tls not in _last:
+            raise
+        _log.warning("%s. What was read there before is used", trouble)
+        return _last[tls]
+    _last[tls] = found
+    return found
 
 
 def _state(path: str | None) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from watermark_source.errors import listed
 from watermark_source.eventtime.watermark import MAX, MIN
 from watermark_source.planning.combined_watermark import when_read, with_batch_watermark
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.planner import Plan, plan
+from watermark_source.planning.planner import Plan, knows_new_splits, plan
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
@@ -68,8 +68,7 @@ class BatchPlanner:
     def _with_batch_watermark(self, planned: Plan, before: SourceState, observation: Observation) -> Decision:
         """Let a batch carry the watermark of its own rows."""
         splits = planned.counting
-        # Where nobody says yet how far a new split goes, its rows are not known of either.
-        knows_new = observation.logs.unknown <= before.splits.keys()
+        knows_new = knows_new_splits(before, observation.logs)
         if planned.has_rows and knows_new and (reached := self._observer.reached(planned.state)):
             splits = when_read(planned.state, reached, self._policy.strategy)
             planned = replace(planned, state=with_batch_watermark(planned.state, before, splits, self._policy.idleness))

@@ -72,10 +72,15 @@ class ReadingAhead:
         if self._span is not None:
             size = min(size, _STEP)
         # Of very many some now and the others with the next look: the clock is looked at in between.
-        now = short[: max(1, self._at_a_time // size)]
-        return [
-            SplitRange(s, (at := self._indexes[s].until), min(at + size, max(targets[s], planned[s].end))) for s in now
-        ]
+        now: list[SplitRange] = []
+        room = self._at_a_time
+        for split in short:
+            begin = self._indexes[split].until
+            now.append(SplitRange(split, begin, min(begin + size, max(targets[split], planned[split].end))))
+            room -= now[-1].size
+            if room <= 0:
+                break
+        return now
 
     def _look_at(self, wanted: list[SplitRange], late_at: Millis | None, future_cap: Millis | None) -> bool:
         begun = time.monotonic()
@@ -94,9 +99,14 @@ class ReadingAhead:
 
 
 def _learned(at_a_time: int, looked_at: int, took: float) -> int:
-    """Return how many positions to look at next, after so many took so many seconds: four times as many at most."""
+    """Return how many positions to look at next, after so many took so many seconds: four times as many at most.
+
+    Fewer only where a plan has no time for it: a look at little may take long for other reasons than its rows.
+    """
+    if _ONE_LOOK < took <= _LONGEST:
+        return at_a_time
     in_time = _MOST if took * _MOST <= looked_at * _ONE_LOOK else round(looked_at * _ONE_LOOK / took)
-    return max(min(in_time, 4 * at_a_time), _LEAST)
+    return max(min(in_time, 4 * at_a_time), at_a_time if took <= _ONE_LOOK else _LEAST)
 
 
 _EMPTY = np.empty(0, np.int64)

@@ -20,11 +20,13 @@ class RowsInMemory:
     def __init__(self, times: dict[Split, list[int | None]], gaps: dict[Split, set[int]] | None = None) -> None:
         self.times, self.gaps = times, gaps or {}
         self.asked: list[SplitRange] = []
+        self.reads = 0
         self.broken = False
         self.seconds_a_row = 0.0
 
     def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
         self.asked += ranges
+        self.reads += 1
         if self.broken:
             raise UnreachableError("gone")
         for split, start, end in ranges:

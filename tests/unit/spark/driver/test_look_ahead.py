@@ -149,6 +149,17 @@ def test_how_many_rows_are_looked_at_before_the_clock_is_learned_from_how_long_t
     assert 1_000 <= again <= 2_000
 
 
+def test_very_many_splits_with_few_rows_each_are_one_look_plan_after_plan() -> None:
+    splits = [Split("t", n) for n in range(300)]
+    rows = RowsInMemory({split: list(range(100, 200)) for split in splits})
+    ahead = ReadingAhead(rows, rows=1_000, span=None)
+    for plan in range(1, 6):
+        planned = {split: SplitRange(split, 5 * plan, 5 * plan) for split in splits}
+        found = ahead.unread(planned, dict.fromkeys(splits, 5 * plan + 5), late_at=None, future_cap=None)
+        assert {each.until for each in found.values()} == {5 * plan + 5}
+        assert rows.reads == plan
+
+
 def test_a_min_max_index_is_sparse() -> None:
     rows = 200_000
     index = MinMaxIndex.at(0).with_rows(SplitRange(A, 0, rows), np.arange(rows) * 1_000, None, None)
