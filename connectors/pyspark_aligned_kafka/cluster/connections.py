@@ -117,13 +117,7 @@ class Cluster:
 
     async def ask(self, node: int | str, request: Any, deadline: Deadline) -> Any:
         """Send one request to one broker and return its answer, or raise kafka-python's error."""
-        try:
-            connection = await self._connected(node, min(self._setup_ms, deadline.left_ms))
-        except KafkaConnectionError as error:
-            self._why_not[node] = reason(error)
-            raise KafkaConnectionError(self._told(node)) from error
-        except NodeNotReadyError as error:
-            raise NodeNotReadyError(self._told(node)) from error
+        connection = await self._connected(node, min(self._setup_ms, deadline.left_ms))
         # The login on it may be renewed meanwhile.
         with self._names_who_refuses(node):
             return await self._open().wait_for(connection.send_request(request), deadline.left_ms)
@@ -153,8 +147,14 @@ class Cluster:
         )
 
     async def _connected(self, node: int | str, limit_ms: float) -> KafkaConnection:
-        with self._names_who_refuses(node):
-            return await self._made(node, limit_ms)
+        try:
+            with self._names_who_refuses(node):
+                return await self._made(node, limit_ms)
+        except KafkaConnectionError as error:
+            self._why_not[node] = reason(error)
+            raise KafkaConnectionError(self._told(node)) from error
+        except NodeNotReadyError as error:
+            raise NodeNotReadyError(self._told(node)) from error
 
     async def _made(self, node: int | str, limit_ms: float) -> KafkaConnection:
         manager = self._open()
