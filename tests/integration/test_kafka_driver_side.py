@@ -283,7 +283,7 @@ def test_a_topic_that_is_missing_for_some_seconds_is_not_gone(
 ) -> None:
     """Gone by mistake, it would be read from its beginning again; any one broker may have a stale list."""
     # A busy machine takes longer than five seconds to make a topic.
-    monkeypatch.setattr("pyspark_aligned_kafka.cluster.topic_lookup._GONE_AFTER_MS", 60_000)
+    monkeypatch.setattr("pyspark_aligned_kafka.cluster.absence.GONE_AFTER_S", 60.0)
     name = new_topic(2)
     given = {"subscribe": name, "subscribePattern": f"{name}.*", "assign": json.dumps({name: [0, 1]})}
     connector = connect(kafka, **{by: given[by]}, **{"kafka.metadata.max.age.ms": "100"})
@@ -302,7 +302,7 @@ def test_a_topic_that_is_missing_for_some_seconds_is_not_gone(
     seen.append(connector.discovery.discover())
     assert [found for found in seen if found != both] == []
     # One that stays away is gone.
-    monkeypatch.setattr("pyspark_aligned_kafka.cluster.topic_lookup._GONE_AFTER_MS", 2_000)
+    monkeypatch.setattr("pyspark_aligned_kafka.cluster.absence.GONE_AFTER_S", 2.0)
     delete_topic(kafka.bootstrap, name)
     until = time.monotonic() + 60
     while connector.discovery.discover():
@@ -316,7 +316,7 @@ def test_a_topic_of_the_checkpoint_that_is_missing_when_a_process_begins_is_not_
     kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, *, looked_before: bool
 ) -> None:
     """A pattern names no topics: what a broker with a stale list leaves out would be a loss. A run looks before."""
-    monkeypatch.setattr("pyspark_aligned_kafka.cluster.topic_lookup._GONE_AFTER_MS", 60_000)
+    monkeypatch.setattr("pyspark_aligned_kafka.cluster.absence.GONE_AFTER_S", 60.0)
     name = new_topic(2)
     both = {Split(name, 0), Split(name, 1)}
     delete_topic(kafka.bootstrap, name)

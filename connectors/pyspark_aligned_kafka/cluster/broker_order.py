@@ -33,6 +33,10 @@ class BrokerOrder:
             first = manager.least_loaded_node()
             known.sort(key=lambda broker: broker.node_id != first)
         silent = {node for node, at in self._silent_at.items() if time.monotonic() - at < _SILENT_SECONDS}
-        known.sort(key=lambda broker: (broker.node_id == doubted, broker.node_id in silent))
+
+        def turn(broker: Any) -> tuple[bool, bool]:
+            return broker.node_id == doubted, broker.node_id in silent
+
+        known.sort(key=turn)
         asked = [*known[:_BEFORE_BOOTSTRAP], *manager.cluster.bootstrap_brokers(), *known[_BEFORE_BOOTSTRAP:]]
-        return sorted(asked, key=lambda broker: (broker.node_id == doubted, broker.node_id in silent))
+        return sorted(asked, key=turn)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Set
 
+from pyspark_aligned_kafka.cluster.absence import absent_since, gone_after
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.leaders import Leaders
@@ -13,12 +14,7 @@ from watermark_source.errors import ResponseTimeoutError, listed
 from watermark_source.planning.split import Split
 
 # A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.
-_UNKNOWN_AFTER_MS = 1_000
-_GONE_AFTER_MS = 5_000
-"""What was there before is gone after this time only: gone by mistake, it would be read from its beginning again.
-
-With a time limit of less than twice as much, after half of that.
-"""
+_UNKNOWN_AFTER_S = 1.0
 
 
 class TopicLookup:
@@ -52,12 +48,10 @@ class TopicLookup:
             topics = await self._metadata(names, deadline, anyone=bool(missing_since))
             missing: set[str | Split] = {name for name in names or () if name not in topics}
             missing |= {split for split in splits if not _exists(split, topics)}
-            # Time without an answer tells nothing.
-            now = time.monotonic()
-            missing_since = {each: missing_since.get(each, now) for each in missing}
+            missing_since = absent_since(missing_since, missing)
             were_there = (existed and splits & missing) or self._leaders.existed(missing)
-            patience_ms = min(_GONE_AFTER_MS, deadline.total_ms / 2) if were_there else _UNKNOWN_AFTER_MS
-            over = all((now - since) * 1_000 >= patience_ms for since in missing_since.values())
+            patience = gone_after(deadline.total_ms / 1_000) if were_there else _UNKNOWN_AFTER_S
+            over = all(time.monotonic() - since >= patience for since in missing_since.values())
             if missing <= self.missing or over:
                 break
             if not await backoff.wait():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
+from pyspark_aligned_kafka.cluster.absence import absent_since, gone_after
 from pyspark_aligned_kafka.errors import conditions
 from pyspark_aligned_kafka.errors.partition_names import place
 from pyspark_aligned_kafka.reading import loss
@@ -21,8 +23,6 @@ _log = logging.getLogger(__name__)
 
 _LOG_CHECK_S: Final = 1.0
 """So long without a record, and the log's bounds are looked at: what is waited for may be gone."""
-_GONE_AFTER_S: Final = 5.0
-"""So long told to be absent, and a topic does not exist: a broker that just started may not know it yet."""
 
 
 class Recovery:
@@ -54,14 +54,13 @@ class Recovery:
         topics = {each.split.log for each in pending}
         self._session.refresh(topics, self._patience.left_ms, anyone=bool(self._absent_since))
         self._patience.spend(begun)
-        now = time.monotonic()
         absent = {each.split for each in pending if self._session.absent(each.split)}
-        self._absent_since = {split: self._absent_since.get(split, now) for split in absent}
+        self._absent_since = absent_since(self._absent_since, absent)
         leaderless = [each for each in pending if self._session.node_of(each.split) is None]
         if not leaderless:
             return list(pending)
-        enough = min(_GONE_AFTER_S, self._patience.limit_s / 2)
-        gone = [each for each in leaderless if now - self._absent_since.get(each.split, now) >= enough]
+        latest = time.monotonic() - gone_after(self._patience.limit_s)
+        gone = [each for each in leaderless if self._absent_since.get(each.split, math.inf) <= latest]
         if gone:
             return self._without(pending, gone)
         if len(leaderless) == len(pending):

@@ -43,12 +43,10 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
     Raises:
         CorruptDataError: one that does not fit its event.
     """
-    queries, names, texts = text_places(memory, events)
+    queries, variables, names, texts = text_places(memory, events)
     for i in np.flatnonzero(events[queries, STOP] - texts != _BEGIN_SIZE).tolist():
         event = events[queries[i]]
-        head = event[START] + HEADER_SIZE + _VARIABLES_SIZE
-        variables = names[i] - int.from_bytes(memory[head : head + 2].tobytes(), "little")
-        text = statement_text(memory[texts[i] : event[STOP]].tobytes(), memory[variables : names[i]].tobytes())
+        text = statement_text(memory[texts[i] : event[STOP]].tobytes(), memory[variables[i] : names[i]].tobytes())
         yield Statement(
             memory[names[i] : texts[i] - 1].tobytes().decode(errors="replace"),
             without_remarks(text),
@@ -57,8 +55,8 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
         )
 
 
-def text_places(memory: Bytes, events: Longs) -> tuple[Longs, Longs, Longs]:
-    """Return which events are statements, where the name of each one's database begins, and where its text does.
+def text_places(memory: Bytes, events: Longs) -> tuple[Longs, Longs, Longs, Longs]:
+    """Return which events are statements, and where each one's variables, its database's name and its text begin.
 
     Raises:
         CorruptDataError: one that does not fit its event.
@@ -66,14 +64,15 @@ def text_places(memory: Bytes, events: Longs) -> tuple[Longs, Longs, Longs]:
     numbers = np.flatnonzero(np.isin(events[:, TYPE], _STATEMENTS))
     queries = events[numbers]
     if not len(queries):
-        return numbers, numbers, numbers
+        return numbers, numbers, numbers, numbers
     bodies = queries[:, START] + HEADER_SIZE
     fixed = np.where(queries[:, TYPE] == _LOAD, _FIXED + _OF_LOAD, _FIXED)
     if (bodies + fixed > queries[:, STOP]).any():
         raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")
-    variables = memory[bodies + _VARIABLES_SIZE] | memory[bodies + _VARIABLES_SIZE + 1].astype(np.int64) << 8
-    names = bodies + fixed + variables
+    variables = bodies + fixed
+    sizes = memory[bodies + _VARIABLES_SIZE] | memory[bodies + _VARIABLES_SIZE + 1].astype(np.int64) << 8
+    names = variables + sizes
     texts = names + memory[bodies + _NAME_SIZE].astype(np.int64) + 1
     if (texts > queries[:, STOP]).any():
         raise CorruptDataError(f"binlog position {queries[0, POSITION]}: {_SHORT}")
-    return numbers, names, texts
+    return numbers, variables, names, texts

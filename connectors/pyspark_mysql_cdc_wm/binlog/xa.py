@@ -30,7 +30,7 @@ def xa_ends(memory: Bytes, events: Longs) -> Iterator[XaEnd]:
 
     Servers write them themselves, always in one form; raises as ``statements``.
     """
-    queries, _, texts = text_places(memory, events)
+    queries, _, _, texts = text_places(memory, events)
     heads = memory[texts[:, None] + np.arange(len(_XA))] == np.frombuffer(_XA, np.uint8)
     for i in np.flatnonzero(heads.all(axis=1)).tolist():
         text = memory[texts[i] : events[queries[i], STOP]].tobytes().decode("ascii", errors="replace")

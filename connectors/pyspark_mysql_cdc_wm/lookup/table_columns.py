@@ -16,7 +16,7 @@ from pyspark_mysql_cdc_wm.records.arrow_types import column_type
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.type_codes import COMPRESSED, ColumnType
 from watermark_source.errors import UnsupportedFormatError
 
 COLUMN_TYPES: Mapping[str, ColumnType] = {
@@ -59,8 +59,6 @@ COLUMN_TYPES: Mapping[str, ColumnType] = {
     ),
 }  # fmt: skip
 """By their names in ``information_schema``."""
-_COMPRESSED = {ColumnType.VARCHAR: ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB: ColumnType.BLOB_COMPRESSED}
-"""What MariaDB shows by a remark at the end of the type."""
 _DESCRIBE = """
 SELECT TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE,
        DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA
@@ -219,7 +217,8 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName)
             f"table {table} column {name}: the type {declared} is not read; leave it out by the option excludeColumns"
         )
     if declared.endswith("COMPRESSED*/"):
-        found = _COMPRESSED[found]
+        # MariaDB shows it by a remark.
+        found = COMPRESSED[found]
     column = Column(
         found, name=name, nullable=nullable == "YES", visible="INVISIBLE" not in str(extra).upper(), size=1,
         unsigned="unsigned" in declared,

@@ -82,13 +82,17 @@ class BinlogRows:
             connection.close()
             # Commit times of all tables need no names.
             named = self.layout.names or self.layout.event_time is not None or part is not EVERYTHING
-            completed = LeastMetadata(connection, partial(is_read, self.tables, part)).completed if named else as_logged
+            reads = partial(is_read, self.tables, part)
+            completed = LeastMetadata(connection, reads).completed if named else as_logged
             altered: dict[tuple[str, str], str] = {}
             needed = partial(self._needed, part, partial(columns_now, connection), altered)
             decoder = ChangeDecoder(
-                charsets, needed, reads=lambda *name: is_read(self.tables, part, TableName(*name)),
-                completed=completed, batch_rows=self.batch_rows,
-            )  # fmt: skip
+                charsets,
+                needed,
+                reads=lambda *name: reads(TableName(*name)),
+                completed=completed,
+                batch_rows=self.batch_rows,
+            )
             if left_out is None:
                 blocks = dumped(self.client, base, start, entered.end)
             else:

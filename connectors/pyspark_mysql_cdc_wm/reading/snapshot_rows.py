@@ -217,7 +217,7 @@ class SnapshotRows:
             key = (*key_names(found), *chunk_names(found, self.choice))
             return self.layout.needed((str(column.name) for column in found.columns), key)
 
-        completed = LeastMetadata(connection, lambda table: table in tables and table in there).completed
+        completed = LeastMetadata(connection, lambda table: table in there).completed
         charsets = collations_of(connection).charsets
         return ChangeDecoder(
             charsets, wanted, reads=lambda *name: name in tables, completed=completed, batch_rows=self.batch_rows

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.records.character_sets import check_charset
 from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.type_codes import COMPRESSED, ColumnType
 from watermark_source.errors import UnsupportedFormatError
 
 INTEGERS = {
@@ -44,7 +44,6 @@ TEMPORAL = {
     ColumnType.TIMESTAMP2: pa.timestamp("us", tz="UTC"),
 }
 """TIMESTAMP is a moment, DATETIME a clock's reading without a zone, TIME a duration."""
-_COMPRESSED = frozenset({ColumnType.VARCHAR_COMPRESSED, ColumnType.BLOB_COMPRESSED})
 STRINGS = frozenset({ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING, ColumnType.BLOB})
 SET_TYPE = pa.list_(pa.string())
 GEOMETRY_TYPE = pa.struct([pa.field("srid", pa.int32()), pa.field("wkb", pa.binary())])
@@ -119,7 +118,7 @@ def column_type(  # noqa: PLR0911 - a table of types
         if column.collation is not None and column.collation != BINARY_COLLATION:
             charset_of(column, charsets, where)
         return pa.string() if kind is ColumnType.ENUM else SET_TYPE
-    if kind in _COMPRESSED:
+    if kind in COMPRESSED.values():
         raise UnsupportedFormatError(f"{where}: COMPRESSED is not read; leave it out by the option excludeColumns")
     raise UnsupportedFormatError(f"{where}: a column of type {kind.name}, which no row has")
 

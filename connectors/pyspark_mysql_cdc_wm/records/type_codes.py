@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 
@@ -47,3 +48,10 @@ class ColumnType(IntEnum):
     VAR_STRING = 253
     STRING = 254
     GEOMETRY = 255
+
+
+COMPRESSED: Mapping[ColumnType, ColumnType] = {
+    ColumnType.VARCHAR: ColumnType.VARCHAR_COMPRESSED,
+    ColumnType.BLOB: ColumnType.BLOB_COMPRESSED,
+}
+"""What columns are that MariaDB has COMPRESSED."""

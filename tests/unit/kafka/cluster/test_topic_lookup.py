@@ -9,7 +9,7 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.cluster import topic_lookup
+from pyspark_aligned_kafka.cluster import absence
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.leaders import Leaders
@@ -61,7 +61,7 @@ def looked_for(cluster: Cluster) -> Mapping[str, Topic]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_lookup, "_GONE_AFTER_MS", 200)
+    monkeypatch.setattr(absence, "GONE_AFTER_S", 0.2)
 
 
 def test_one_answer_that_came_late_is_not_enough() -> None:

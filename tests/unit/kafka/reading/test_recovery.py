@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence, Set
 import pytest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster import absence
 from pyspark_aligned_kafka.cluster.metadata import Leader, Metadata, Topic
-from pyspark_aligned_kafka.reading import recovery as recoveries
 from pyspark_aligned_kafka.reading.kept_connections import Session
 from pyspark_aligned_kafka.reading.patience import Patience
 from pyspark_aligned_kafka.reading.pending import Pending
@@ -70,7 +70,7 @@ def test_one_answer_after_a_long_wait_does_not_tell_that_a_topic_is_gone() -> No
 
 
 def test_a_topic_that_nobody_knows_for_long_enough_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recoveries, "_GONE_AFTER_S", 0.3)
+    monkeypatch.setattr(absence, "GONE_AFTER_S", 0.3)
     session = ToldSession(ABSENT, led_by(1, None), ABSENT)
     recovery = Recovery(session, Patience(120_000), fail_on_data_loss=True)
     recovery.find_leaders([WANTED])
