@@ -37,11 +37,24 @@ class LookingDriver(Driver):
         self.looks = self.looked = 0
         self.rows_planned, self.rows_at = 0, Millis(START)
         self.steps = 0
-        self.clock_at_look, self.others_at_look = (TimeAtDiscovery(self, clock=lambda: self.steps) for _ in range(2))
+        self.led_to: Millis | None = None
+        self.under_way: tuple[Set[Split], int] | None = None
+        self.clock_at_look, self.others_at_look, self.rows_at_look = (
+            TimeAtDiscovery(self, clock=lambda: self.steps) for _ in range(3)
+        )
 
     def look(self) -> None:
-        self.seen, self.looked = frozenset(self.log.splits), self.steps
-        self.looks += 1
+        self.begin_look()
+        self.end_look()
+
+    def begin_look(self) -> None:
+        self.under_way = self.under_way or (frozenset(self.log.splits), self.steps)
+
+    def end_look(self) -> None:
+        if self.under_way is not None:
+            self.seen, self.looked = self.under_way
+            self.under_way = None
+            self.looks += 1
 
     def discover(self) -> Set[Split]:
         return self.seen
@@ -57,7 +70,8 @@ class LookingDriver(Driver):
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         found = super().observe(one_batch=one_batch, unknown=unknown)
         logs, newest = found.logs, found.logs.times.newest
-        sent, rest, strategy = self.state().watermark, found.history.rest, self.policy.strategy
+        state, rest, strategy = self.state(), found.history.rest, self.policy.strategy
+        sent = state.watermark
         all_found = self.looked_since(self.rows_planned, wait=0)
         found_at, followed = None, found.followed
         if logs.times.reached:
@@ -78,17 +92,25 @@ class LookingDriver(Driver):
             ),
             all_found=all_found,
         )
-        return replace(found, logs=known, followed=followed)
+        led_to = self.led_to
+        if not all_found and led_to is not None:
+            led_to = self.rows_at_look.as_of(led_to, MIN if sent is None else sent, since=self.rows_planned)
+        knows_all = known.ends.keys() | known.unknown <= state.splits.keys()
+        history = replace(found.history, led_to=led_to if knows_all else None)
+        return replace(found, logs=known, followed=followed, history=history)
 
     def step(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Plan:
         self.steps += 1
         planned = super().step(one_batch=one_batch, unknown=unknown)
+        self.led_to = planned.leads_to
         if planned.has_rows:
             self.rows_planned, self.rows_at = self.steps, Millis(self.now)
         return planned
 
 
-actions = st.lists(st.sampled_from([0, 0, 1, 2, "look", "step", "step", "silent"]), min_size=20, max_size=40)
+actions = st.lists(
+    st.sampled_from([0, 0, 1, 2, "look", "begin", "end", "step", "step", "silent"]), min_size=20, max_size=40
+)
 
 
 @settings(max_examples=400)
@@ -112,6 +134,10 @@ def test_no_row_of_a_new_split_is_late(script: list[int | str], strategy: Waterm
         driver.now = clock
         if action == "look":
             driver.look()
+        elif action == "begin":
+            driver.begin_look()
+        elif action == "end":
+            driver.end_look()
         elif action in ("step", "silent"):
             # Nobody says of the new ones where they end.
             driver.step(unknown={Split("log", 1), Split("log", 2)} if action == "silent" else frozenset())
@@ -132,6 +158,22 @@ def test_the_watermark_waits_for_a_look_and_goes_on_after_it() -> None:
     driver.look()
     driver.step()
     assert driver.state().watermark == START + 4
+
+
+def test_the_watermark_goes_on_while_each_look_takes_longer_than_a_batch() -> None:
+    log = SimulatedLog(1)
+    driver = LookingDriver(log, PlanPolicy())
+    behind = []
+    for step in range(60):
+        driver.now += 100
+        log.splits[Split("log", 0)].append([driver.now])
+        if step % 5 == 0:
+            driver.end_look()
+        assert driver.step().has_rows
+        driver.begin_look()
+        behind.append(driver.now - (driver.state().watermark or 0))
+    # What leads so far was there before the look, and the watermark stands until the next one has ended.
+    assert max(behind[20:]) <= 100 * (2 * 5 + 2)
 
 
 BY_CLOCK = PlanPolicy(strategy=WatermarkStrategy(watermark_lag=1_000, watermark_interval=1_000))

@@ -56,7 +56,7 @@ class Plan:
     unread: Mapping[Split, Unread] = field(default_factory=dict)
     """What is known of what follows the batch: nothing but with ``looks_ahead``."""
     leads_to: Millis | None = None
-    """With ``looks_ahead``: the combined watermark once all splits are known that there were."""
+    """The combined watermark once all splits are known that there were."""
 
 
 def plan(
@@ -153,7 +153,8 @@ def _plan(
     waited_for = shown if state.watermark is None else {s: t for s, t in shown.items() if s not in snapshots}
     counting = waited_for if known.begun else at_dated_ends(waited_for, observation, strategy)
     looks_ahead = ahead is not None
-    watermark = _watermark(state, counting, observation, policy, on_clock=known.on_clock, looks_ahead=looks_ahead)
+    own = combined(state, counting, policy.idleness)
+    watermark = _watermark(state, counting, own, observation, policy, on_clock=known.on_clock, looks_ahead=looks_ahead)
     nothing_left = not (has_rows or known.losses or known.going_on)
     if policy.final_watermark and nothing_left and is_at_its_end(planned, logs):
         watermark = MAX
@@ -198,31 +199,30 @@ def _plan(
         ),
         counting={**shown, **counting},
         unread=unread,
-        leads_to=combined(state, counting, policy.idleness) if looks_ahead else None,
+        leads_to=own,
     )
 
 
 def _watermark(
     before: SourceState,
     splits: Mapping[Split, SplitState],
+    own: Millis | None,
     observation: Observation,
     policy: PlanPolicy,
     *,
     on_clock: bool,
     looks_ahead: bool,
 ) -> Millis | None:
-    """Return the combined watermark that goes out with a batch, which is never before the last."""
-    sent = before.watermark
+    """Return the watermark that goes out with a batch, which is never before the last; ``own`` is of ``splits``."""
+    sent, logs = before.watermark, observation.logs
     if on_clock:
         return clock_of(before, observation.now)
-    logs = observation.logs
-    knows_new = knows_new_splits(before, logs)
-    if looks_ahead and not (logs.all_found_now and knows_new):
-        led_to = observation.history.led_to
-        return led_to if sent is None else max(sent, led_to or sent)
-    if not (logs.all_found and knows_new):
+    if not knows_new_splits(before, logs):
         return sent
-    own = combined(before, splits, policy.idleness)
+    if not (logs.all_found_now if looks_ahead else logs.all_found):
+        led_to = observation.history.led_to
+        # What is known of the splits by now may lead less far: one that was idle has rows, one has just been found.
+        return sent if own is None or led_to is None else min(own, led_to if sent is None else max(sent, led_to))
     if not policy.idleness.follows_group:
         return own
     return with_others(own, before, splits, observation, policy.strategy.watermark_interval)

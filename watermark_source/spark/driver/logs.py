@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from watermark_source.clock import Clock
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.observation import LogTimes, ObservedLogs
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import WatermarkStrategy
@@ -45,6 +45,7 @@ class Logs:
         self._rows_asked_at = Millis(0)
         """When they were asked for."""
         self._clock_at_look = TimeAtDiscovery(connector.discovery)
+        self._rows_at_look = TimeAtDiscovery(connector.discovery, wait=0)
         self._splits: Set[Split] = frozenset()
         """Those that were found when the ends were asked for."""
         self._previewed = False
@@ -129,6 +130,10 @@ class Logs:
         """Return whether splits were looked for after the ends were told, and there are no others."""
         discovery = self._connector.discovery
         return discovery.looked_since(self._ends_told, wait=_WAIT_FOR_PREVIEW) and discovery.discover() <= self._splits
+
+    def led_to_at_look(self, leads_to: Millis, sent: Millis | None) -> Millis | None:
+        """Return how far the watermark led before the last look that has ended; ``leads_to``: as of the last plan."""
+        return self._rows_at_look.as_of(leads_to, MIN if sent is None else sent, since=self._rows_planned)
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return how far event time will be in planned ranges; nothing if a split may be missing among them."""

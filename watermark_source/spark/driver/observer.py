@@ -103,13 +103,14 @@ class Observer:
                 since_rows=None if last.rows_at is None else Millis(logs.asked_at - last.rows_at),
                 rest=last.rest.lasted(logs.asked_at),
                 idle_timeouts=timeouts,
+                led_to=self._led_to(state, logs, last),
             ),
         )
         if last.newest_mattered:
             observation = self.dated(observation, state)
         if not self._policy.strategy.looks_ahead or logs.ends_are_final:
             return observation
-        return self._looking_ahead(observation, state, last)
+        return self._looking_ahead(observation, state)
 
     def dated(self, observation: Observation, state: SourceState) -> Observation:
         """Add the newest event times of all that is to be read, unless they are there."""
@@ -159,16 +160,19 @@ class Observer:
     ) -> Mapping[Split, FirstLook]:
         return {} if self._looks is None else self._looks.of(state, added, ends, future_cap(now, self._policy.strategy))
 
-    def _looking_ahead(self, observation: Observation, state: SourceState, last: LastPlan) -> Observation:
-        logs = observation.logs
+    def _looking_ahead(self, observation: Observation, state: SourceState) -> Observation:
+        moves = bool(splits_behind(state, observation.logs.ends) or ranges_of(state))
+        all_found_now = not moves or self._logs.all_found_now()
+        return replace(observation, logs=replace(observation.logs, all_found_now=all_found_now))
+
+    def _led_to(self, state: SourceState, logs: ObservedLogs, last: LastPlan) -> Millis | None:
+        """Return how far the last plan led, or one before, before a look that has ended: looks may outlast batches."""
         # A split that was not known when that was found may hold rows from before.
-        knows_all = logs.all_found and logs.ends.keys() | logs.unknown <= state.splits.keys()
-        moves = bool(splits_behind(state, logs.ends) or ranges_of(state))
-        return replace(
-            observation,
-            logs=replace(logs, all_found_now=not moves or self._logs.all_found_now()),
-            history=replace(observation.history, led_to=last.leads_to if knows_all else None),
-        )
+        if not logs.ends.keys() | logs.unknown <= state.splits.keys():
+            return None
+        if logs.all_found or last.leads_to is None:
+            return last.leads_to
+        return self._logs.led_to_at_look(last.leads_to, state.watermark)
 
     def _logs_now(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> ObservedLogs:
         logs = self._logs.now(state, last.rest.lasted(self._clock.elapsed()))

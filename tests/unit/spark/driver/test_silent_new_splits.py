@@ -89,3 +89,24 @@ def test_what_was_looked_at_ahead_leads_nowhere_before_splits_were_looked_for_si
             assert wm(process.plan(start)) == 99_999
     write(log, {0: [(400, 4), (500, 5), (600, 6)]})
     assert wm(process.run(start)) == 599_999
+
+
+@pytest.mark.parametrize("strategy", ["bounded", "lookahead"])
+def test_the_watermark_goes_on_while_each_look_for_splits_takes_longer_than_a_batch(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    begun, looked = time.monotonic(), 0.0
+
+    def looked_since(_: FileLog, moment: float, *, wait: float) -> bool:
+        return looked >= moment
+
+    monkeypatch.setattr(FileLog, "looked_since", looked_since)
+    process = live(watermarkStrategy=strategy)
+    write(log, {0: [(100, 1)]})
+    end = process.run(process.runner.initial_offset())
+    for batch in range(2, 14):
+        write(log, {0: [(100 * batch, batch)]})
+        end = process.run(end)
+        if batch % 3 == 0:
+            begun, looked = time.monotonic(), begun
+    assert wm(end) >= 500_000
