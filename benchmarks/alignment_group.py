@@ -19,7 +19,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store import store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
-from watermark_source.group_store.store import Answer, GroupStore, Identity
+from watermark_source.group_store.member_exchange import Answer, GroupStore, Identity
 
 MEMBERS = 1_000
 PLANNING_SPLITS = 8

@@ -21,9 +21,9 @@ from benchmarks.figures import Figure, ratio, spread
 from benchmarks.orders import DATABASE, Range
 from benchmarks.queries import MYSQL, run_to_end
 from benchmarks.snapshot import tables
-from pyspark_mysql_cdc_wm.binlog.events import START, STOP
+from pyspark_mysql_cdc_wm.binlog.event_headers import START, STOP
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
-from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from services.mysql import MySql
 
 _LIBRARY, _BYTES, _QUERY = "mysql-replication, bare reader", "bytes, found and not checked", f"{MYSQL}, addBatch"

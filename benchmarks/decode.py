@@ -8,8 +8,8 @@ import time
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.batches import survey
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
+from pyspark_aligned_kafka.records.record_batches import survey
 from tests.unit.kafka.batches import Rec, batch
 from watermark_source.planning.split import Split, SplitRange
 

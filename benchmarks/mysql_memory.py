@@ -136,7 +136,7 @@ def _read_chunk(port: str, table: str, file: str, position: str) -> tuple[int, f
     from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
     from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader
     from pyspark_mysql_cdc_wm.source import MySqlSource
-    from watermark_source.planning.snapshot import Chunk, SnapshotBatch, snapshot_split
+    from watermark_source.planning.snapshot_ranges import Chunk, SnapshotBatch, snapshot_split
     from watermark_source.planning.split import SplitRange
 
     reader = MySqlSource.of(_options(port, table)).range_reader

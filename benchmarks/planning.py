@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.figures import Figure, spread
-from pyspark_aligned_kafka.readers import schema_of, stream_reader
+from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
 from services.kafka import kafka_service
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topics

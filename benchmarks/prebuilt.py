@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from benchmarks.topics import PARTITIONS, RECORDS, VALUE_SIZE
-from pyspark_aligned_kafka.readers import schema_of
+from pyspark_aligned_kafka.spark_readers import schema_of
 from watermark_source.spark.columns.markers import arrow_schema
 
 PREBUILT = "prebuilt"

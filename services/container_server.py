@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from services.container_engine import engine_address
-from services.container_watch import watch
+from services.container_reaper import watch
 from services.errors import ServiceError
 from services.ports import free_ports
 from services.server import Server

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from services.deadline import wait_until
 from services.errors import ServiceError
+from services.wait_until import wait_until
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from services.container_or_local import Where, created, where_from_environment
-from services.deadline import wait_until
 from services.errors import ServiceError
 from services.mysql_client import run
 from services.mysql_container import ContainerMySql
 from services.mysql_local import LocalMySql, normalised
 from services.mysql_program import Flavour, flavour_from_environment
+from services.wait_until import wait_until
 
 _CATCH_UP_SECONDS = 60
 _SEMI_SYNCHRONOUS = {

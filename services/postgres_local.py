@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import psutil
 
-from services.deadline import wait_until
 from services.errors import ServiceError
 from services.local_database import LocalDatabase
 from services.postgres_client import USER, answers
 from services.postgres_program import Program, usable_program
 from services.process import run_to_end
+from services.wait_until import wait_until
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0

@@ -13,7 +13,7 @@ _OF_EVERY_TASK = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.worker",
     "watermark_source.spark.tasks.reading",
-    "pyspark_aligned_kafka.readers",
+    "pyspark_aligned_kafka.spark_readers",
     "pyspark_aligned_kafka.records.decoding",
 )
 

@@ -53,6 +53,6 @@ def _readers() -> ModuleType:
     from watermark_source.installation import need  # noqa: PLC0415 - see the module's docstring
 
     need(_NEEDED, DefaultSource.name(), extra="kafka")
-    from pyspark_aligned_kafka import readers  # noqa: PLC0415 - see the module's docstring
+    from pyspark_aligned_kafka import spark_readers  # noqa: PLC0415 - see the module's docstring
 
-    return readers
+    return spark_readers

@@ -11,7 +11,7 @@ from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
 from pyspark_aligned_kafka.lookup.pushed_filters import EVERYTHING, Wanted, wanted_by
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.source import range_reader
-from watermark_source.planning.open_bounds import OpenRange
+from watermark_source.planning.late_bound_ranges import OpenRange
 from watermark_source.spark.connector.batch import BatchRangeReader
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, IN_A_BATCH
 

@@ -14,21 +14,21 @@ from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
 from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.topic_settings import CREATE_TIME
 from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
-from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds
+from pyspark_aligned_kafka.lookup.broker_watch import KafkaWatch
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
+from pyspark_aligned_kafka.lookup.event_time_preview import KafkaPreview
+from pyspark_aligned_kafka.lookup.log_bounds import KafkaLogBounds
 from pyspark_aligned_kafka.lookup.narrowed_ranges import narrowed
 from pyspark_aligned_kafka.lookup.open_transactions import KafkaTransactions
 from pyspark_aligned_kafka.lookup.position_lookup import KafkaPositionLookup
-from pyspark_aligned_kafka.lookup.preview import KafkaPreview
 from pyspark_aligned_kafka.lookup.pushed_filters import Wanted
 from pyspark_aligned_kafka.lookup.start_positions import KafkaStartPositions
 from pyspark_aligned_kafka.lookup.stream_start import start_of_stream
 from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
-from pyspark_aligned_kafka.lookup.watch import KafkaWatch
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from watermark_source.durations import format_duration
 from watermark_source.errors import listed
-from watermark_source.planning.open_bounds import OpenRange
+from watermark_source.planning.late_bound_ranges import OpenRange
 from watermark_source.spark.connector.stream import Connector
 
 _log = logging.getLogger(__name__)

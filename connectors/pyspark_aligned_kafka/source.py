@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark_aligned_kafka.errors import conditions
-from pyspark_aligned_kafka.lookup.foreign_positions import foreign_positions
+from pyspark_aligned_kafka.errors import spark_conditions
+from pyspark_aligned_kafka.lookup.spark_source_offsets import foreign_positions
 from pyspark_aligned_kafka.options import kafka_options as options
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
@@ -44,7 +44,7 @@ class KafkaSource(SourceDefinition):
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:
         """Those of Spark's own Kafka source."""
-        return conditions.LOSSES
+        return spark_conditions.LOSSES
 
     @property
     def range_reader(self) -> RangeReader:

@@ -55,6 +55,6 @@ def _readers() -> ModuleType:
     from watermark_source.installation import need  # noqa: PLC0415 - see the module's docstring
 
     need(_NEEDED, DefaultSource.name(), extra="mysql")
-    from pyspark_mysql_cdc_wm import readers  # noqa: PLC0415 - see the module's docstring
+    from pyspark_mysql_cdc_wm import spark_readers  # noqa: PLC0415 - see the module's docstring
 
-    return readers
+    return spark_readers

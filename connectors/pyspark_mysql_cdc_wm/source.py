@@ -13,20 +13,20 @@ from pyspark.sql.types import StructField, StructType
 
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.binlog_pieces import BinlogPieces
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
-from pyspark_mysql_cdc_wm.lookup.binlog_watch import BinlogWatch
-from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
-from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
-from pyspark_mysql_cdc_wm.lookup.row_index import BinlogRowIndex
+from pyspark_mysql_cdc_wm.lookup.row_limit import BinlogRowIndex
 from pyspark_mysql_cdc_wm.lookup.server_cautions import gaps
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
+from pyspark_mysql_cdc_wm.lookup.server_watch import BinlogWatch
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
-from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options import mysql_options as options
 from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions

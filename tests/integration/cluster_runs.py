@@ -19,11 +19,11 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.deadline import wait_until
 from services.process import ChildProcess
 from services.pyspark_home import pyspark_home
 from services.spark_cluster import SparkCluster
 from services.spark_start import quick_spark
+from services.wait_until import wait_until
 from tests.integration.cluster_driver import Job, command
 
 DRIVER_HOST = "127.0.0.4"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_aligned_kafka.reading import kept_connections as sessions
+from pyspark_aligned_kafka.reading import kept_sessions as sessions
 from tests.integration.direct_kafka import direct
 from tests.integration.kafka_streams import streams
 from tests.integration.mysql_streams import mysql_database, mysql_streams

@@ -15,8 +15,8 @@ from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import LATEST, OffsetsRequest
 from pyspark_aligned_kafka.cluster.metadata import Topic
-from pyspark_aligned_kafka.readers import schema_of, stream_reader
 from pyspark_aligned_kafka.source import KafkaSource
+from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
 from services.kafka import Kafka
 from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic
 from watermark_source.errors import OptionError, UnknownSplitError

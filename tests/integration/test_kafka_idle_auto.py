@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.direct_kafka import DirectKafka
 from watermark_source.monitor.source_status import Status
-from watermark_source.planning.pauses import LONGEST, SHORTEST
+from watermark_source.planning.learned_idle_timeout import LONGEST, SHORTEST
 
 pytestmark = pytest.mark.service
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pyspark_aligned_kafka.readers import schema_of, stream_reader
+from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
 from services.kafka import Kafka
 from services.kafka_topics import create_topic, delete_records, delete_topic
 from tests.integration.direct_kafka import DirectKafka

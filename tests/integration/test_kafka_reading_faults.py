@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
-from pyspark_aligned_kafka.reading.kept_connections import leased
+from pyspark_aligned_kafka.reading.kept_sessions import leased
 from services.kafka import Kafka, kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
 from services.kafka_quotas import limit_reading

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.reading import kept_connections as sessions
+from pyspark_aligned_kafka.reading import kept_sessions as sessions
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.kafka import kafka_cluster
 from services.kafka_bulk import bulk_produce

@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient
 
 from pyspark_aligned_kafka.cluster.metadata import metadata_request
 from pyspark_aligned_kafka.options.kafka_options import parse
-from pyspark_aligned_kafka.reading.leader_sockets import Brokers
+from pyspark_aligned_kafka.reading.authenticated_sockets import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START

@@ -18,11 +18,11 @@ from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import LATEST
 from pyspark_aligned_kafka.source import KafkaSource
 from services.consumer_groups import committed_offsets, coordinator_of
-from services.deadline import wait_until
 from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
 from services.kafka_topics import create_topic, wait_for_leaders
 from services.kafka_wire import BrokerConnection
+from services.wait_until import wait_until
 from tests.integration.examined import Examined, examined
 from tests.integration.kafka_lookups import ENDS, SPLITS, ask_again_and_again, connect, splits_of
 from tests.integration.kafka_reads import SMALL_FETCHES, number_topic, reader

@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.client.token_endpoint import tokens_of
-from pyspark_aligned_kafka.reading import kept_connections as sessions
-from pyspark_aligned_kafka.reading.leader_sockets import Brokers
+from pyspark_aligned_kafka.reading import kept_sessions as sessions
+from pyspark_aligned_kafka.reading.authenticated_sockets import Brokers
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.source import KafkaSource

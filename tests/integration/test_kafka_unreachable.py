@@ -16,7 +16,7 @@ from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.metadata import metadata_request
-from pyspark_aligned_kafka.reading.leader_sockets import Brokers
+from pyspark_aligned_kafka.reading.authenticated_sockets import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka
 from watermark_source.errors import ResponseTimeoutError, UnreachableError

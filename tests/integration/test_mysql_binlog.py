@@ -11,13 +11,13 @@ import pytest
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from pyspark_mysql_cdc_wm.binlog.events import START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.event_headers import START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
-from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
-from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from services.container_or_local import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_local import LocalMySql

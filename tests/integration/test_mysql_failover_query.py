@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from services.deadline import wait_until
 from services.mysql import mysql_pair, mysql_replica
+from services.wait_until import wait_until
 from tests.integration.killed_driver import KEEP_LOGS
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_copy import copy_of

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from pyspark_mysql_cdc_wm.client import settings as limits
+from pyspark_mysql_cdc_wm.client import login_settings as limits
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, connected
 from services.mysql_local import LocalMySql
 from tests.integration.mysql_binlog import root

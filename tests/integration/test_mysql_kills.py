@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from services.container_or_local import Where
-from services.deadline import wait_until
 from services.mysql import mysql_service
 from services.spark_cluster import SparkCluster, spark_cluster
+from services.wait_until import wait_until
 from tests.integration.killed_driver import KEEP_LOGS
 from tests.integration.killed_mysql_driver import CHANGES, CHUNK_ROWS, CHUNKS, PASSWORD, USER, MySqlJob
 from tests.integration.killing import Killer, schedule

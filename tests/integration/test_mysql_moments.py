@@ -11,11 +11,11 @@ import pytest
 
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
-from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
-from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
-from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options.start import StartAtTime
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from services.container_or_local import Where

@@ -10,7 +10,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.records import decoding
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
-from pyspark_mysql_cdc_wm.records.rows import INSERT, UPDATE_AFTER
+from pyspark_mysql_cdc_wm.records.row_events import INSERT, UPDATE_AFTER
 from services.mysql import MySql
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_lives import ALL, Life

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from services.mysql import MySql
 from tests.integration.mysql_binlog import DEEP_RECURSION, Database, new_database, root
 
@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.source import MySqlSource
-from watermark_source.planning.snapshot import Chunk, SnapshotBatch, snapshot_split
+from watermark_source.planning.snapshot_ranges import Chunk, SnapshotBatch, snapshot_split
 from watermark_source.planning.split import SplitRange
 port, table, what, start, end = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
 given = {"hostname": "127.0.0.1", "port": port, "username": "root", "tables": table}

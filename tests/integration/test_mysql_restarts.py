@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from services.container_or_local import Where
-from services.deadline import wait_until
 from services.mysql import mysql_service
+from services.wait_until import wait_until
 from tests.integration.mysql_binlog import new_database
 from tests.integration.mysql_copy import copy_of
 from tests.integration.mysql_delivered import Delivered, fill, held

@@ -12,9 +12,9 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup import metadata_lock_limit, table_list
-from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from services.deadline import wait_until
+from services.wait_until import wait_until
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_tables import TABLE, Tables, applied, batch, fill, on_server

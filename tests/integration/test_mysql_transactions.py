@@ -14,12 +14,12 @@ import pytest
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from services.container_or_local import Where
-from services.deadline import wait_until
 from services.mysql import MySqlPair, mysql_pair, mysql_service
 from services.mysql_client import run
+from services.wait_until import wait_until
 from tests.integration.mysql_binlog import DEEP_RECURSION, Database, new_database, root
 from tests.integration.mysql_writers import writers
 from watermark_source.errors import ResponseTimeoutError, SourceError
@@ -56,7 +56,7 @@ def test_it_is_known_on_a_source_and_on_a_replica(where: str, pair: MySqlPair, s
 def test_what_no_replica_has_received_is_not_planned(
     pair: MySqlPair, source: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.transactions._COMMIT_SECONDS", 1)
+    monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.committed_transactions._COMMIT_SECONDS", 1)
     with closing(MySqlConnection(root(pair.source))) as connection, ThreadPoolExecutor() as pool:
         status = LogStatus(connection)
         transactions = Transactions(connection, status)

@@ -12,8 +12,8 @@ from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.character_sets import check_charset
 from pyspark_mysql_cdc_wm.records.multi_byte import NO_CHARACTER, point_of, tables_of
-from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from pyspark_mysql_cdc_wm.records.texts import texts
+from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.records.text_columns import texts
 from services.container_or_local import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pytest
 
 from services.container_or_local import Where
-from services.deadline import wait_until
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 from services.mysql_program import Flavour
+from services.wait_until import wait_until
 from tests.integration.mysql_binlog import Database, end_of_binlog, new_database
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user

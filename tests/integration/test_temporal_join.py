@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from pyspark.sql import DataFrame
 
-from services.deadline import wait_until
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from services.wait_until import wait_until
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.mysql_streams import MySqlStreams
 from tests.spark.queries import START, Running

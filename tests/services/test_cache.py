@@ -12,9 +12,9 @@ import pytest
 
 from services import cache
 from services.cache import cache_folder, cached
-from services.deadline import wait_until
 from services.errors import ServiceError
 from services.ivy import Module, jars
+from services.wait_until import wait_until
 
 _SMALL = Module("org.slf4j", "slf4j-simple", "1.7.36")
 

@@ -20,9 +20,8 @@ from testcontainers.core.labels import LABEL_SESSION_ID, SESSION_ID
 
 import services.container_server
 from services.container_or_local import Where, created
+from services.container_reaper import watch
 from services.container_server import ContainerServer
-from services.container_watch import watch
-from services.deadline import wait_until
 from services.errors import ServiceError
 from services.kafka import Kafka
 from services.kafka_container import ContainerKafka
@@ -37,6 +36,7 @@ from services.postgres import Postgres
 from services.postgres_client import run as run_postgres
 from services.postgres_container import ContainerPostgres
 from services.postgres_local import LocalPostgres
+from services.wait_until import wait_until
 from tests.services.what_is_left import accepts
 
 pytestmark = [pytest.mark.service, pytest.mark.container]

@@ -15,12 +15,12 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import MessageSizeTooLargeError
 
-from services.deadline import wait_until
 from services.errors import ServiceError
 from services.kafka import WHERE_VARIABLE, Kafka, Where, kafka_service
 from services.kafka_local import FAST_START, LocalKafka
 from services.kafka_topics import create_topic
 from services.kafka_wire import BrokerConnection
+from services.wait_until import wait_until
 from tests.services.what_is_left import accepts, members
 
 pytestmark = pytest.mark.service

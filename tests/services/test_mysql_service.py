@@ -14,13 +14,13 @@ import pytest
 
 from services import mysql_program
 from services.container_or_local import Where
-from services.deadline import wait_until
 from services.debian import DebianRoot
 from services.errors import ServiceError
 from services.mysql import MySql, mysql_service
 from services.mysql_client import answers, run
 from services.mysql_local import LocalMySql
 from services.mysql_program import Flavour, flavour_from_environment
+from services.wait_until import wait_until
 from tests.services.what_is_left import accepts, members
 
 pytestmark = pytest.mark.service

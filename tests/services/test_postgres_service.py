@@ -15,11 +15,11 @@ import pytest
 
 from services import postgres_program
 from services.container_or_local import Where
-from services.deadline import wait_until
 from services.errors import ServiceError
 from services.postgres import postgres_service
 from services.postgres_client import answers, run
 from services.postgres_local import LocalPostgres
+from services.wait_until import wait_until
 from tests.services.what_is_left import accepts
 
 pytestmark = pytest.mark.service

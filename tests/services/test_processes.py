@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services.deadline import wait_until
 from services.errors import ServiceError
 from services.java import java_command, javac_command
 from services.ports import free_ports
 from services.process import ChildProcess, run_to_end
+from services.wait_until import wait_until
 
 
 def _child(folder: Path, script: str) -> ChildProcess:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from services.deadline import wait_until
 from services.errors import ServiceError
 from services.spark_cluster import SparkCluster, spark_cluster
+from services.wait_until import wait_until
 
 pytestmark = pytest.mark.service
 

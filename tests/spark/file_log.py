@@ -24,13 +24,13 @@ from watermark_source.option_table import Option, OptionTable, boolean, non_empt
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.time_index import IndexEntry
-from watermark_source.spark.connector.event_times import EventTimeIndex
+from watermark_source.spark.connector.event_time_lookups import EventTimeIndex
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.connector.stream import Connector
+from watermark_source.spark.options.default_option_table import EARLIEST, STREAM_OPTIONS
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
 from watermark_source.spark.options.engine_options import EngineOptions
-from watermark_source.spark.options.stream_option_table import EARLIEST, STREAM_OPTIONS
 from watermark_source.spark.stream_reader import stream_schema
 
 COLUMNS = {"split": "long", "value": "long"}

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from services.deadline import wait_until
+from services.wait_until import wait_until
 from tests.spark.file_log import append
 
 START = 1_699_999_980_000

@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-from services.deadline import wait_until
+from services.wait_until import wait_until
 from tests.spark.queries import START, Rows, Streams, at
 from watermark_source import follow_watermark, temporal_join
 from watermark_source.operators.temporal_join import _spread

@@ -12,8 +12,8 @@ from tests.transcripts.grammar import NAMES, Driver
 from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with, limit
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store.database import database_of
+from watermark_source.group_store.member_exchange import Answer, GroupStore, Identity
 from watermark_source.group_store.server_table import MEMBERS
-from watermark_source.group_store.store import Answer, GroupStore, Identity
 
 TIME_TO_LIVE = 30_000
 

@@ -16,8 +16,8 @@ from watermark_source.errors import EventTimeError, SchemaError, UsageError, lis
 from watermark_source.extractors.avro_plan import NO_TIME, Plan, plan_of
 from watermark_source.extractors.avro_walk import walk
 from watermark_source.extractors.field_choice import Extractor, checked_path
-from watermark_source.extractors.moments import moments_array
 from watermark_source.extractors.schema_registry import SchemaRegistry
+from watermark_source.extractors.time_units import moments_array
 from watermark_source.extractors.wire_format import NOT_FRAMED, framed
 from watermark_source.machine_code.calendar import NO_MOMENT
 

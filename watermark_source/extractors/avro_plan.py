@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.errors import SchemaError, shortened
-from watermark_source.extractors.moments import UNITS
+from watermark_source.extractors.time_units import UNITS
 
 
 class Node(IntEnum):

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.extractors.avro_plan import Node, Plan
-from watermark_source.extractors.moments import scaled
+from watermark_source.extractors.time_units import scaled
 from watermark_source.extractors.varint import signed_at
 from watermark_source.extractors.wire_format import PREFIX, Framed
 from watermark_source.machine_code.calendar import NO_MOMENT

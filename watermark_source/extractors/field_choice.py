@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from watermark_source.errors import UsageError
-from watermark_source.extractors.moments import UNITS
+from watermark_source.extractors.time_units import UNITS
 
 Extractor: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
 """A batch of records in, a moment for each out, null where there is none."""

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from watermark_source.errors import SchemaError, UsageError, listed, shortened
 from watermark_source.extractors.field_choice import Extractor, checked_path
-from watermark_source.extractors.moments import UNITS, moments_array
 from watermark_source.extractors.protobuf_path import (
     Descriptor,
     ProtobufPath,
@@ -19,6 +18,7 @@ from watermark_source.extractors.protobuf_path import (
     path_by_numbers,
 )
 from watermark_source.extractors.protobuf_walk import walk
+from watermark_source.extractors.time_units import UNITS, moments_array
 from watermark_source.extractors.wire_format import PREFIX, framed, unframed
 
 _log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from watermark_source.extractors.moments import scaled
 from watermark_source.extractors.protobuf_path import Kind, ProtobufPath
+from watermark_source.extractors.time_units import scaled
 from watermark_source.extractors.varint import signed_at, unfolded, varint_at
 from watermark_source.extractors.wire_format import NOT_FRAMED, Framed
 from watermark_source.machine_code.calendar import NO_MOMENT

@@ -11,7 +11,7 @@ from typing import Any
 from watermark_source.alignment.group import LONGEST_NAME
 from watermark_source.errors import RefusedError, UnreachableError
 from watermark_source.group_store import statements, store_waits
-from watermark_source.group_store.open_file import OpenFile
+from watermark_source.group_store.file_in_place import OpenFile
 
 _TRIES, _ANOTHER_TRY = 3, 0.05
 _REFUSALS = (sqlite3.ProgrammingError, sqlite3.DataError, sqlite3.IntegrityError)

@@ -12,8 +12,8 @@ from watermark_source.errors import UsageError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store import store_waits
 from watermark_source.group_store.known_members import KnownMembers
-from watermark_source.group_store.member_row import OwnRow
-from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.group_store.member_exchange import GroupStore, Identity
+from watermark_source.group_store.own_row import OwnRow
 
 _log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from watermark_source.alignment.other_members import OtherMember, OtherMembers, 
 from watermark_source.clock import Clock
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store import store_waits
+from watermark_source.group_store.member_exchange import Answer
 from watermark_source.group_store.outage_grace import GracePeriod, after_answer, may_be_all
-from watermark_source.group_store.store import Answer
 
 _JUMP = 1.0
 """Seconds by which the store's clock has to have passed more, or less, than ours for it to have been set."""

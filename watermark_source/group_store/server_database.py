@@ -20,7 +20,7 @@ from sqlalchemy.exc import (
 
 from watermark_source.errors import OptionError, RefusedError, UnreachableError
 from watermark_source.group_store import statements
-from watermark_source.group_store.call_limit import connect_arguments, cut_when_late
+from watermark_source.group_store.call_time_limit import connect_arguments, cut_when_late
 from watermark_source.group_store.server_table import METADATA
 
 _TRIES, _ANOTHER_TRY = 3, 0.05

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from watermark_source.durations import format_duration
 from watermark_source.monitor.connector_modules import module_of
-from watermark_source.monitor.disorder_profile import Disorder
+from watermark_source.monitor.disorder_histogram import Disorder
 from watermark_source.monitor.number_format import count_text, share_text
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import Split

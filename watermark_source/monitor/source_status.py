@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
-from watermark_source.monitor.learned_bound import BoundInForce
+from watermark_source.monitor.bound_in_force import BoundInForce
 from watermark_source.monitor.row_totals import NO_ROWS, RowTotals
 from watermark_source.monitor.snapshot_progress import SnapshotProgress
 from watermark_source.planning.split import Split

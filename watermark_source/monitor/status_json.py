@@ -8,8 +8,8 @@ from operator import attrgetter
 from typing import Any
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.late_json import late_from_json, late_to_json
-from watermark_source.monitor.learned_bound import bound_from_json, bound_to_json
+from watermark_source.monitor.bound_in_force import bound_from_json, bound_to_json
+from watermark_source.monitor.late_rows_json import late_from_json, late_to_json
 from watermark_source.monitor.report_fields import Fields
 from watermark_source.monitor.row_totals import RowTotals
 from watermark_source.monitor.snapshot_progress import SnapshotProgress

@@ -20,7 +20,7 @@ from watermark_source.errors import UsageError
 from watermark_source.monitor.number_format import count_text
 from watermark_source.monitor.progress_event import parse_progress
 from watermark_source.monitor.source_status import SourceStatus, Status
-from watermark_source.monitor.table import GAP, Layout, headline, join_pieces, layout, snapshot_lines
+from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, snapshot_lines
 
 _log = logging.getLogger(__name__)
 

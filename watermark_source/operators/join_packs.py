@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, StructField, StructType
 
 from watermark_source.arrow_columns import repeated
-from watermark_source.operators.buckets import binary_column, dealt, gathered
+from watermark_source.operators.bucketed_batches import binary_column, dealt, gathered
 
 BUCKET, IS_PROBE, ROWS = "bucket", "is_probe", "rows"
 PACKED = StructType(

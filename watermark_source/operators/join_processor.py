@@ -13,18 +13,18 @@ import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from watermark_source.operators.buckets import gathered
+from watermark_source.operators.bucketed_batches import gathered
 from watermark_source.operators.join_layout import BUILD_FIRST, PROBE_FIRST, JoinLayout
 from watermark_source.operators.join_packs import IS_PROBE, ROWS, of_bytes, to_bytes
-from watermark_source.operators.key_values import KeyValues
-from watermark_source.operators.ordering_buffer import Buffer
-from watermark_source.operators.ordering_index import Waiting
-from watermark_source.operators.ordering_rows import RowLayout
+from watermark_source.operators.keyed_state import KeyValues
 from watermark_source.operators.pieces_in_state import MapPieces
+from watermark_source.operators.sorted_rows import RowLayout
 from watermark_source.operators.state_calls import value_of
 from watermark_source.operators.timer_watermark import FIRST_WATERMARK, watermark_past
 from watermark_source.operators.version_rows import to_columns, to_rows
 from watermark_source.operators.versions import Version, merged, needed_after, valid_at
+from watermark_source.operators.waiting_pieces import Waiting
+from watermark_source.operators.waiting_rows import Buffer
 
 if TYPE_CHECKING:
     import pandas as pd

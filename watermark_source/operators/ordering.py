@@ -19,7 +19,7 @@ from watermark_source.errors import UsageError, listed
 from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
 from watermark_source.operators.ordering_packs import BUCKET, LEFT, PACKED, RowPacker, Unpacking
 from watermark_source.operators.ordering_processor import OrderingProcessor
-from watermark_source.operators.ordering_rows import RowLayout
+from watermark_source.operators.sorted_rows import RowLayout
 from watermark_source.spark.columns.column_names import EVENT_TIME
 from watermark_source.spark.frames.named_column import quoted, spelling
 

@@ -14,8 +14,8 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructField, StructType
 
 from watermark_source.arrow_columns import repeated
-from watermark_source.operators.buckets import binary_column, dealt, gathered
-from watermark_source.operators.ordering_rows import RowLayout, from_bytes, to_bytes
+from watermark_source.operators.bucketed_batches import binary_column, dealt, gathered
+from watermark_source.operators.sorted_rows import RowLayout, from_bytes, to_bytes
 
 BUCKET = "__bucket"
 

@@ -10,12 +10,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError
-from watermark_source.operators.buckets import gathered
-from watermark_source.operators.ordering_buffer import Buffer
-from watermark_source.operators.ordering_index import Waiting
-from watermark_source.operators.ordering_rows import RowLayout, from_bytes, to_bytes
+from watermark_source.operators.bucketed_batches import gathered
 from watermark_source.operators.pieces_in_state import MapPieces
+from watermark_source.operators.sorted_rows import RowLayout, from_bytes, to_bytes
 from watermark_source.operators.state_calls import value_of
+from watermark_source.operators.waiting_pieces import Waiting
+from watermark_source.operators.waiting_rows import Buffer
 
 if TYPE_CHECKING:
     import pandas as pd

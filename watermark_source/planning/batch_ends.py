@@ -10,12 +10,12 @@ from watermark_source.planning.aligned_ends import aligned_ends
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of
 from watermark_source.planning.budget import budgeted_ends
 from watermark_source.planning.combined_watermark import is_left_out
-from watermark_source.planning.known_splits import KnownSplits
 from watermark_source.planning.minimum_rows import MinimumRows, waits_for_more
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.state_before_plan import KnownSplits
 from watermark_source.planning.status_transitions import TRANSITIONS, SplitEvent, next_since, rest_event, unanswered
 from watermark_source.planning.time_index import TimeIndex
 

@@ -1,7 +1,7 @@
 """The planner: from what is known and observed to what the next batch reads and says. Pure; nothing else decides.
 
-Order of rules: fold what the last batch saw -> loss checks -> the time of logs at rest (``known_splits``) -> alignment
-limit -> planned ends -> minimum rows -> row budget -> status (``batch_ends``) -> future cap -> combined
+Order of rules: fold what the last batch saw -> loss checks -> the time of logs at rest (``state_before_plan``) ->
+alignment limit -> planned ends -> minimum rows -> row budget -> status (``batch_ends``) -> future cap -> combined
 watermark -> is there anything to send?
 """
 
@@ -16,17 +16,17 @@ from watermark_source.planning.backlog import Limit
 from watermark_source.planning.batch_ends import choose
 from watermark_source.planning.combined_watermark import at_dated_ends, combined, marked_returning
 from watermark_source.planning.final_watermark import closed, has_said_the_last, is_at_its_end
-from watermark_source.planning.known_splits import known_before
 from watermark_source.planning.look_ahead import LookAhead, Unread, left_by, look_ahead
 from watermark_source.planning.loss import Loss
 from watermark_source.planning.member_report import membership
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.row_index import RowIndex
-from watermark_source.planning.snapshot import snapshot_split, snapshots_after
+from watermark_source.planning.snapshot_ranges import snapshot_split, snapshots_after
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermark import future_cap
 from watermark_source.planning.state import GroupState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state_before_plan import known_before
 from watermark_source.planning.status_transitions import changed_status
 from watermark_source.planning.time_index import TimeIndex
 from watermark_source.planning.watermark_without_rows import by_clock, clock_of, tick_is_due, with_others

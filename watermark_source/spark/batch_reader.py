@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from watermark_source.errors import InternalError
-from watermark_source.planning.open_bounds import OpenPiece, OpenRange, bind
+from watermark_source.planning.late_bound_ranges import OpenPiece, OpenRange, bind
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.batch import BatchDefinition, BatchRangeReader
 from watermark_source.spark.exchange.read_tasks import into_tasks

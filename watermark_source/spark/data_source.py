@@ -66,9 +66,9 @@ class AlignedDataSource(DataSource):
         return made_or_refused(partial(self._reader, schema))
 
     def _parsed(self) -> tuple[dict[str, Any], EngineOptions]:
+        from watermark_source.spark.options.default_option_table import STREAM_OPTIONS  # noqa: PLC0415
         from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS  # noqa: PLC0415
         from watermark_source.spark.options.engine_options import EngineOptions  # noqa: PLC0415
-        from watermark_source.spark.options.stream_option_table import STREAM_OPTIONS  # noqa: PLC0415
 
         own = ", ".join(option.name for option in (*self.own_options, *STREAM_OPTIONS))
         table = OptionTable(

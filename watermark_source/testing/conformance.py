@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watermark_source.testing import (
-    building_checks,
+    definition_checks,
     discovery_checks,
     loss_checks,
     position_checks,
@@ -15,7 +15,7 @@ from watermark_source.testing.check import Check
 from watermark_source.testing.harness import Harness
 
 _MODULES = (
-    building_checks, position_checks, reading_checks, replay_checks, discovery_checks, loss_checks, time_checks,
+    definition_checks, position_checks, reading_checks, replay_checks, discovery_checks, loss_checks, time_checks,
 )  # fmt: skip
 ALL_CHECKS: tuple[Check, ...] = tuple(
     each for module in _MODULES for each in vars(module).values() if isinstance(each, Check)

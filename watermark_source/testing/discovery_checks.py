@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from watermark_source.testing.check import NonConformanceError, check, expect, expect_equal
+from watermark_source.testing.direct_reads import OpenLogs
+from watermark_source.testing.driven_stream import Batch, end_of, streaming, values_of
 from watermark_source.testing.harness import Ability, Harness
-from watermark_source.testing.logs import OpenLogs
-from watermark_source.testing.stream import Batch, end_of, streaming, values_of
-from watermark_source.testing.written import numbered, splits_of, values, write
+from watermark_source.testing.written_rows import numbered, splits_of, values, write
 
 _AT_ONCE = 1.0
 """Seconds."""

@@ -6,11 +6,11 @@ import logging
 
 from watermark_source.errors import DataLossError
 from watermark_source.testing.check import check, expect, expect_equal, expect_error
+from watermark_source.testing.direct_reads import OpenLogs
+from watermark_source.testing.driven_stream import Offset, end_of, streaming, values_of
 from watermark_source.testing.harness import Ability, Harness
 from watermark_source.testing.log_messages import Line, logged
-from watermark_source.testing.logs import OpenLogs
-from watermark_source.testing.stream import Offset, end_of, streaming, values_of
-from watermark_source.testing.written import numbered, splits_of, values, write
+from watermark_source.testing.written_rows import numbered, splits_of, values, write
 
 _SKIP = {"failOnDataLoss": "false"}
 

@@ -10,8 +10,8 @@ from pyspark import cloudpickle
 
 from watermark_source.spark.stream_reader import AlignedStreamReader
 from watermark_source.testing.check import NonConformanceError
+from watermark_source.testing.driven_stream import Offset, Stream, batch_of
 from watermark_source.testing.pickled import pickled
-from watermark_source.testing.stream import Offset, Stream, batch_of
 
 _SECONDS = 120
 

@@ -6,10 +6,10 @@ import time
 
 from watermark_source.planning.split import Split
 from watermark_source.testing.check import check, expect, expect_equal
+from watermark_source.testing.direct_reads import OpenLogs
+from watermark_source.testing.driven_stream import end_of, streaming, values_of
 from watermark_source.testing.harness import Ability, Harness
-from watermark_source.testing.logs import OpenLogs
-from watermark_source.testing.stream import end_of, streaming, values_of
-from watermark_source.testing.written import splits_of, values, write
+from watermark_source.testing.written_rows import splits_of, values, write
 
 _NOBODY = Split("no-such-log", 977)
 

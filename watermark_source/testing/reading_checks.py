@@ -6,11 +6,11 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from watermark_source.planning.split import Piece, SplitRange
-from watermark_source.spark.connector.pieces import PieceReader
+from watermark_source.spark.connector.range_cutter import PieceReader
 from watermark_source.testing.check import check, expect, expect_equal
+from watermark_source.testing.direct_reads import OpenLogs, by_split, micros
 from watermark_source.testing.harness import Ability, Harness, Row
-from watermark_source.testing.logs import OpenLogs, by_split, micros
-from watermark_source.testing.written import START, values, write
+from watermark_source.testing.written_rows import START, values, write
 
 MOST_ROWS = 65_536
 """Of one batch of a reader: some MB of rows of usual width."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from watermark_source.testing.check import check, expect, expect_equal
+from watermark_source.testing.driven_stream import Batch, end_of, streaming, values_of
 from watermark_source.testing.harness import Ability, Harness
 from watermark_source.testing.other_process import read_elsewhere
-from watermark_source.testing.stream import Batch, end_of, streaming, values_of
-from watermark_source.testing.written import values, write
+from watermark_source.testing.written_rows import values, write
 
 
 def _whole_numbers(part: object) -> bool:

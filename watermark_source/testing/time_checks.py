@@ -9,10 +9,10 @@ from datetime import datetime
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.testing.check import NonConformanceError, check, expect, expect_equal
+from watermark_source.testing.direct_reads import OpenLogs
+from watermark_source.testing.driven_stream import Batch, end_of, streaming
 from watermark_source.testing.harness import Ability, Harness, Row
-from watermark_source.testing.logs import OpenLogs
-from watermark_source.testing.stream import Batch, end_of, streaming
-from watermark_source.testing.written import START, write
+from watermark_source.testing.written_rows import START, write
 
 _IDLE = {"idleTimeout": "300 ms"}
 _SECOND = 1_000

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Set
 from importlib.util import find_spec
 from typing import Any
 
-from pyspark_aligned_kafka.client.sasl import LoginModule
+from pyspark_aligned_kafka.client.jaas_config import LoginModule
 from pyspark_aligned_kafka.client.token_source import TokenSource
 from watermark_source.errors import OptionError
 

@@ -23,8 +23,8 @@ from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found, OffsetsRequest, OffsetsResponse
-from pyspark_aligned_kafka.cluster.pending_requests import PendingRequests
 from pyspark_aligned_kafka.cluster.topic_lookup import TopicLookup
+from pyspark_aligned_kafka.cluster.unanswered_requests import PendingRequests
 from watermark_source.errors import (
     CorruptDataError,
     ResponseTimeoutError,

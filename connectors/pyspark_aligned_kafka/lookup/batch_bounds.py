@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 
-from pyspark_aligned_kafka.errors import conditions
+from pyspark_aligned_kafka.errors import spark_conditions
 from pyspark_aligned_kafka.lookup.resolved_positions import PositionLookup, offsets_of, settle
 from pyspark_aligned_kafka.options.positions import (
     At,
@@ -19,7 +19,7 @@ from pyspark_aligned_kafka.options.positions import (
     positions_of,
 )
 from watermark_source.errors import OptionError, UnknownSplitError, listed, shortened
-from watermark_source.planning.open_bounds import OpenRange
+from watermark_source.planning.late_bound_ranges import OpenRange
 from watermark_source.planning.split import Split, SplitRange
 
 _USUAL_START = PositionPolicy("startingOffsets", "earliest", Everywhere(Earliest()))
@@ -59,7 +59,7 @@ class BatchBounds:
                 self.end.option,
                 self.end.text,
                 f"must name the same partitions as {self.start.option} does",
-                condition=conditions.DIFFERENT_PARTITIONS,
+                condition=spark_conditions.DIFFERENT_PARTITIONS,
             )
 
     def _check_order(self) -> None:
@@ -78,7 +78,7 @@ class BatchBounds:
                     self.end.option,
                     self.end.text,
                     f"{split or 'every partition'} {after}",
-                    condition=conditions.START_GIVEN_AFTER_END,
+                    condition=spark_conditions.START_GIVEN_AFTER_END,
                 )
 
     def late_ranges(self, splits: Set[Split], lookup: PositionLookup) -> list[OpenRange]:
@@ -103,7 +103,7 @@ class BatchBounds:
                     self.start.text,
                     f"{split} would begin at offset {first[split]} and end at {last[split]}, which is before it; "
                     f"where it ends is {self.end.option} = {shortened(self.end.text)}",
-                    condition=conditions.START_FOUND_AFTER_END,
+                    condition=spark_conditions.START_FOUND_AFTER_END,
                 )
         return [
             OpenRange(

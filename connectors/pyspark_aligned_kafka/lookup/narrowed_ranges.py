@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark_aligned_kafka.lookup.pushed_filters import Wanted
 from pyspark_aligned_kafka.lookup.resolved_positions import PositionLookup
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.open_bounds import OpenRange
+from watermark_source.planning.late_bound_ranges import OpenRange
 from watermark_source.planning.split import Split
 
 

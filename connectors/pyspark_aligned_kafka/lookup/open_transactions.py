@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from pyspark_aligned_kafka.cluster.list_offsets import LATEST
-from pyspark_aligned_kafka.lookup.bounds import OffsetQueries
+from pyspark_aligned_kafka.lookup.log_bounds import OffsetQueries
 from watermark_source.planning.split import Split
 
 

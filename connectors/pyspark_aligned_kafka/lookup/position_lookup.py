@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from pyspark_aligned_kafka.lookup.bounds import KafkaLogBounds, OffsetQueries
+from pyspark_aligned_kafka.lookup.log_bounds import KafkaLogBounds, OffsetQueries
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from pyspark_aligned_kafka.lookup.bounds import OffsetQueries
+from pyspark_aligned_kafka.lookup.log_bounds import OffsetQueries
 from pyspark_aligned_kafka.lookup.position_lookup import KafkaPositionLookup
 from pyspark_aligned_kafka.lookup.stream_start import resolve
 from pyspark_aligned_kafka.options.positions import PositionPolicy

@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
-from pyspark_aligned_kafka.errors import conditions
+from pyspark_aligned_kafka.errors import spark_conditions
 from pyspark_aligned_kafka.options.json_maps import parse_integers, parse_integers_and_words
 from watermark_source.errors import StartMismatchError, listed
 from watermark_source.eventtime.watermark import Millis
@@ -136,7 +136,7 @@ def positions_of(policy: PositionPolicy, splits: Set[Split]) -> Mapping[Split, P
 
 def _mismatch(positions: Iterable[Position]) -> str:
     by_time = any(isinstance(position, AtTime) for position in positions)
-    return conditions.TIMESTAMPS_DO_NOT_MATCH if by_time else conditions.START_DOES_NOT_MATCH
+    return spark_conditions.TIMESTAMPS_DO_NOT_MATCH if by_time else spark_conditions.START_DOES_NOT_MATCH
 
 
 def _from_json(split: Split, number: int) -> Position:

@@ -9,7 +9,7 @@ import struct
 import time
 
 from pyspark_aligned_kafka.reading.response_memory import ResponseMemory
-from pyspark_aligned_kafka.records.batches import Bytes
+from pyspark_aligned_kafka.records.record_batches import Bytes
 
 _LENGTH = struct.Struct(">i")
 _LARGEST_RESPONSE = 1 << 30

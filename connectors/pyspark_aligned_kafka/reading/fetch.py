@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.batches import Bytes, Longs
+from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.errors import CorruptDataError
 from watermark_source.planning.split import Split
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 from pyspark_aligned_kafka.reading.connection import BrokerConnection, ConnectionLostError
 from pyspark_aligned_kafka.reading.fetch import FetchLimits, FetchResponse, Wanted, decode_response, encode_request
-from pyspark_aligned_kafka.reading.kept_connections import Session
-from pyspark_aligned_kafka.reading.patience import Patience
-from pyspark_aligned_kafka.reading.pending import Pending, fetch_bytes, learned, next_group, unfinished
+from pyspark_aligned_kafka.reading.fetch_outcomes import Step, examine
+from pyspark_aligned_kafka.reading.kept_sessions import Session
+from pyspark_aligned_kafka.reading.progress_timeout import Patience
+from pyspark_aligned_kafka.reading.range_progress import Pending, fetch_bytes, learned, next_group, unfinished
 from pyspark_aligned_kafka.reading.recovery import Recovery
-from pyspark_aligned_kafka.reading.responses import Step, examine
-from pyspark_aligned_kafka.records.batches import Bytes
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
+from pyspark_aligned_kafka.records.record_batches import Bytes
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch

@@ -10,8 +10,8 @@ from pyspark import TaskContext
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.reading.fetch import FetchLimits
 from pyspark_aligned_kafka.reading.fetch_loop import RangeRead
-from pyspark_aligned_kafka.reading.kept_connections import leased
-from pyspark_aligned_kafka.reading.patience import Patience
+from pyspark_aligned_kafka.reading.kept_sessions import leased
+from pyspark_aligned_kafka.reading.progress_timeout import Patience
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice

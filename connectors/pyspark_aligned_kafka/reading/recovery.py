@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from pyspark_aligned_kafka.cluster.absence import absent_since, gone_after
-from pyspark_aligned_kafka.errors import conditions
+from pyspark_aligned_kafka.errors import spark_conditions
 from pyspark_aligned_kafka.errors.partition_names import place
-from pyspark_aligned_kafka.reading import loss
-from pyspark_aligned_kafka.reading.kept_connections import Session
-from pyspark_aligned_kafka.reading.patience import Patience
-from pyspark_aligned_kafka.reading.pending import Pending
-from pyspark_aligned_kafka.reading.responses import Step, Trouble
+from pyspark_aligned_kafka.reading import data_loss
+from pyspark_aligned_kafka.reading.fetch_outcomes import Step, Trouble
+from pyspark_aligned_kafka.reading.kept_sessions import Session
+from pyspark_aligned_kafka.reading.progress_timeout import Patience
+from pyspark_aligned_kafka.reading.range_progress import Pending
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, labelled, listed
 from watermark_source.planning.split import Split, SplitRange
 
@@ -147,15 +147,15 @@ class Recovery:
             log = self._log_of(pending)
         if log is None:
             return self._without([pending], [pending])[0]
-        gone = loss.resumption(pending, log.start, log.end)
+        gone = data_loss.resumption(pending, log.start, log.end)
         if gone is None:
             return None
-        text = loss.loss_text(pending, gone, log.start, log.end)
+        text = data_loss.loss_text(pending, gone, log.start, log.end)
         if pending.position < log.start and pending.split in self._from_beginning:
             _log.info("%s; no loss, since it is read from its beginning", text)
             return pending.at(gone.position)
         if self._fail_on_data_loss:
-            raise loss.loss_error(text)
+            raise data_loss.loss_error(text)
         _log.warning("%s; %d offsets are skipped because failOnDataLoss is false", text, gone.lost)
         return pending.at(gone.position)
 
@@ -164,7 +164,7 @@ class Recovery:
         if self._fail_on_data_loss:
             raise UnknownSplitError(
                 labelled(
-                    conditions.PARTITIONS_DELETED,
+                    spark_conditions.PARTITIONS_DELETED,
                     f"{text}: was the topic deleted while the query was running? "
                     "To go on without it set failOnDataLoss to false",
                 )

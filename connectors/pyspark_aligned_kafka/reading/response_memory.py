@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.batches import Bytes
+from pyspark_aligned_kafka.records.record_batches import Bytes
 
 _FIRST_SIZE = 1 << 20
 _LARGEST_KEPT = 16 << 20

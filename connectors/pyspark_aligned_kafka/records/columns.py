@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.batches import Bytes, Longs
 from pyspark_aligned_kafka.records.constant_columns import ConstantColumns
 from pyspark_aligned_kafka.records.headers import headers_array
-from pyspark_aligned_kafka.records.rows import HEADERS_AT, KEY_AT, VALUE_AT, Located
+from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
 from watermark_source.arrow_columns import bitmap
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes
 from watermark_source.planning.split import Split

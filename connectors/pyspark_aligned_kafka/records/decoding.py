@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.batches import (
+from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder, allocated
+from pyspark_aligned_kafka.records.compression import Arena
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
+from pyspark_aligned_kafka.records.record_batches import (
     ATTRIBUTES,
     BASE,
     CODEC_MASK,
@@ -20,10 +23,7 @@ from pyspark_aligned_kafka.records.batches import (
     Longs,
     visible_frames,
 )
-from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder, allocated
-from pyspark_aligned_kafka.records.compression import Arena
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
-from pyspark_aligned_kafka.records.rows import RowLocator, exhausted, new_cursor
+from pyspark_aligned_kafka.records.record_fields import RowLocator, exhausted, new_cursor
 from pyspark_aligned_kafka.records.time_finder import Records
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch

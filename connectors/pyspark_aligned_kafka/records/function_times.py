@@ -10,9 +10,9 @@ from pyspark_aligned_kafka.errors.partition_names import place
 from pyspark_aligned_kafka.records.columns import binary_column
 from pyspark_aligned_kafka.records.event_time_choice import ByFunction
 from pyspark_aligned_kafka.records.headers import headers_array
-from pyspark_aligned_kafka.records.moments import END_MICROS, FIRST_MICROS
-from pyspark_aligned_kafka.records.rows import HEADERS_AT, KEY_AT, VALUE_AT
+from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT
 from pyspark_aligned_kafka.records.time_finder import Found, Records
+from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS
 from watermark_source.arrow_columns import integers, is_valid
 from watermark_source.errors import EventTimeError, shortened
 

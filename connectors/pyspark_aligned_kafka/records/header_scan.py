@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_aligned_kafka.errors.faults import Fault, fault_error
-from pyspark_aligned_kafka.records.batches import Bytes, Longs, varint_at
+from pyspark_aligned_kafka.errors.corrupt_batches import Fault, fault_error
 from pyspark_aligned_kafka.records.headers import header_field
-from pyspark_aligned_kafka.records.rows import HEADERS_AT, RECORD_END, Located
+from pyspark_aligned_kafka.records.record_batches import Bytes, Longs, varint_at
+from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, RECORD_END, Located
 from watermark_source.machine_code.native import Word, address_of, compiled
 from watermark_source.machine_code.same_bytes import same_bytes
 from watermark_source.planning.split import Split

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_aligned_kafka.records.batches import Longs
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, InHeader
 from pyspark_aligned_kafka.records.header_scan import HeaderScan
-from pyspark_aligned_kafka.records.moments import MomentReader
+from pyspark_aligned_kafka.records.record_batches import Longs
 from pyspark_aligned_kafka.records.time_finder import Found, Records, shown
+from pyspark_aligned_kafka.records.time_texts import MomentReader
 
 
 class HeaderTimes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.errors.faults import Fault, fault_error
-from pyspark_aligned_kafka.records.batches import Bytes, varint_at
-from pyspark_aligned_kafka.records.rows import HEADERS_AT, RECORD_END, Located
+from pyspark_aligned_kafka.errors.corrupt_batches import Fault, fault_error
+from pyspark_aligned_kafka.records.record_batches import Bytes, varint_at
+from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, RECORD_END, Located
 from watermark_source.arrow_columns import bitmap, column
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, copy_bytes, inlined
 from watermark_source.planning.split import Split

@@ -10,9 +10,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.batches import Bytes, Longs
 from pyspark_aligned_kafka.records.json_path import JsonPath
 from pyspark_aligned_kafka.records.json_strings import same_text, string_end, utf8_mark
+from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 DEPTH = 1_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_aligned_kafka.records.batches import Longs
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, InJson
 from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
-from pyspark_aligned_kafka.records.moments import MomentReader
-from pyspark_aligned_kafka.records.rows import KEY_AT, VALUE_AT
+from pyspark_aligned_kafka.records.record_batches import Longs
+from pyspark_aligned_kafka.records.record_fields import KEY_AT, VALUE_AT
 from pyspark_aligned_kafka.records.time_finder import Found, Records, shown
+from pyspark_aligned_kafka.records.time_texts import MomentReader
 
 
 class JsonTimes:

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.batches import Bytes, Longs
-from pyspark_aligned_kafka.records.rows import Located
+from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from pyspark_aligned_kafka.records.record_fields import Located
 from watermark_source.planning.split import Split
 
 _SHOWN = 80

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, SECONDS, START, STOP, TYPE
+from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, SECONDS, START, STOP, TYPE
 from pyspark_mysql_cdc_wm.binlog.gtid import committed_at
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
-from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
+from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault, fault_error
 from watermark_source.machine_code.native import Word, address_of, compiled
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
-from pyspark_mysql_cdc_wm.binlog.scan import Scan
+from pyspark_mysql_cdc_wm.binlog.byte_reader import Scan
+from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 

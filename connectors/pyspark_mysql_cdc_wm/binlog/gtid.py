@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import EventType
+from pyspark_mysql_cdc_wm.binlog.event_headers import EventType
 from pyspark_mysql_cdc_wm.binlog.wire import uint_at
 from watermark_source.machine_code.native import Word, byte_at, inlined
 

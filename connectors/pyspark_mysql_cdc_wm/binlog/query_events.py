@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.statement_charsets import statement_text
 from pyspark_mysql_cdc_wm.binlog.statement_text import without_remarks
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import STOP
+from pyspark_mysql_cdc_wm.binlog.event_headers import STOP
 from pyspark_mysql_cdc_wm.binlog.query_events import text_places
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 

@@ -13,9 +13,9 @@ from typing import Any
 import pymysql
 import pymysql.connections
 
-from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS, ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import ANSWER_SECONDS, ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, tls_context
-from pyspark_mysql_cdc_wm.errors.server import LOST, code_of, needs_tls, server_error, timed_out
+from pyspark_mysql_cdc_wm.errors.server_errors import LOST, code_of, needs_tls, server_error, timed_out
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 
 _log = logging.getLogger(__name__)

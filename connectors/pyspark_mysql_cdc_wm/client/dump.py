@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import pymysql
 
 from pyspark_mysql_cdc_wm.binlog.compressed_events import uncompressed
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType, next_file
-from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk, Stopped
-from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
+from pyspark_mysql_cdc_wm.binlog.compressed_transactions import Unpacker
+from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk, Stopped
+from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, TYPE, EventType, next_file
 from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.client.connection import connected
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.long_event import LongEvent
 from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
-from pyspark_mysql_cdc_wm.client.settings import ClientSettings
-from pyspark_mysql_cdc_wm.errors.server import LOG_CANNOT_BE_READ, REFUSALS, server_error
+from pyspark_mysql_cdc_wm.errors.server_errors import LOG_CANNOT_BE_READ, REFUSALS, server_error
 from watermark_source.errors import (
     DataLossError,
     SourceError,

@@ -7,8 +7,8 @@ import struct
 import pymysql
 
 from pyspark_mysql_cdc_wm.client.connection import connected
-from pyspark_mysql_cdc_wm.client.settings import ClientSettings
-from pyspark_mysql_cdc_wm.errors.server import LOG_CANNOT_BE_READ, code_of, server_error
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.errors.server_errors import LOG_CANNOT_BE_READ, code_of, server_error
 
 _DUMP = 0x12
 # Position, flags (end at the end), server id, and no file: the oldest.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import (
+from pyspark_mysql_cdc_wm.binlog.event_headers import (
     POSITION,
     START,
     STOP,
@@ -25,7 +25,7 @@ from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name, file_number, position_number
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition, PayloadPart
-from pyspark_mysql_cdc_wm.client.settings import ANSWER_SECONDS, ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import ANSWER_SECONDS, ClientSettings
 from watermark_source.errors import DataLossError, ResponseTimeoutError, UnreachableError
 
 _log = logging.getLogger(__name__)

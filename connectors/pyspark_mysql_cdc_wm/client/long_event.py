@@ -8,10 +8,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-from pyspark_mysql_cdc_wm.binlog.events import CHECKSUM_SIZE, HEADER_SIZE
+from pyspark_mysql_cdc_wm.binlog.event_headers import CHECKSUM_SIZE, HEADER_SIZE
 from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD
 from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
-from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
+from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault, fault_error
 
 
 class LongEvent:

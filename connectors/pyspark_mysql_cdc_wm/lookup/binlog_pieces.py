@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
-from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from watermark_source.planning.split import Piece, SplitRange
 
 LEAST_BYTES = 8 * 1024 * 1024

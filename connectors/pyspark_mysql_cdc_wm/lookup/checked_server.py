@@ -8,7 +8,7 @@ from functools import cached_property
 from pyspark.sql.types import StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
-from pyspark_mysql_cdc_wm.lookup.log_status import end_statement
+from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement
 from pyspark_mysql_cdc_wm.lookup.stream_layout import stream_layout
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.table_list import on_server, tables_of

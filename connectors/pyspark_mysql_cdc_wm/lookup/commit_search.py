@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.commit_times import commit_times
-from pyspark_mysql_cdc_wm.binlog.events import SECONDS, TYPE, EventType, begins_transaction
+from pyspark_mysql_cdc_wm.binlog.event_headers import SECONDS, TYPE, EventType, begins_transaction
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
 from pyspark_mysql_cdc_wm.client.dump_range import dumped
-from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from watermark_source.errors import CorruptDataError
 

@@ -12,7 +12,7 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.table_columns import DescribedColumn, all_columns, declared_labels
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, STRINGS
-from pyspark_mysql_cdc_wm.records.column import Column, KeyPart, TableMap
+from pyspark_mysql_cdc_wm.records.table_definition import Column, KeyPart, TableMap
 from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from watermark_source.errors import UnsupportedFormatError
 

@@ -6,12 +6,12 @@ import re
 import time
 from collections.abc import Iterable
 
+from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
-from pyspark_mysql_cdc_wm.lookup.bounds import BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
-from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
-from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode
 from watermark_source.checks import Caution, Check

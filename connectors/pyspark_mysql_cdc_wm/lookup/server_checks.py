@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.client.dump_privilege import check_may_dump
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
+from pyspark_mysql_cdc_wm.lookup.commit_visibility import GTIDS_ON
 from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
 from pyspark_mysql_cdc_wm.lookup.table_checks import table_checks
-from pyspark_mysql_cdc_wm.lookup.visibility import GTIDS_ON
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from watermark_source.checks import Caution, Check
 from watermark_source.errors import UnsupportedFormatError

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.errors.server import LOCKED, code_of
+from pyspark_mysql_cdc_wm.errors.server_errors import LOCKED, code_of
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
+from pyspark_mysql_cdc_wm.lookup.commit_visibility import GTIDS_ON, shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.metadata_lock_limit import waiting_for_locks
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.lookup.table_list import grant_select
-from pyspark_mysql_cdc_wm.lookup.visibility import GTIDS_ON, shows_all_of_its_end
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn

@@ -13,9 +13,9 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.arrow_types import column_type
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.type_codes import COMPRESSED, ColumnType
 from watermark_source.errors import UnsupportedFormatError
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
-from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
-from pyspark_mysql_cdc_wm.lookup.transactions import Transactions
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
 from watermark_source.planning.time_index import IndexEntry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.events import begins_transaction
+from pyspark_mysql_cdc_wm.binlog.event_headers import begins_transaction
 from pyspark_mysql_cdc_wm.binlog.wire import Longs
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock
 

@@ -16,22 +16,22 @@ from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_without
-from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
-from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.minimal_row_metadata import LeastMetadata
-from pyspark_mysql_cdc_wm.lookup.prepared_transactions import with_prepared
 from pyspark_mysql_cdc_wm.lookup.table_columns import columns_now
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
+from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.reading.ddl_warnings import altered_in
+from pyspark_mysql_cdc_wm.reading.delivered_changes import EVERYTHING, Part, is_read
 from pyspark_mysql_cdc_wm.reading.known_columns import Known
-from pyspark_mysql_cdc_wm.reading.log_part import EVERYTHING, Part, is_read
-from pyspark_mysql_cdc_wm.reading.log_statements import altered_in
 from pyspark_mysql_cdc_wm.records.change_columns import ChangedRows, changed_rows
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes, as_logged
-from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
 from pyspark_mysql_cdc_wm.records.layout import Layout
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names
 from watermark_source.errors import DataLossError, UnsupportedFormatError
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch

@@ -9,9 +9,9 @@ from functools import lru_cache
 
 from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import Layout
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from watermark_source.errors import SchemaError, UnsupportedFormatError
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
-from pyspark_mysql_cdc_wm.records.table_rows import TableRows
+from pyspark_mysql_cdc_wm.records.stream_rows import TableRows
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from watermark_source.arrow_columns import repeated
 from watermark_source.planning.split import Split

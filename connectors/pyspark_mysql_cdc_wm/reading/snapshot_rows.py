@@ -10,33 +10,33 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.binlog.definitions import defined_until
+from pyspark_mysql_cdc_wm.binlog.ddl_statements import defined_until
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_without
-from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
-from pyspark_mysql_cdc_wm.lookup.log_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.commit_visibility import shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.minimal_row_metadata import LeastMetadata
-from pyspark_mysql_cdc_wm.lookup.prepared_transactions import with_prepared
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
-from pyspark_mysql_cdc_wm.lookup.visibility import shows_all_of_its_end
+from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.reading.ddl_warnings import looked_at
 from pyspark_mysql_cdc_wm.reading.known_columns import Known
-from pyspark_mysql_cdc_wm.reading.log_statements import looked_at
 from pyspark_mysql_cdc_wm.reading.snapshot_inserts import TableChunk, as_inserts
 from pyspark_mysql_cdc_wm.reading.table_drops import TableDrops
 from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
-from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import Layout
-from pyspark_mysql_cdc_wm.records.table_rows import TableRows, table_rows
+from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, table_rows
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
-from pyspark_mysql_cdc_wm.snapshot.logged_order import LoggedOrder, chunk_names
-from pyspark_mysql_cdc_wm.snapshot.rolled_back import RollBack
-from pyspark_mysql_cdc_wm.snapshot.table_swap import SWAP_PAUSE_SECONDS, SWAP_SECONDS
+from pyspark_mysql_cdc_wm.snapshot.logged_key_order import LoggedOrder, chunk_names
+from pyspark_mysql_cdc_wm.snapshot.rows_as_of import RollBack
+from pyspark_mysql_cdc_wm.snapshot.table_swap_wait import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.connector.replicas import Relocation
 

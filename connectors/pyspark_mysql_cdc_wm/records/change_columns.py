@@ -13,8 +13,8 @@ from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
 from pyspark_mysql_cdc_wm.records.key_column import comparable
 from pyspark_mysql_cdc_wm.records.layout import Layout, Mask
-from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_BEFORE
-from pyspark_mysql_cdc_wm.records.table_rows import TableRows, table_rows
+from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, table_rows
 from watermark_source.arrow_columns import column, repeated
 
 _TYPES = column(("insert", "update_preimage", "update_postimage", "delete"), pa.string())

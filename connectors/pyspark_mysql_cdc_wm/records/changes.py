@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, POSITION, START, TYPE, EventType, begins_transaction
-from pyspark_mysql_cdc_wm.binlog.payload import Unpacker
+from pyspark_mysql_cdc_wm.binlog.compressed_transactions import Unpacker
+from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, TYPE, EventType, begins_transaction
 from pyspark_mysql_cdc_wm.binlog.rollbacks import rollbacks
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
-from pyspark_mysql_cdc_wm.errors.faults import Fault, fault_error
-from pyspark_mysql_cdc_wm.records.column import TableMap, key_names
+from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.decoding import RowImages, TableDecoder
 from pyspark_mysql_cdc_wm.records.events_by_table import NO_TABLE, Router, Routes, every_table
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names
 from watermark_source.errors import UnsupportedFormatError
 
 

@@ -16,14 +16,14 @@ from pyspark_mysql_cdc_wm.records.arrow_types import (
     column_type,
     column_width,
 )
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.decimals import decimals
-from pyspark_mysql_cdc_wm.records.enum_labels import enums, label_charset, label_column, sets
-from pyspark_mysql_cdc_wm.records.geometries import geometries, vectors
+from pyspark_mysql_cdc_wm.records.enums_and_sets import enums, label_charset, label_column, sets
+from pyspark_mysql_cdc_wm.records.geometries_and_vectors import geometries, vectors
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.numbers import bits, floats, integers, years
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.temporal import temporals
-from pyspark_mysql_cdc_wm.records.texts import texts
+from pyspark_mysql_cdc_wm.records.text_columns import texts
 from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 
 _ALIKE: Mapping[ColumnType, Callable[[Values], pa.Array]] = {

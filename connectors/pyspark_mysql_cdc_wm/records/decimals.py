@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
-from pyspark_mysql_cdc_wm.errors.faults import Fault
+from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, allocated, fixed, validity
 from pyspark_mysql_cdc_wm.records.arrow_types import GROUP_BYTES, LONGEST_DECIMAL, decimal_type
 from watermark_source.errors import CorruptDataError

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.arrow_types import column_width
-from pyspark_mysql_cdc_wm.records.column import TableMap
 from pyspark_mysql_cdc_wm.records.column_decoders import ColumnDecoder, column_decoder
 from pyspark_mysql_cdc_wm.records.json_diffs import patched_texts
-from pyspark_mysql_cdc_wm.records.rows import Located, RowLocator, exhausted, new_cursor
+from pyspark_mysql_cdc_wm.records.row_events import Located, RowLocator, exhausted, new_cursor
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.arrow_types import WHOLE_NUMBERS
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from watermark_source.errors import OffsetError, shortened
 

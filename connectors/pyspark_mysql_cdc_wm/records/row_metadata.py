@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark_mysql_cdc_wm.binlog.scan import Scan
-from pyspark_mysql_cdc_wm.records.column import Column, KeyPart, TableMap
+from pyspark_mysql_cdc_wm.binlog.byte_reader import Scan
+from pyspark_mysql_cdc_wm.records.table_definition import Column, KeyPart, TableMap
 from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 
 _SIGNS, _DEFAULT_COLLATION, _COLLATIONS, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed
 from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, WHOLE_NUMBERS
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.decimals import negated, with_digits
-from pyspark_mysql_cdc_wm.records.geometries import geometries, vectors
+from pyspark_mysql_cdc_wm.records.geometries_and_vectors import geometries, vectors
 from pyspark_mysql_cdc_wm.records.numbers import bits, whole_numbers
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.calendar import NO_MOMENT, day_of, moment_of

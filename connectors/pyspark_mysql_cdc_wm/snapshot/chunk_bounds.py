@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.errors.server import LOCKED, code_of
+from pyspark_mysql_cdc_wm.errors.server_errors import LOCKED, code_of
+from pyspark_mysql_cdc_wm.lookup.commit_visibility import wait_until_visible
+from pyspark_mysql_cdc_wm.lookup.committed_transactions import has_gtids
 from pyspark_mysql_cdc_wm.lookup.metadata_lock_limit import waiting_for_locks
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
-from pyspark_mysql_cdc_wm.lookup.transactions import has_gtids
-from pyspark_mysql_cdc_wm.lookup.visibility import wait_until_visible
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.snapshot.described_tables import DescribedTables
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
-from pyspark_mysql_cdc_wm.snapshot.table_swap import SWAP_PAUSE_SECONDS, SWAP_SECONDS
+from pyspark_mysql_cdc_wm.snapshot.table_swap_wait import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from watermark_source.errors import (
     ResponseTimeoutError,
     SourceError,

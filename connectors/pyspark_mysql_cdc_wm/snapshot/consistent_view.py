@@ -12,14 +12,14 @@ import pyarrow as pa
 import pymysql
 
 from pyspark_mysql_cdc_wm.client.connection import connected
-from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.text_rows import TextReader
-from pyspark_mysql_cdc_wm.errors.server import LOCKED, code_of, server_error
+from pyspark_mysql_cdc_wm.errors.server_errors import LOCKED, code_of, server_error
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
-from pyspark_mysql_cdc_wm.records.column import Column
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
+from pyspark_mysql_cdc_wm.records.table_definition import Column
 from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, listed

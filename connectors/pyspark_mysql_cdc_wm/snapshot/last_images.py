@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.records.change_columns import integers
 from pyspark_mysql_cdc_wm.records.key_set import KeySet
 from pyspark_mysql_cdc_wm.records.layout import Mask
-from pyspark_mysql_cdc_wm.records.table_rows import TableRows
+from pyspark_mysql_cdc_wm.records.stream_rows import TableRows
 
 _SLACK_ROWS = 100_000
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
-from pyspark_aligned_kafka.records.batches import CODEC_MASK, HEADER_SIZE, Bytes, Longs, survey
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
+from pyspark_aligned_kafka.records.record_batches import CODEC_MASK, HEADER_SIZE, Bytes, Longs, survey
 from services.kafka_record_batch import CODECS, compressed
 from tests.soak.fuzz.memory import guarded
 from tests.unit.kafka.batches import crc32c

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
 from pyspark_aligned_kafka.reading.fetch import FetchResponse, decode_response
-from pyspark_aligned_kafka.reading.pending import Pending
-from pyspark_aligned_kafka.reading.responses import examine
-from pyspark_aligned_kafka.records.batches import Bytes
+from pyspark_aligned_kafka.reading.fetch_outcomes import examine
+from pyspark_aligned_kafka.reading.range_progress import Pending
+from pyspark_aligned_kafka.records.record_batches import Bytes
 from tests.soak.fuzz.decoder import checked, decoder
 from tests.soak.fuzz.memory import guarded
 from watermark_source.errors import SourceError

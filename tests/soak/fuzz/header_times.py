@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from pyspark_aligned_kafka.records.header_scan import HeaderScan
-from pyspark_aligned_kafka.records.moments import MomentReader
-from pyspark_aligned_kafka.records.rows import HEADERS_AT, RECORD_END, Located
+from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, RECORD_END, Located
 from pyspark_aligned_kafka.records.time_format import Format
+from pyspark_aligned_kafka.records.time_texts import MomentReader
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.memory import guarded
 from watermark_source.errors import SourceError

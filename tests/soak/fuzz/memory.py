@@ -7,7 +7,7 @@ import mmap
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.batches import Bytes
+from pyspark_aligned_kafka.records.record_batches import Bytes
 
 _PROT_NONE = 0
 _libc = ctypes.CDLL(None, use_errno=True)

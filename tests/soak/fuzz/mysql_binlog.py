@@ -14,13 +14,13 @@ import pyarrow as pa
 import zstandard
 
 from pyspark_mysql_cdc_wm.binlog.compressed_events import uncompressed
-from pyspark_mysql_cdc_wm.binlog.definitions import drops, look_at_statements
-from pyspark_mysql_cdc_wm.binlog.events import CHECKSUM_SIZE, EVENT_FIELDS, HEADER_SIZE, EventType
-from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk
+from pyspark_mysql_cdc_wm.binlog.ddl_statements import drops, look_at_statements
+from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk
+from pyspark_mysql_cdc_wm.binlog.event_headers import CHECKSUM_SIZE, EVENT_FIELDS, HEADER_SIZE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
-from pyspark_mysql_cdc_wm.lookup.log_gtids import begun
+from pyspark_mysql_cdc_wm.lookup.binlog_gtids import begun
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
-from pyspark_mysql_cdc_wm.records.column import TableMap
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from tests.soak.fuzz.memory import guarded
 from tests.unit.mysql.recordings import charsets
 from watermark_source.errors import SourceError

@@ -12,10 +12,10 @@ from tests.protobuf_examples import OPTIONAL, REPEATED, Message, add_field, clas
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.memory import guarded
 from watermark_source.errors import SchemaError
-from watermark_source.extractors.moments import UNITS
 from watermark_source.extractors.protobuf import protobuf_event_time
 from watermark_source.extractors.protobuf_path import index_in_file, path_by_names
 from watermark_source.extractors.protobuf_walk import walk
+from watermark_source.extractors.time_units import UNITS
 from watermark_source.extractors.wire_format import PREFIX, Framed, _read_ids
 from watermark_source.machine_code.calendar import NO_MOMENT
 

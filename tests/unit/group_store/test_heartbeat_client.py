@@ -22,7 +22,7 @@ from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.group_store import file_database, known_members, store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
-from watermark_source.group_store.store import Answer, GroupStore, Identity
+from watermark_source.group_store.member_exchange import Answer, GroupStore, Identity
 
 
 def test_what_one_tells_the_other_knows_soon(make: Make) -> None:

@@ -44,7 +44,9 @@ def test_importing_the_module_imports_no_client_and_no_compiler() -> None:
 def test_reading_options_and_planning_tasks_loads_no_client() -> None:
     """Spark starts processes for just that with every query."""
     heavy = ("kafka", "numba", "pandas")
-    assert run(f"import sys, pyspark_aligned_kafka.readers; print([m for m in {heavy} if m in sys.modules])") == "[]"
+    assert (
+        run(f"import sys, pyspark_aligned_kafka.spark_readers; print([m for m in {heavy} if m in sys.modules])") == "[]"
+    )
 
 
 def test_a_missing_package_is_named_with_the_way_to_install_it() -> None:

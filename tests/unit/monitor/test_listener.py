@@ -11,7 +11,7 @@ from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, Q
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
 from watermark_source.eventtime.watermark import MAX
-from watermark_source.monitor.learned_bound import BoundInForce
+from watermark_source.monitor.bound_in_force import BoundInForce
 from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.prometheus import StatusCollector
 from watermark_source.monitor.snapshot_progress import SnapshotProgress

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
 from watermark_source.errors import UsageError
-from watermark_source.monitor.learned_bound import BoundInForce
+from watermark_source.monitor.bound_in_force import BoundInForce
 from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.source_status import (
     REPORTED_SPLITS,

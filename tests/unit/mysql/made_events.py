@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import zstandard
 
-from pyspark_mysql_cdc_wm.binlog.events import (
+from pyspark_mysql_cdc_wm.binlog.event_headers import (
     EVENT_FIELDS,
     FLAGS,
     HEADER_SIZE,

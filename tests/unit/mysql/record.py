@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from services.mysql_client import connect
 from services.mysql_local import LocalMySql

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from pyspark_mysql_cdc_wm.binlog.compressed_events import uncompressed
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
-from pyspark_mysql_cdc_wm.records.column import TableMap
-from pyspark_mysql_cdc_wm.records.table_map import read_table_map
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap
+from pyspark_mysql_cdc_wm.records.table_map_event import read_table_map
 from tests.unit.mysql.event_survey import EventSurvey
 from tests.unit.mysql.record import FOLDER
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from watermark_source.operators.ordering_packs import PACKED, RowPacker, Unpacking
-from watermark_source.operators.ordering_rows import RowLayout, from_bytes
+from watermark_source.operators.sorted_rows import RowLayout, from_bytes
 
 
 def schema(zone: str, text: pa.DataType) -> pa.Schema:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
-from watermark_source.planning.snapshot import snapshot_split
+from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SnapshotState, SourceState
 
 _DATED = {"reached": {A: NOW}}

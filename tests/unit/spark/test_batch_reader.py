@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from watermark_source.errors import InternalError
 from watermark_source.option_table import OptionTable
-from watermark_source.planning.open_bounds import OpenPiece, OpenRange
+from watermark_source.planning.late_bound_ranges import OpenPiece, OpenRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.batch_reader import AlignedBatchReader, BatchPack, NarrowingBatchReader, lay
 from watermark_source.spark.columns.column_names import EVENT_TIME, MARKER

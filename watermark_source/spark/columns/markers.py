@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField,
 
 from watermark_source.arrow_columns import column
 from watermark_source.monitor.status_reasons import IN_GENERAL
-from watermark_source.planning.snapshot import snapshot_split
+from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SourceState, SplitStatus
 from watermark_source.planning.status_transitions import changed_status
 from watermark_source.spark.columns.column_names import MARKER

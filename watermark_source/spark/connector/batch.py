@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pyspark.sql.datasource import Filter
 
-from watermark_source.planning.open_bounds import OpenRange
+from watermark_source.planning.late_bound_ranges import OpenRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
-from watermark_source.planning.snapshot import SnapshotBatch
+from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import Bound
 from watermark_source.spark.connector.read_batch import ReadBatch
@@ -20,7 +20,7 @@ class SnapshotSize(NamedTuple):
 
 
 class Snapshots(Protocol):
-    """What is read of tables before, and beside, the log of their changes; see planning/snapshot.py."""
+    """What is read of tables before, and beside, the log of their changes; see planning/snapshot_ranges.py."""
 
     @property
     def come_first(self) -> bool:

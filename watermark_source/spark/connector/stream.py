@@ -17,10 +17,10 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector.event_times import EventTimeIndex, EventTimePreview
+from watermark_source.spark.connector.event_time_lookups import EventTimeIndex, EventTimePreview
 from watermark_source.spark.connector.open_transactions import OpenTransactions
-from watermark_source.spark.connector.pieces import RangeCutter
 from watermark_source.spark.connector.progress_sink import ProgressSink
+from watermark_source.spark.connector.range_cutter import RangeCutter
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.replicas import Replicas
 from watermark_source.spark.connector.snapshots import Snapshots

@@ -9,7 +9,7 @@ from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.stream import Connector
-from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.observed_logs import Logs
 from watermark_source.spark.driver.stream_end import StreamEnd
 
 

@@ -11,7 +11,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.planning.step_sizes import BLIND_STEP, FirstLook
 from watermark_source.spark.connector.range_reader import RangeReader
-from watermark_source.spark.driver.event_times import Longs, event_times_of
+from watermark_source.spark.driver.event_time_reads import Longs, event_times_of
 
 _log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from watermark_source.group_store.driver_folder import FILE, driver_folder
 from watermark_source.group_store.file_database import FileDatabase
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
 from watermark_source.group_store.local_members import LocalMembers
-from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.group_store.member_exchange import GroupStore, Identity
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import GroupState, SplitStatus
 from watermark_source.spark.options.engine_option_table import DRIVER, NO_STORE

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from watermark_source.errors import StartMismatchError
-from watermark_source.planning.snapshot import snapshot_split
+from watermark_source.planning.snapshot_ranges import snapshot_split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.available_now import AvailableNowEnds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from watermark_source.eventtime.disorder import SEGMENT
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.planner import ranges_of
-from watermark_source.planning.snapshot import snapshot_batch
+from watermark_source.planning.snapshot_ranges import snapshot_batch
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.columns.markers import markers_between

@@ -13,7 +13,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.range_reader import RangeReader
-from watermark_source.spark.driver.event_times import event_times_of
+from watermark_source.spark.driver.event_time_reads import event_times_of
 from watermark_source.spark.driver.min_max_index import MinMaxIndex
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import numpy as np
 from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import SplitRange
-from watermark_source.spark.driver.event_times import Longs
+from watermark_source.spark.driver.event_time_reads import Longs
 
 PIECE_ROWS = 1_024
 """Rows of which only the lowest and the highest event time are kept: 24 bytes."""

@@ -20,7 +20,7 @@ from watermark_source.planning.observation import (
 from watermark_source.planning.open_transactions import passed_over
 from watermark_source.planning.planner import Plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
-from watermark_source.planning.snapshot import snapshot_split, unfinished
+from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, sample
 from watermark_source.planning.split_watermark import future_cap
 from watermark_source.planning.state import SourceState
@@ -32,7 +32,7 @@ from watermark_source.spark.driver.backlog import exceeds, splits_behind
 from watermark_source.spark.driver.first_look import FirstLooks
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.last_plan import LastPlan
-from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.observed_logs import Logs
 from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.replica_positions import ReplicaPositions
 from watermark_source.spark.driver.snapshot_chunks import with_chunks

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.learned_idle_timeout import Pauses
 from watermark_source.planning.observation import ObservedLogs
-from watermark_source.planning.pauses import Pauses
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 

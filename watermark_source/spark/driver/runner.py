@@ -2,7 +2,7 @@
 
 A plan goes through four hands: it is asked what the connector, the tasks and the group say (``observer.py``), decided
 (``batch_planner.py``, and ``planning``: pure), remembered (``offsets.py``, ``last_plan.py``) and reported
-(``status_report.py``, ``shown_progress.py``, ``group_membership.py``).
+(``status_report.py``, ``progress_to_sink.py``, ``group_membership.py``).
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from watermark_source.clock import Clock
+from watermark_source.planning.learned_idle_timeout import SHORTEST
 from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.pauses import SHORTEST
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
@@ -30,12 +30,12 @@ from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.initial_offset import InitialOffset
 from watermark_source.spark.driver.input_partitions import InputPartitions
 from watermark_source.spark.driver.last_plan import LastPlan
-from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.look_ahead import ReadingAhead
+from watermark_source.spark.driver.observed_logs import Logs
 from watermark_source.spark.driver.observer import Observer
 from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.pause_memory import PauseMemory
-from watermark_source.spark.driver.shown_progress import ShownProgress
+from watermark_source.spark.driver.progress_to_sink import ShownProgress
 from watermark_source.spark.driver.status_from_plan import Seen
 from watermark_source.spark.driver.status_report import StatusReport
 from watermark_source.spark.driver.stream_end import StreamEnd

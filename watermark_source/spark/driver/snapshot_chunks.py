@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from watermark_source.errors import listed
 from watermark_source.planning.observation import ObservedLogs, ObservedSnapshots
-from watermark_source.planning.snapshot import completed, snapshot_split, unfinished
+from watermark_source.planning.snapshot_ranges import completed, snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.snapshots import Snapshots

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from watermark_source.alignment.group import FIRST
 from watermark_source.eventtime.percentile import Percentile
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
-from watermark_source.monitor.learned_bound import BoundInForce
+from watermark_source.monitor.bound_in_force import BoundInForce
 from watermark_source.monitor.snapshot_progress import SnapshotProgress
 from watermark_source.monitor.source_status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.status_reasons import Facts, Held, reason
@@ -16,7 +16,7 @@ from watermark_source.planning.backlog import Limit
 from watermark_source.planning.combined_watermark import is_left_out
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.snapshot import snapshot_split, unfinished
+from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.spark.driver.row_counts import RowCounts

@@ -12,7 +12,7 @@ from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.replicas import Relocation
 from watermark_source.spark.connector.stream import SourceDefinition
-from watermark_source.spark.driver.reading_again import again_of
+from watermark_source.spark.driver.unreported_ranges import again_of
 from watermark_source.spark.options.engine_options import EngineOptions
 from watermark_source.spark.tasks.reading import batches_of
 

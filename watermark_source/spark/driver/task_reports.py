@@ -13,11 +13,11 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.connector.replicas import Relocation
 from watermark_source.spark.connector.stream import SourceDefinition
-from watermark_source.spark.driver.logs import Logs
-from watermark_source.spark.driver.reading_again import ReadingAgain, again_of
+from watermark_source.spark.driver.observed_logs import Logs
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
 from watermark_source.spark.driver.row_counts import RowCounts
-from watermark_source.spark.driver.snapshot_speed import SnapshotCount
+from watermark_source.spark.driver.snapshot_row_counts import SnapshotCount
+from watermark_source.spark.driver.unreported_ranges import ReadingAgain, again_of
 from watermark_source.spark.exchange.report_protocol import ReportAddress
 from watermark_source.spark.options.engine_options import ReportOptions
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.snapshot import SnapshotBatch
+from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.columns.markers import Marker

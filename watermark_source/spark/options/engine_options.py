@@ -9,7 +9,7 @@ from typing import Any
 from watermark_source import durations
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
-from watermark_source.planning.pauses import LONGEST
+from watermark_source.planning.learned_idle_timeout import LONGEST
 from watermark_source.planning.policy import Alignment, Idleness, WatermarkStrategy
 from watermark_source.spark.options.engine_option_table import (
     AUTO,

@@ -13,7 +13,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Piece
 from watermark_source.spark.columns.column_names import LATE, MARKER
 from watermark_source.spark.columns.markers import arrow_schema, in_micros, marker_batch, no_markers
-from watermark_source.spark.connector.pieces import PieceReader
+from watermark_source.spark.connector.range_cutter import PieceReader
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.connector.replicas import RelocatedRangeReader

@@ -14,8 +14,8 @@ from pyspark_aligned_kafka.cluster.broker_errors import translated
 from pyspark_aligned_kafka.reading.connection import BrokerConnection
 from pyspark_aligned_kafka.reading.fetch import FetchLimits
 from pyspark_aligned_kafka.reading.fetch_loop import RangeRead
-from pyspark_aligned_kafka.reading.kept_connections import Session
-from pyspark_aligned_kafka.reading.patience import Patience
+from pyspark_aligned_kafka.reading.kept_sessions import Session
+from pyspark_aligned_kafka.reading.progress_timeout import Patience
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.reading.response_memory import ResponseMemory
 from pyspark_aligned_kafka.records.decoding import RecordDecoder

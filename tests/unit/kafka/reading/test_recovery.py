@@ -10,11 +10,11 @@ import pytest
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster import absence
 from pyspark_aligned_kafka.cluster.metadata import Leader, Metadata, Topic
-from pyspark_aligned_kafka.reading.kept_connections import Session
-from pyspark_aligned_kafka.reading.patience import Patience
-from pyspark_aligned_kafka.reading.pending import Pending
+from pyspark_aligned_kafka.reading.fetch_outcomes import Step, Trouble
+from pyspark_aligned_kafka.reading.kept_sessions import Session
+from pyspark_aligned_kafka.reading.progress_timeout import Patience
+from pyspark_aligned_kafka.reading.range_progress import Pending
 from pyspark_aligned_kafka.reading.recovery import Recovery
-from pyspark_aligned_kafka.reading.responses import Step, Trouble
 from watermark_source.errors import DataLossError, UnknownSplitError
 from watermark_source.planning.split import Split, SplitRange
 

@@ -16,9 +16,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_aligned_kafka.records.batches import survey
 from pyspark_aligned_kafka.records.compression import Arena
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
+from pyspark_aligned_kafka.records.record_batches import survey
 from tests.unit.kafka.batches import LOG_APPEND_TIME, Rec, batch, records_bytes
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
 from watermark_source.planning.split import Split, SplitRange

@@ -21,8 +21,8 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     WithoutTime,
 )
 from pyspark_aligned_kafka.records.json_path import parse_path
-from pyspark_aligned_kafka.records.moments import END_MICROS, FIRST_MICROS
 from pyspark_aligned_kafka.records.time_format import Format
+from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS
 from tests.unit.kafka.batches import Rec, batch, records_bytes, sized, varint
 from watermark_source.errors import CorruptDataError, EventTimeError, OptionError
 from watermark_source.planning.split import Split, SplitRange

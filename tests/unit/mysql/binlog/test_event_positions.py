@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.events import (
+from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk
+from pyspark_mysql_cdc_wm.binlog.event_headers import (
     ARTIFICIAL,
     HEADER_SIZE,
     POSITION,
@@ -16,7 +17,6 @@ from pyspark_mysql_cdc_wm.binlog.events import (
     begins_xa,
     next_file,
 )
-from pyspark_mysql_cdc_wm.binlog.packets import PacketWalk
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
 from tests.unit.mysql.made_events import event, logged
 from watermark_source.errors import CorruptDataError

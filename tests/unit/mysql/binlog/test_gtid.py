@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.events import EventType
+from pyspark_mysql_cdc_wm.binlog.event_headers import EventType
 from pyspark_mysql_cdc_wm.binlog.gtid import gtid_at
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from watermark_source.machine_code.native import address_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pyspark_mysql_cdc_wm.client import connection
-from pyspark_mysql_cdc_wm.client.settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 
 
 def test_tls_that_verifies_nothing_reads_no_certificates(monkeypatch: pytest.MonkeyPatch) -> None:

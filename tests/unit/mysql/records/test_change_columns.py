@@ -10,7 +10,7 @@ from pyspark_mysql_cdc_wm.records.change_columns import change_types, changed_ro
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT, EventTimeColumn
 from pyspark_mysql_cdc_wm.records.layout import Layout
-from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from tests.unit.mysql.recordings import decoded
 
 

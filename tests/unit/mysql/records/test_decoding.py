@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_mysql_cdc_wm.binlog.events import HEADER_SIZE, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, _WantedTables, as_logged
 from pyspark_mysql_cdc_wm.records.decoding import TableDecoder
-from pyspark_mysql_cdc_wm.records.rows import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from tests.unit.mysql.recordings import charsets, decoded, rows, surveyed, table_maps
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
 

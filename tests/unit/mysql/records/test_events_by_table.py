@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.events import (
+from pyspark_mysql_cdc_wm.binlog.event_headers import (
     HEADER_SIZE,
     IGNORABLE,
     START,

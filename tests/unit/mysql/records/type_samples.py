@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from pyspark_mysql_cdc_wm.records.column import BINARY_COLLATION, Column
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 
 UTF8 = 45

@@ -19,7 +19,7 @@ from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store import store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.driver_folder import driver_folder
-from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.group_store.member_exchange import GroupStore, Identity
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import Alignment, PlanPolicy

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.learned_idle_timeout import LONGEST, SHORTEST
 from watermark_source.planning.observation import ObservedLogs
-from watermark_source.planning.pauses import LONGEST, SHORTEST
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.spark.driver.pause_memory import PauseMemory

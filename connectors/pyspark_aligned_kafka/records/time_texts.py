@@ -1,0 +1,192 @@
+"""Texts of moments to microseconds since 1970-01-01 UTC, compiled: epochs as decimal numbers, and ISO 8601."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_aligned_kafka.records.json_strings import unescaped
+from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from pyspark_aligned_kafka.records.time_format import Format
+from watermark_source.machine_code.calendar import NO_MOMENT
+from watermark_source.machine_code.iso_8601 import digit_at, iso_moment
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+
+_EXPONENTS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
+"""Microseconds of a unit, as a power of ten."""
+_BY_SIZE, _NO_NUMBER = 100, 101
+_LONGEST = 64
+"""Bytes of a text, unescaped: no moment is longer."""
+_FIRST_DAY, _END_DAY = -719_162, 2_932_897
+"""Days from 1970-01-01 to 0001-01-01 and 10000-01-01, the years Spark writes."""
+FIRST_MICROS, END_MICROS = _FIRST_DAY * 86_400_000_000, _END_DAY * 86_400_000_000
+_MOST_DIGITS = 18
+_MINUS, _PLUS, _DOT = (ord(c) for c in "-+.")
+_E = ord("e")
+
+
+@inlined
+def _power_of_ten(exponent: Word) -> Word:
+    value = np.int64(1)
+    for _ in range(exponent):
+        value *= 10
+    return value
+
+
+@inlined
+def _number(data: Word, at: Word, stop: Word) -> tuple[Word, Word, Word]:
+    """Return whether a text is a decimal number, its digits as one number with sign, and the power of ten behind them.
+
+    Digits beyond the eighteenth that counts are cut off: they are far below a microsecond of any moment there is.
+    """
+    negative = at < stop and byte_at(data, at) == _MINUS
+    if negative or (at < stop and byte_at(data, at) == _PLUS):
+        at += 1
+    value, exponent, kept, seen = np.int64(0), np.int64(0), np.int64(0), False
+    fraction = False
+    while at < stop:
+        if byte_at(data, at) == _DOT and not fraction and seen:
+            fraction = True
+            at += 1
+            if digit_at(data, at, stop) < 0:
+                return False, value, exponent
+            continue
+        digit = digit_at(data, at, stop)
+        if digit < 0:
+            break
+        seen = True
+        if kept < _MOST_DIGITS:
+            value = value * 10 + digit
+            kept += value > 0
+            exponent -= fraction
+        else:
+            exponent += not fraction
+        at += 1
+    if at < stop and seen and byte_at(data, at) | 0x20 == _E:
+        at += 1
+        down = at < stop and byte_at(data, at) == _MINUS
+        if down or (at < stop and byte_at(data, at) == _PLUS):
+            at += 1
+        power, some = np.int64(0), False
+        while digit_at(data, at, stop) >= 0:
+            # Far beyond what any moment has; and no overflow.
+            power = min(power * 10 + digit_at(data, at, stop), np.int64(10_000))
+            some = True
+            at += 1
+        if not some:
+            return False, value, exponent
+        exponent += -power if down else power
+    return seen and at == stop, -value if negative else value, exponent
+
+
+@inlined
+def _scaled(value: Word, exponent: Word) -> Word:
+    """Return ``value * 10 ** exponent``, rounded down, ``NO_MOMENT`` if that is no moment."""
+    if value == 0:
+        return np.int64(0)
+    if exponent < 0:
+        if exponent < -_MOST_DIGITS:
+            return np.int64(-1) if value < 0 else np.int64(0)
+        return value // _power_of_ten(-exponent)
+    if exponent > _MOST_DIGITS:
+        return NO_MOMENT
+    power = _power_of_ten(exponent)
+    return value * power if abs(value) <= END_MICROS // power else NO_MOMENT
+
+
+@inlined
+def _exponent_by_size(value: Word, exponent: Word) -> Word:
+    """Return the unit of a number without one, as a power of ten of microseconds."""
+    size = _scaled(abs(value), exponent)
+    if size == NO_MOMENT or size >= 100_000_000_000_000_000:
+        return np.int64(-3)
+    if size >= 100_000_000_000_000:
+        return np.int64(0)
+    return np.int64(3) if size >= 100_000_000_000 else np.int64(6)
+
+
+@inlined
+def _moment(data: Word, at: Word, stop: Word, unit: Word) -> Word:
+    if unit != _NO_NUMBER:
+        is_number, value, exponent = _number(data, at, stop)
+        if is_number:
+            exponent += _exponent_by_size(value, exponent) if unit == _BY_SIZE else unit
+            return _scaled(value, exponent)
+        if unit != _BY_SIZE:
+            return NO_MOMENT
+    return iso_moment(data, at, stop)
+
+
+@inlined
+def _unescaped_into(data: Word, at: Word, stop: Word, room: Word) -> Word:
+    """Write a text without its escapes into ``room``; return its size, -1 if it is no moment for that alone."""
+    size = np.int64(0)
+    while at < stop:
+        if size == _LONGEST:
+            return np.int64(-1)
+        character = byte_at(data, at)
+        if character == ord("\\"):
+            character, at = unescaped(data, at, stop)
+        else:
+            at += 1
+        if character > 0x7F:
+            return np.int64(-1)
+        room[size] = character
+        size += 1
+    return size
+
+
+@compiled("int64(uint8[::1], int64[::1], int64[::1], boolean[::1], int64, uint8[::1], int64[::1], uint8[::1])")
+def _read_all(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word,
+    starts: Word,
+    sizes: Word,
+    escaped: Word,
+    unit: Word,
+    room: Word,
+    micros: Word,
+    wrong: Word,
+) -> Word:
+    data, plain = address_of(array), address_of(room)
+    count = 0
+    for row in range(starts.shape[0]):
+        found = NO_MOMENT
+        if escaped[row]:
+            size = _unescaped_into(data, starts[row], starts[row] + sizes[row], room)
+            if size >= 0:
+                found = _moment(plain, np.int64(0), size, unit)
+        elif sizes[row] > 0:
+            found = _moment(data, starts[row], starts[row] + sizes[row], unit)
+        is_moment = FIRST_MICROS <= found < END_MICROS
+        micros[row] = found if is_moment else 0
+        wrong[row] = not is_moment
+        count += not is_moment
+    return count
+
+
+class MomentReader:
+    """Reads moments of one format. Scratch memory is kept from call to call: it serves one read at a time."""
+
+    __slots__ = ("_room", "_unit")
+
+    def __init__(self, written: Format) -> None:
+        by_format = {Format.AUTO: _BY_SIZE, Format.ISO_8601: _NO_NUMBER, **_EXPONENTS}
+        self._unit = by_format[written]
+        self._room = np.zeros(_LONGEST, np.uint8)
+
+    def read(
+        self, data: Bytes, starts: Longs, sizes: Longs, escaped: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[Longs, Bytes, int]:
+        """Return the microseconds of each text, which of them are none (1), and how many those are.
+
+        Args:
+            data: the bytes.
+            starts: where each text begins.
+            sizes: its bytes; below 1 is no moment.
+            escaped: which texts have the escapes of JSON; ``None``: none.
+        """
+        rows = len(starts)
+        micros, wrong = np.empty(rows, np.int64), np.empty(rows, np.uint8)
+        with_escapes = np.zeros(rows, np.bool_) if escaped is None else escaped
+        missing = _read_all(data, starts, sizes, with_escapes, self._unit, self._room, micros, wrong)
+        return micros, wrong, missing

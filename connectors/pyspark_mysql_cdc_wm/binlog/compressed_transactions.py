@@ -1,0 +1,250 @@
+"""Compressed transactions (``binlog_transaction_compression``): their events, a few megabytes at once.
+
+A TRANSACTION_PAYLOAD event's body: fields of type, size and value (all length-encoded; 1 payload size, 2 compression,
+0 zstd or 255 none, 3 size unpacked) until type 0, then the payload: events with headers and without checksums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import zstandard
+
+from pyspark_mysql_cdc_wm.binlog.byte_reader import Scan
+from pyspark_mysql_cdc_wm.binlog.event_headers import (
+    EVENT_FIELDS,
+    FLAGS,
+    HEADER_SIZE,
+    POSITION,
+    SECONDS,
+    SERVER,
+    START,
+    STOP,
+    TYPE,
+    EventType,
+)
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, uint16_at, uint32_at
+from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault, fault_error
+from watermark_source.errors import CorruptDataError, UnsupportedFormatError
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
+
+_COMPRESSION, _UNPACKED = 2, 3
+_ZSTD, _PLAIN = 0, 255
+_LONGEST_HEAD = 64
+_LARGEST = 2**62
+_PIECE_BYTES = 4 * 1024 * 1024
+_STEP_BYTES = 256 * 1024
+_FIRST_ROOM = 1024 * 1024
+
+
+@compiled("Tuple((int64, int64, int64))(uint8[::1], int64, int64, int64, int64, int64[:, ::1])")
+def _walk(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, start: Word, stop: Word, more: Word, position: Word, events: Word
+) -> tuple[Word, Word, Word]:
+    """Tabulate the complete events without checksums in ``[start, stop)``: ``(fault, events, where it stopped)``.
+
+    So many bytes ``more`` are to come.
+    """
+    data = address_of(array)
+    at = start
+    row = 0
+    while stop - at >= HEADER_SIZE and row < events.shape[0]:
+        size = uint32_at(data, at + 9)
+        if size < HEADER_SIZE or size > stop - at + more:
+            return np.int64(Fault.EVENT_SIZE), row, at
+        if size > stop - at:
+            break
+        events[row, START] = at
+        events[row, STOP] = at + size
+        events[row, TYPE] = byte_at(data, at + 4)
+        events[row, SECONDS] = uint32_at(data, at)
+        events[row, SERVER] = uint32_at(data, at + 5)
+        events[row, POSITION] = position
+        events[row, FLAGS] = uint16_at(data, at + 17)
+        row += 1
+        at += size
+    return np.int64(Fault.NONE), row, at
+
+
+class Source(Protocol):
+    """Where the body of an event comes from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at most so many bytes, none at the end."""
+        ...
+
+
+class _Lying:
+    """``Source`` of bytes that lie in memory."""
+
+    __slots__ = ("_at", "_memory", "_stop")
+
+    def __init__(self, memory: Bytes, start: int, stop: int) -> None:
+        self._memory, self._at, self._stop = memory, start, stop
+
+    def read(self, size: int, /) -> bytes:
+        begin, self._at = self._at, min(self._at + size, self._stop)
+        return self._memory[begin : self._at].tobytes()
+
+
+class _After:
+    """``Source`` that begins with bytes which were read before."""
+
+    __slots__ = ("_first", "_rest")
+
+    def __init__(self, first: bytes, rest: Source) -> None:
+        self._first, self._rest = first, rest
+
+    def read(self, size: int, /) -> bytes:
+        if not self._first:
+            return self._rest.read(size)
+        found, self._first = self._first[:size], self._first[size:]
+        return found
+
+    def readinto(self, target: memoryview | bytearray) -> int:
+        found = self.read(len(target))
+        target[: len(found)] = found
+        return len(found)
+
+
+class Unpacker:
+    """Unpacks the compressed transactions of one block of events after another, into memory that is used again."""
+
+    __slots__ = ("_begin", "_context", "_largest", "_memory", "_parts", "_piece", "_table", "_used")
+
+    def __init__(self, *, piece_bytes: int = _PIECE_BYTES, largest_event: int = 1 << 30) -> None:
+        """Give away about ``piece_bytes`` at once, and refuse an event of more than ``largest_event`` bytes."""
+        self._piece = piece_bytes
+        self._largest = largest_event
+        self._context = zstandard.ZstdDecompressor()
+        self._memory: Bytes = np.empty(0, np.uint8)
+        self._table: Longs = np.empty((_STEP_BYTES // HEADER_SIZE + 2, EVENT_FIELDS), np.int64)
+        self._forget()
+
+    def plain(self, memory: Bytes, events: Longs, file: str) -> Iterator[tuple[Bytes, Longs]]:
+        """Yield memory and events without compressed transactions, valid until the next are asked for.
+
+        Events that were packed have the position of the one that packed them. A block without any is yielded as it is.
+
+        Raises:
+            CorruptDataError: a payload that cannot be.
+            UnsupportedFormatError: a compression that this version does not know, or too large an event.
+        """
+        packed = np.flatnonzero(events[:, TYPE] == EventType.TRANSACTION_PAYLOAD)
+        if not packed.size:
+            yield memory, events
+            return
+        self._forget()
+        done = 0
+        for i in packed.tolist():
+            self._copy(memory, events[done:i])
+            event = events[i]
+            body = _Lying(memory, int(event[START]) + HEADER_SIZE, int(event[STOP]))
+            yield from self._unpacked(body, int(event[POSITION]), file)
+            done = i + 1
+        self._copy(memory, events[done:])
+        if self._parts:
+            yield self._taken()
+
+    def of_one(self, body: Source, position: int, file: str) -> Iterator[tuple[Bytes, Longs, bool]]:
+        """Yield as ``plain`` the events of one payload, which may arrive meanwhile, and whether they are its last."""
+        self._forget()
+        for memory, events in self._unpacked(body, position, file):
+            yield memory, events, False
+        if self._parts:
+            yield *self._taken(), True
+
+    def _forget(self) -> None:
+        self._parts: list[Longs] = []
+        self._begin = self._used = 0
+
+    def _taken(self) -> tuple[Bytes, Longs]:
+        """Return the events that are complete."""
+        events = np.concatenate(self._parts)
+        self._parts = []
+        return self._memory, events
+
+    def _room(self, size: int) -> Bytes:
+        """Return so many free bytes."""
+        needed = self._used + size + PADDING
+        if needed > self._memory.size:
+            grown = np.empty(max(needed, 2 * self._memory.size, _FIRST_ROOM), np.uint8)
+            grown[: self._used] = self._memory[: self._used]
+            self._memory = grown
+        return self._memory[self._used : self._used + size]
+
+    def _copy(self, memory: Bytes, events: Longs) -> None:
+        if not len(events):
+            return
+        first, last = int(events[0, START]), int(events[-1, STOP])
+        self._room(last - first)[:] = memory[first:last]
+        moved = events.copy()
+        moved[:, (START, STOP)] += self._used - first
+        self._parts.append(moved)
+        self._used += last - first
+        self._begin = self._used
+
+    def _unpacked(self, body: Source, position: int, file: str) -> Iterator[tuple[Bytes, Longs]]:
+        """Unpack a payload behind what is there already; yield whenever that is enough, and leave its end."""
+        where = f"binlog {file} position {position}"
+        content, left = self._opened(body, where)
+        try:
+            while left:
+                room = self._room(min(left, _STEP_BYTES))
+                size = content.readinto(room.data)
+                if not size:
+                    break
+                left -= size
+                self._used += size
+                self._tabulate(left, position, where)
+                if self._begin >= self._piece and left:
+                    yield self._taken()
+                    rest = self._used - self._begin
+                    self._memory[:rest] = self._memory[self._begin : self._used]
+                    self._begin, self._used = 0, rest
+            more = content.readinto(bytearray(1))  # to the end of the body
+        except zstandard.ZstdError as problem:
+            raise CorruptDataError(f"{where}: a transaction that cannot be decompressed ({problem})") from problem
+        if left or more:
+            raise CorruptDataError(f"{where}: a compressed transaction of another size than it says")
+        if self._begin < self._used:
+            raise fault_error(Fault.EVENT_SIZE, f"{where}, in a compressed transaction")
+
+    def _tabulate(self, left: int, position: int, where: str) -> None:
+        fault, rows, self._begin = _walk(self._memory, self._begin, self._used, left, position, self._table)
+        if fault:
+            raise fault_error(Fault(fault), f"{where}, in a compressed transaction")
+        if rows:
+            self._parts.append(self._table[:rows].copy())
+        if self._used - self._begin >= HEADER_SIZE:
+            size = int.from_bytes(self._memory[self._begin + 9 : self._begin + 13].tobytes(), "little")
+            if size > self._largest:
+                raise UnsupportedFormatError(f"{where}: an event of {size} bytes; the limit is {self._largest}")
+
+    def _opened(self, body: Source, where: str) -> tuple[Any, int]:
+        """Return the payload as what reads into memory, and how many bytes it has."""
+        head = b""
+        while len(head) < _LONGEST_HEAD and (more := body.read(_LONGEST_HEAD - len(head))):
+            head += more
+        scan = Scan(head)
+        fields = {}
+        try:
+            while kind := scan.lenenc():
+                fields[kind] = Scan(scan.take(scan.lenenc())).lenenc()
+            size = fields[_UNPACKED]
+            if size > _LARGEST:
+                raise ValueError(f"{size} bytes")
+        except (IndexError, KeyError, ValueError) as problem:
+            raise CorruptDataError(
+                f"{where}: a compressed transaction whose head cannot be read: {problem}"
+            ) from problem
+        content: Any = _After(head[scan.at :], body)
+        compression = fields.get(_COMPRESSION, _PLAIN)
+        if compression == _PLAIN:
+            return content, size
+        if compression == _ZSTD:
+            # A large transaction is several frames.
+            return self._context.stream_reader(content, read_across_frames=True, closefd=False), size
+        raise UnsupportedFormatError(f"{where}: a transaction of compression {compression}; known are 0 zstd, 255 none")

@@ -1,0 +1,163 @@
+"""Events of a binlog: where each begins and ends, and what its header says, as arrays.
+
+An event's header, little-endian: timestamp 4 (seconds), type 1, server id 4, size 4 (header, body and checksum), end
+position 4 (its low 32 bits), flags 2. A CRC-32 of all before it ends the event when the file's FORMAT_DESCRIPTION
+event says so.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from pyspark_mysql_cdc_wm.binlog.crc32 import checksum
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, uint16_at, uint32_at, uint_at
+from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault
+from watermark_source.machine_code.native import Word, byte_at, inlined
+
+HEADER_SIZE = 19
+CHECKSUM_SIZE = 4
+ARTIFICIAL = 0x20
+IGNORABLE = 0x80
+
+# Columns of a table of events, one row an event. STOP is the end of the body, where a checksum may follow.
+START, STOP, TYPE, SECONDS, SERVER, POSITION, FLAGS = range(7)
+EVENT_FIELDS = 7
+
+_ROTATE_NAME = HEADER_SIZE + 8
+_QUERY_HEAD = HEADER_SIZE + 13
+"""Then the variables and the database's name, whose sizes are told before, and a zero byte."""
+_XA_START = b"XA START "
+_LOW = 0xFFFFFFFF
+_FARTHEST = 0x7FFFFFFF
+
+
+class EventType(IntEnum):
+    """Types of events that have a meaning here; every other one must be flagged as ignorable."""
+
+    QUERY = 2
+    STOP = 3
+    ROTATE = 4
+    INTVAR = 5
+    APPEND_BLOCK = 9
+    DELETE_FILE = 11
+    RAND = 13
+    USER_VAR = 14
+    FORMAT_DESCRIPTION = 15
+    XID = 16
+    BEGIN_LOAD_QUERY = 17
+    EXECUTE_LOAD_QUERY = 18
+    TABLE_MAP = 19
+    WRITE_ROWS_V1 = 23
+    UPDATE_ROWS_V1 = 24
+    DELETE_ROWS_V1 = 25
+    INCIDENT = 26
+    HEARTBEAT = 27
+    IGNORABLE = 28
+    ROWS_QUERY = 29
+    WRITE_ROWS = 30
+    UPDATE_ROWS = 31
+    DELETE_ROWS = 32
+    GTID = 33
+    ANONYMOUS_GTID = 34
+    PREVIOUS_GTIDS = 35
+    TRANSACTION_CONTEXT = 36
+    VIEW_CHANGE = 37
+    XA_PREPARE = 38
+    PARTIAL_UPDATE_ROWS = 39
+    TRANSACTION_PAYLOAD = 40
+    HEARTBEAT_V2 = 41
+    GTID_TAGGED = 42
+    MARIADB_ANNOTATE_ROWS = 160
+    MARIADB_BINLOG_CHECKPOINT = 161
+    MARIADB_GTID = 162
+    MARIADB_GTID_LIST = 163
+
+
+BEGINNINGS = (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
+"""The events that transactions begin with."""
+
+_FORMAT_DESCRIPTION = int(EventType.FORMAT_DESCRIPTION)
+_REPEATED = (_FORMAT_DESCRIPTION, 164)
+"""What a file begins with; MariaDB's START_ENCRYPTION too, which is flagged as ignorable."""
+_ROTATE = int(EventType.ROTATE)
+_HEARTBEATS = (int(EventType.HEARTBEAT), int(EventType.HEARTBEAT_V2))
+
+
+def begins_transaction(events: Longs) -> npt.NDArray[np.bool_]:
+    """Return which events a transaction begins with."""
+    return np.isin(events[:, TYPE], BEGINNINGS)
+
+
+def begins_xa(memory: Bytes, query: Longs) -> bool:
+    """Return whether the statement of a QUERY, a row of the table of events, begins a transaction of XA."""
+    begin = int(query[START]) + _QUERY_HEAD
+    variables = int(memory[begin - 2]) | int(memory[begin - 1]) << 8
+    begin += variables + int(memory[begin - 5]) + 1
+    return memory[begin : min(begin + len(_XA_START), int(query[STOP]))].tobytes() == _XA_START
+
+
+def next_file(memory: Bytes, rotate: Longs) -> str:
+    """Return the file that a ROTATE, a row of the table of events, names as the next."""
+    return memory[rotate[START] + _ROTATE_NAME : rotate[STOP]].tobytes().decode(errors="replace")
+
+
+@inlined
+def read_event(  # noqa: PLR0917 - a loop's variables
+    data: Word,
+    at: Word,
+    stop: Word,
+    checksums: Word,
+    check: Word,
+    gaps: Word,
+    position: Word,
+    events: Word,
+    row: Word,
+) -> tuple[Word, Word, Word]:
+    """Put the event that fills ``[at, stop)`` into a row of the table: ``(fault, checksums, position after it)``.
+
+    The table's position is that of the event's end, 64 bits wide; that of one that is not in the file is the last's.
+    With ``gaps`` the server may have left events out; a heartbeat then says how far it is.
+    """
+    kind = byte_at(data, at + 4)
+    end = uint32_at(data, at + 13)
+    flags = uint16_at(data, at + 17)
+    if kind == _FORMAT_DESCRIPTION:
+        if stop - at < HEADER_SIZE + 57 + 5:
+            return np.int64(Fault.EVENT_SIZE), checksums, position
+        # This one carries the field of a checksum in any case, and tells for those after it.
+        checksums = byte_at(data, stop - CHECKSUM_SIZE - 1) == 1
+        body = stop - CHECKSUM_SIZE
+    else:
+        body = stop - CHECKSUM_SIZE if checksums else stop
+    if body < at + HEADER_SIZE:
+        return np.int64(Fault.EVENT_SIZE), checksums, position
+    if check and checksums and checksum(data, at, stop - CHECKSUM_SIZE) != uint32_at(data, stop - CHECKSUM_SIZE):
+        return np.int64(Fault.CHECKSUM), checksums, position
+    # Where a dump begins within a file, these come first, without their position.
+    repeated = end == 0 and kind in _REPEATED
+    if not repeated and not flags & ARTIFICIAL and kind != _HEARTBEATS[0] and kind != _HEARTBEATS[1]:
+        position += stop - at
+        # MariaDB leaves the position out inside a transaction.
+        skipped = (end - position) & _LOW if end else np.int64(0)
+        if skipped and not gaps:
+            return np.int64(Fault.POSITION), checksums, position
+        position += skipped
+    elif gaps and kind == _HEARTBEATS[0] and end:
+        # What was left out last has no event that says where it ends.
+        skipped = (end - position) & _LOW
+        position += skipped if skipped <= _FARTHEST else 0
+    events[row, START] = at
+    events[row, STOP] = body
+    events[row, TYPE] = kind
+    events[row, SECONDS] = uint32_at(data, at)
+    events[row, SERVER] = uint32_at(data, at + 5)
+    events[row, POSITION] = position
+    events[row, FLAGS] = flags
+    if kind == _ROTATE:
+        if body < at + _ROTATE_NAME:
+            return np.int64(Fault.EVENT_SIZE), checksums, position
+        position = uint_at(data, at + HEADER_SIZE, np.int64(8))
+    return np.int64(Fault.NONE), checksums, position

@@ -1,0 +1,183 @@
+"""Columns of text: from the column's character set to UTF-8."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING
+from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, allocated, binary, validity
+from pyspark_mysql_cdc_wm.records.character_sets import AS_THEY_LIE, WIDE, single_byte
+from pyspark_mysql_cdc_wm.records.multi_byte import FORMS, NO_CHARACTER, PAIR_OR_FOUR, SINGLE, TRIPLE, tables_of
+from watermark_source.errors import CorruptDataError
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
+
+_FIRST_BEYOND = 189_000
+"""The order of the first character of four bytes that is beyond U+FFFF, in GB 18030."""
+_UNKNOWN = ord("?")
+
+
+def texts(values: Values, charset: str) -> pa.Array:
+    """Return a column of text.
+
+    Raises:
+        CorruptDataError: half a character, or bytes that are none.
+    """
+    if charset in AS_THEY_LIE:
+        return binary(pa.string(), values)
+    offsets, offsets_view = allocated(values.rows + 1, np.int32)
+    # No character takes more than three bytes for each of its own.
+    content, content_view = allocated(3 * int(values.sizes.sum(dtype=np.int64)) + PADDING, np.uint8)
+    if charset in single_byte():
+        _translate(values.data, values.starts, values.sizes, _table(charset), offsets_view, content_view)
+    elif charset in FORMS:
+        if _look_up(values.data, values.starts, values.sizes, *tables_of(charset), offsets_view, content_view):
+            raise CorruptDataError(f"bytes that are no text of the character set {charset}")
+    elif _widen(values.data, values.starts, values.sizes, *WIDE[charset], offsets_view, content_view):
+        raise CorruptDataError(f"text of the character set {charset} that ends within a character")
+    valid, nulls = validity(values.starts >= 0)
+    return pa.Array.from_buffers(pa.string(), values.rows, [valid, offsets, content], nulls)
+
+
+@cache
+def _table(charset: str) -> npt.NDArray[np.int32]:
+    """Code points by byte."""
+    return np.array([ord(each) for each in single_byte()[charset]], np.int32)
+
+
+@inlined
+def _put(out: Word, end: Word, point: Word) -> Word:
+    """Write a code point as UTF-8 and return the position after it."""
+    if point < 0x80:
+        out[end] = point
+        return end + 1
+    if point < 0x800:
+        out[end] = 0xC0 | point >> 6
+        out[end + 1] = 0x80 | (point & 63)
+        return end + 2
+    if point < 0x10000:
+        out[end] = 0xE0 | point >> 12
+        out[end + 1] = 0x80 | (point >> 6 & 63)
+        out[end + 2] = 0x80 | (point & 63)
+        return end + 3
+    out[end] = 0xF0 | (point >> 18 & 7)
+    out[end + 1] = 0x80 | (point >> 12 & 63)
+    out[end + 2] = 0x80 | (point >> 6 & 63)
+    out[end + 3] = 0x80 | (point & 63)
+    return end + 4
+
+
+@compiled("void(uint8[::1], int32[::1], int32[::1], int32[::1], int32[::1], uint8[::1])")
+def _translate(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, starts: Word, sizes: Word, table: Word, offsets: Word, out: Word
+) -> None:
+    data = address_of(array)
+    end = np.int64(0)
+    offsets[0] = 0
+    for row in range(starts.shape[0]):
+        if starts[row] >= 0:
+            for at in range(starts[row], starts[row] + sizes[row]):
+                end = _put(out, end, np.int64(table[byte_at(data, at)]))
+        offsets[row + 1] = end
+
+
+@inlined
+def _unit(data: Word, at: Word, width: Word, big: Word) -> Word:
+    value = np.int64(0)
+    for i in range(width):
+        value = value << 8 | byte_at(data, at + (i if big else width - 1 - i))
+    return value
+
+
+@compiled("int64(uint8[::1], int32[::1], int32[::1], int64, boolean, boolean, int32[::1], uint8[::1])")
+def _widen(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word, starts: Word, sizes: Word, width: Word, big: Word, pairs: Word, offsets: Word, out: Word
+) -> Word:
+    data = address_of(array)
+    end = np.int64(0)
+    offsets[0] = 0
+    for row in range(starts.shape[0]):
+        at = np.int64(starts[row])
+        if at >= 0:
+            stop = at + sizes[row]
+            while at < stop:
+                if stop - at < width:
+                    return np.int64(Fault.TEXT)
+                point = _unit(data, at, width, big)
+                at += width
+                if pairs and 0xD800 <= point < 0xDC00:
+                    if stop - at < width:
+                        return np.int64(Fault.TEXT)
+                    point = 0x10000 + ((point - 0xD800) << 10) + (_unit(data, at, width, big) - 0xDC00)
+                    at += width
+                end = _put(out, end, point)
+        offsets[row + 1] = end
+    return np.int64(Fault.NONE)
+
+
+@inlined
+def _four(fours: Word, first: Word, second: Word, third: Word, fourth: Word) -> Word:
+    """Code point of a character of four bytes (GB 18030), which begin characters beyond the table at 0x90 0x30."""
+    third -= 0x81
+    fourth -= 0x30
+    if third < 0 or third >= 126 or fourth < 0 or fourth > 9:
+        return np.int64(NO_CHARACTER)
+    order = ((first - 0x81) * 10 + second - 0x30) * 1260 + third * 10 + fourth
+    if order < fours.shape[0]:
+        return np.int64(fours[order])
+    point = order - _FIRST_BEYOND + 0x10000
+    return point if 0x10000 <= point <= 0x10FFFF else np.int64(_UNKNOWN)
+
+
+@compiled(
+    "int64(uint8[::1], int32[::1], int32[::1], uint8[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1],"
+    " uint8[::1])"
+)
+def _look_up(  # noqa: PLR0917 - arrays in, arrays out
+    array: Word,
+    starts: Word,
+    sizes: Word,
+    kinds: Word,
+    singles: Word,
+    pairs: Word,
+    triples: Word,
+    fours: Word,
+    offsets: Word,
+    out: Word,
+) -> Word:
+    data = address_of(array)
+    end = np.int64(0)
+    offsets[0] = 0
+    for row in range(starts.shape[0]):
+        at = np.int64(starts[row])
+        if at >= 0:
+            stop = at + sizes[row]
+            while at < stop:
+                first = byte_at(data, at)
+                kind = kinds[first]
+                point = np.int64(NO_CHARACTER)
+                if kind == SINGLE:
+                    point = np.int64(singles[first])
+                    at += 1
+                elif stop - at >= 2:
+                    second = byte_at(data, at + 1)
+                    if kind == TRIPLE:
+                        if stop - at >= 3:
+                            point = np.int64(triples[second << 8 | byte_at(data, at + 2)])
+                        at += 3
+                    elif kind == PAIR_OR_FOUR and 0x30 <= second <= 0x39:
+                        if stop - at >= 4:
+                            point = _four(fours, first, second, byte_at(data, at + 2), byte_at(data, at + 3))
+                        at += 4
+                    else:
+                        point = np.int64(pairs[first << 8 | second])
+                        at += 2
+                if point < 0:
+                    return np.int64(Fault.TEXT)
+                end = _put(out, end, point)
+        offsets[row + 1] = end
+    return np.int64(Fault.NONE)

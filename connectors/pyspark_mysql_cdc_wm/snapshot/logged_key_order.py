@@ -1,0 +1,78 @@
+"""The order of changes by what chunks are ranges of, with the columns that their table had in the binlog."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.changes import Changes
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.enums_and_sets import labels_of
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
+from pyspark_mysql_cdc_wm.records.layout import Mask
+from pyspark_mysql_cdc_wm.records.table_definition import Column, TableMap, key_names
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
+from watermark_source.errors import OffsetError
+
+
+def chunk_names(table: TableMap, choice: ColumnChoice) -> tuple[str, ...]:
+    """Return the columns that chunks of a table are ranges of, of those it had in the binlog."""
+    name = f"{TableName(table.database, table.table)}"
+    chosen = choice.chunk_column(name, (str(column.name) for column in table.columns))
+    return key_names(table) if chosen is None else (chosen,)
+
+
+class LoggedOrder:
+    """Compares changes with bounds. Asks the server on its connection where its character sets or its order matter."""
+
+    def __init__(self, connection: MySqlConnection, choice: ColumnChoice) -> None:
+        self._connection = connection
+        self._choice = choice
+        self._collations: Collations | None = None
+        self._now: dict[TableName, TableColumns | None] = {}
+
+    def within(self, changes: Changes, wanted: KeyRange) -> Mask:
+        """Return which images are in a range.
+
+        Raises:
+            SourceError: the server cannot be reached, or refuses.
+            OffsetError: what the table's chunks are ranges of was altered since, or chosen anew.
+        """
+        if self._collations is None:
+            self._collations = collations_of(self._connection)
+        known = self._collations
+        columns = {str(column.name): column for column in changes.table.columns}
+        names = chunk_names(changes.table, self._choice)
+        keys = [changes.column(name) for name in names]
+        key = [_described(columns[name], values, known) for name, values in zip(names, keys, strict=True)]
+        try:
+            return KeyOrder(key, self._connection).within(keys, wanted)
+        except OffsetError:
+            if not any(column.labels for column in key):
+                raise
+            longer = self._with_labels_added_since(TableName(changes.table.database, changes.table.table), key)
+            return KeyOrder(longer, self._connection).within(keys, wanted)
+
+    def _with_labels_added_since(self, table: TableName, key: Sequence[KeyColumn]) -> list[KeyColumn]:
+        """Return a key as it was, with the labels that have come behind those there were: a bound may be one of them.
+
+        Whether those before it are still the same the bound says.
+        """
+        if table not in self._now:
+            self._now[table] = described(self._connection, {table}, self._choice).get(table)
+        now = self._now[table]
+        labels = {} if now is None else {column.name: column.labels or () for column in now.chunk_columns}
+        return [
+            replace(column, labels=had + labels.get(column.name, ())[len(had) :]) if (had := column.labels) else column
+            for column in key
+        ]
+
+
+def _described(column: Column, values: pa.Array, known: Collations) -> KeyColumn:
+    return key_column(column, values.type, known.charsets, known.names, labels_of(column, known.charsets))

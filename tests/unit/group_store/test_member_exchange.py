@@ -1,0 +1,359 @@
+"""The store in a file and on real servers: what one member tells, the others learn."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, func, select, text, update
+
+from services.container_or_local import Where
+from services.postgres import postgres_service, url_of
+from services.postgres_local import LocalPostgres
+from watermark_source.alignment.group import GroupMember, MemberStatus
+from watermark_source.errors import CorruptDataError, OptionError, RefusedError, UnreachableError, UsageError
+from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.group_store import call_time_limit, store_waits
+from watermark_source.group_store.database import database_of
+from watermark_source.group_store.member_exchange import GroupStore, Identity
+from watermark_source.group_store.server_table import MEMBERS
+
+OF_SERVERS = tuple(
+    f"watermark_source.group_store.{name}" for name in ("server_database", "server_table", "call_time_limit")
+)
+"""All that may import SQLAlchemy."""
+ACTIVE = MemberStatus.ACTIVE
+
+
+def who(
+    name: str, *, group: str = "g", drift: int | None = 1_000, time_to_live: int = 30_000, writer: str = "one"
+) -> Identity:
+    return Identity(group, f"{name}-id", name, drift, time_to_live, writer)
+
+
+def at(watermark: int) -> GroupMember:
+    return GroupMember(ACTIVE, Millis(watermark))
+
+
+def told(store: GroupStore, member: Identity, report: GroupMember) -> tuple[int | None, str | None, int]:
+    """Let a member tell, and return minimum, slowest and number of the others."""
+    answer = store.exchange(member, report)
+    assert answer is not None
+    return answer[:3]
+
+
+def test_a_member_learns_who_of_the_others_is_slowest(store: GroupStore) -> None:
+    assert told(store, who("a"), at(30)) == (None, None, 0)
+    assert told(store, who("b"), at(10)) == (Millis(30), "a", 1)
+    assert told(store, who("c"), at(20)) == (Millis(10), "b", 2)
+    assert told(store, who("b"), at(40)) == (Millis(20), "c", 2)
+
+
+@pytest.mark.parametrize("status", [MemberStatus.IDLE, MemberStatus.FINISHED, MemberStatus.WAITING, MemberStatus.CLOCK])
+def test_nobody_waits_for_a_member_that_is_not_active(store: GroupStore, status: MemberStatus) -> None:
+    told(store, who("a"), GroupMember(status, Millis(10)))
+    assert told(store, who("b"), at(50)) == (None, None, 1)
+
+
+def test_of_idle_members_the_highest_watermark_is_told_and_of_others_that_do_not_count_none(store: GroupStore) -> None:
+    for name, status, watermark in [("a", "idle", 10), ("b", "idle", 30), ("c", "finished", 70), ("d", "active", 5)]:
+        told(store, who(name), GroupMember(MemberStatus(status), Millis(watermark)))
+    told(store, who("e"), GroupMember(MemberStatus.IDLE))
+    answer = store.exchange(who("f"), at(50))
+    assert answer is not None
+    assert (answer.minimum, answer.idle) == (5, 30)
+
+
+def test_a_snapshot_comes_before_everything_and_a_beginning_before_all_that_have_begun(store: GroupStore) -> None:
+    told(store, who("a"), GroupMember(MemberStatus.STARTING))
+    assert told(store, who("b"), at(50)) == (Millis(MIN + 1), "a", 1)
+    told(store, who("c"), GroupMember(MemberStatus.HOLDING))
+    assert told(store, who("b"), at(50)) == (MIN, "c", 2)
+
+
+def test_groups_do_not_know_of_each_other(store: GroupStore) -> None:
+    told(store, who("a"), at(10))
+    assert told(store, who("a", group="other"), at(20)) == (None, None, 0)
+
+
+def test_a_member_that_was_silent_for_its_time_to_live_is_out_until_it_speaks_again(store: GroupStore) -> None:
+    told(store, who("brief", time_to_live=1_000), at(10))
+    assert told(store, who("b"), at(50))[0] == 10
+    time.sleep(1.1)
+    assert told(store, who("b"), at(50)) == (None, None, 0)
+    told(store, who("brief", time_to_live=1_000), at(12))
+    assert told(store, who("b"), at(50))[0] == 12
+
+
+def test_who_leaves_is_forgotten_and_so_are_those_that_are_long_gone(store: GroupStore, url: str) -> None:
+    told(store, who("gone", time_to_live=1), at(1))
+    told(store, who("a"), at(10))
+    time.sleep(0.05)
+    store.leave(who("a"))
+    assert rows_of(url) == 0
+
+
+def rows_of(url: str) -> int:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        found = connection.execute(select(func.count()).select_from(MEMBERS)).scalar_one()
+    engine.dispose()
+    return found
+
+
+def test_what_a_member_told_before_it_was_killed_holds_until_it_has_something_to_tell(store: GroupStore) -> None:
+    told(store, who("a"), at(10))
+    assert store.exchange(who("a", writer="after a restart"), None) is not None
+    assert told(store, who("b"), at(50)) == (Millis(10), "a", 1)
+    told(store, who("a", writer="after a restart"), at(12))
+    assert told(store, who("b"), at(50))[0] == 12
+
+
+def test_of_two_processes_with_one_name_the_first_learns_that_the_row_is_the_seconds(store: GroupStore) -> None:
+    told(store, who("a", writer="first"), at(10))
+    told(store, who("a", writer="second"), at(5))
+    assert store.exchange(who("a", writer="first"), at(20), takes_over=False) is None
+    # Nothing was written, and its leaving takes nothing away.
+    store.leave(who("a", writer="first"))
+    assert told(store, who("b"), at(50)) == (Millis(5), "a", 1)
+    assert store.exchange(who("a", writer="second"), at(6), takes_over=False) is not None
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_when_the_stores_clock_is_set_everybody_is_unheard_of_until_he_speaks(
+    store: GroupStore, url: str, hours: int
+) -> None:
+    told(store, who("a"), at(10))
+    told(store, who("dead"), at(1))
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        # The clock goes on by an hour, or back: seen from it all was heard of so much earlier, or later.
+        connection.execute(update(MEMBERS).values(seen=MEMBERS.c.seen - hours * 3_600_000))
+    engine.dispose()
+    assert told(store, who("b"), at(50)) == (None, None, 0)
+    told(store, who("a"), at(11))
+    assert told(store, who("b"), at(50)) == (Millis(11), "a", 1)
+
+
+def test_of_several_drifts_that_come_at_once_the_first_by_name_is_the_groups(store: GroupStore) -> None:
+    """None of them saw another when it looked."""
+    members = [who("a", drift=1_000), who("b", drift=2_000), who("c", drift=1_000), who("clock", drift=None)]
+    for member in members:
+        told(store, member, at(10))
+    drifts = [answer.drift for member in members if (answer := store.exchange(member, at(10))) is not None]
+    assert drifts == [None, 1_000, 1_000, 1_000]
+
+
+def test_a_group_has_one_drift(store: GroupStore) -> None:
+    told(store, who("a", drift=1_000), at(10))
+    store.join(who("b", drift=1_000))
+    store.join(who("clock", drift=None))
+    with pytest.raises(UsageError, match="member c of alignment group g has a max drift of 2 s; the group has 1 s"):
+        store.join(who("c", drift=2_000))
+    # The clock has none, so it does not decide for the others.
+    store.leave(who("a"))
+    told(store, who("clock", drift=None), GroupMember(MemberStatus.CLOCK))
+    store.join(who("c", drift=2_000))
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    ["counts_with = 'abc'", "counts_with = 12.5", "source = NULL", "source = x'ff00'", "max_drift = -5",
+     """max_drift = '{"a":'"""],
+)  # fmt: skip
+def test_what_no_member_writes_is_an_error_and_no_limit(tmp_path: Path, rubbish: str) -> None:
+    """Somebody wrote it by hand, into a table without rules: of what a row says none is taken for the group's."""
+    url = f"sqlite:///{tmp_path / 'alignment.sqlite'}"
+    store = GroupStore(database_of(url))
+    told(store, who("a"), at(10))
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for statement in (
+            "CREATE TABLE free AS SELECT * FROM watermark_source_members",
+            "DROP TABLE watermark_source_members",
+            "ALTER TABLE free RENAME TO watermark_source_members",
+            "CREATE UNIQUE INDEX its_key ON watermark_source_members (group_name, member)",
+            f"UPDATE watermark_source_members SET {rubbish}",
+        ):
+            connection.execute(text(statement))
+    engine.dispose()
+    with pytest.raises(
+        CorruptDataError, match=f"column {rubbish.split(maxsplit=1)[0]} of table .* no member writes, .*: delete"
+    ):
+        store.exchange(who("b"), at(50))
+    if "max_drift" in rubbish:
+        with pytest.raises(CorruptDataError, match="no member writes"):
+            store.join(who("b"))
+    store.close()
+
+
+def test_a_table_with_a_rule_of_somebody_else_is_an_error_and_not_a_taken_row(store: GroupStore, url: str) -> None:
+    """Who took it for one would take another name, and another, for ever."""
+    told(store, who("a"), at(10))
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE UNIQUE INDEX foreign_rule ON watermark_source_members (time_to_live)"))
+    engine.dispose()
+    with pytest.raises(RefusedError, match="refuses"):
+        store.exchange(who("b"), at(50))
+
+
+def test_members_may_all_come_at_once(url: str) -> None:
+    found: list[Exception] = []
+
+    def come(number: int) -> None:
+        own = GroupStore(database_of(url))
+        try:
+            for turn in range(20):
+                own.exchange(who(f"m{number}"), at(100 * number + turn))
+        except Exception as error:  # noqa: BLE001 - shown below
+            found.append(error)
+        finally:
+            own.close()
+
+    threads = [threading.Thread(target=come, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == []
+    store = GroupStore(database_of(url))
+    assert told(store, who("last"), at(9_999)) == (Millis(19), "m0", 8)
+    store.close()
+
+
+def test_a_store_that_is_lost_is_an_error_and_is_found_again(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    store = GroupStore(database_of(f"sqlite:///{folder / 'alignment.sqlite'}"))
+    with pytest.raises(UnreachableError, match="does not answer: unable to open database file"):
+        store.exchange(who("a"), at(1))
+    folder.mkdir()
+    assert told(store, who("a"), at(1)) == (None, None, 0)
+
+
+def test_a_password_is_never_shown() -> None:
+    for url in ("postgresql+psycopg://user:hidden@h/db", "postgresql+psycopg://h/db?password=hidden"):
+        assert GroupStore(database_of(url)).shown == "postgresql h/db"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("shared by all:hidden@", "must be the URL of a database, as SQLAlchemy writes them, and this one is not"),
+        ("nothing://user:hidden@host/db", "must be the URL of a database"),
+        ("postgresql://user:pass@hidden:word@h:x/db", "and this one is not"),
+        ("sqlite://", "a database in memory is nobody else's"),
+        ("sqlite:///:memory:", "a database in memory is nobody else's"),
+        ("sqlite://user:hidden@/nowhere/at/all", "must be sqlite:/// and the path of a file, without a user"),
+        ("sqlite:///nowhere/at/all?password=hidden", "must be sqlite:/// and the path of a file, without a user"),
+        ("postgresql+pg8000://user:hidden@host/db", "needs the package of that database: No module named 'pg8000'"),
+        ("sqlite+aiosqlite:///hidden", "needs the package of that database: No module named 'aiosqlite'"),
+    ],
+)
+def test_what_is_no_store_is_refused_without_showing_it(url: str, said: str) -> None:
+    with pytest.raises(OptionError, match="alignmentStore") as caught:
+        database_of(url)
+    assert said in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+def test_a_server_needs_sqlalchemy_and_a_file_does_not(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.modules["sqlalchemy"] = None
+import importlib, pkgutil
+import watermark_source
+from watermark_source.group_store.database import database_of
+from watermark_source.group_store.member_exchange import GroupStore, Identity
+from watermark_source.spark.driver import group_membership
+from watermark_source.errors import OptionError
+
+member = Identity("g", "a", "a", 1_000, 30_000, "one")
+store = GroupStore(database_of("sqlite:///" + sys.argv[1]))
+store.join(member)
+assert store.exchange(member, None).members == 0
+store.leave(member)
+store.close()
+for name in ("pyspark_aligned_kafka", "pyspark_mysql_cdc_wm", "watermark_source"):
+    package = importlib.import_module(name)
+    for found in pkgutil.walk_packages(package.__path__, name + "."):
+        if found.name not in SERVERS:
+            importlib.import_module(found.name)
+try:
+    database_of("postgresql+psycopg://user:hidden@h/db")
+except OptionError as error:
+    print(error)
+""".replace("SERVERS", repr(OF_SERVERS))
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "a.sqlite")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "install it with: pip install 'watermark-source[alignment]'" in done.stdout
+    assert "hidden" not in done.stdout
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of somebody who accepts and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening.getsockname()[1]
+
+
+@pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
+def test_nobody_is_waited_for_who_accepts_and_says_nothing(
+    silent: int, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"connect_timeout": 2, "read_timeout": 2} if "mysql" in driver else {"connect_timeout": 2}
+    monkeypatch.setattr(call_time_limit, "_BY_DRIVER", {driver.partition("+")[2]: limits})
+    store = GroupStore(database_of(f"{driver}://user:hidden@127.0.0.1:{silent}/db"))
+    begun = time.monotonic()
+    with pytest.raises(UnreachableError, match="does not answer") as caught:
+        store.exchange(who("a"), at(1))
+    assert time.monotonic() - begun < 20
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.service
+def test_a_server_that_is_frozen_or_killed_is_an_error_in_time_and_is_found_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(store_waits, "CUT_AFTER", 1)
+    with postgres_service(where=Where.LOCAL) as server:
+        assert isinstance(server, LocalPostgres)
+        store = GroupStore(database_of(url_of(server)))
+        told(store, who("a"), at(10))
+        server.pause()
+        begun = time.monotonic()
+        with pytest.raises(UnreachableError, match="does not answer"):
+            store.exchange(who("a"), at(11))
+        assert time.monotonic() - begun < 20
+        server.resume()
+        # What was sent meanwhile may have come.
+        assert told(store, who("b"), at(50)) in [(Millis(10), "a", 1), (Millis(11), "a", 1)]
+        server.kill()
+        with pytest.raises(UnreachableError, match="does not answer"):
+            store.exchange(who("b"), at(50))
+        server.start()
+        assert told(store, who("b"), at(50)) in [(Millis(10), "a", 1), (Millis(11), "a", 1)]
+        store.close()
+
+
+@pytest.mark.service
+def test_a_statement_that_waits_for_a_lock_ends_in_time(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"psycopg": {"options": "-c statement_timeout=500"}}
+    monkeypatch.setattr(call_time_limit, "_BY_DRIVER", limits)
+    store = GroupStore(database_of(postgres_url))
+    told(store, who("a"), at(10))
+    engine = create_engine(postgres_url)
+    with engine.connect() as other, other.begin():
+        other.execute(update(MEMBERS).values(watermark=0))
+        with pytest.raises(UnreachableError, match="statement timeout"):
+            store.exchange(who("a"), at(11))
+    engine.dispose()
+    store.close()

@@ -1,0 +1,138 @@
+"""Texts of moments, held against datetime and exact decimals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from decimal import ROUND_FLOOR, Decimal, localcontext
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pyspark_aligned_kafka.records.time_format import Format
+from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MomentReader
+
+YEARS = datetime.fromisoformat("0001-01-02"), datetime.fromisoformat("9999-12-30")
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+MICROS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
+
+
+def read(texts: Sequence[str], written: Format = Format.AUTO) -> list[int | None]:
+    encoded = [text.encode() for text in texts]
+    data = np.frombuffer(bytearray(b"".join(encoded) or b"\0"), np.uint8)
+    sizes = np.array([len(text) for text in encoded], np.int64)
+    micros, wrong, missing = MomentReader(written).read(data, np.cumsum(sizes) - sizes, sizes)
+    assert missing == wrong.sum()
+    return [None if bad else int(at) for at, bad in zip(micros, wrong, strict=True)]
+
+
+def micros_of(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+@given(st.datetimes(*YEARS), st.data())
+def test_iso_8601_is_read_as_by_datetime(moment: datetime, data: st.DataObject) -> None:
+    zone = data.draw(st.none() | st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m))))
+    told = moment.replace(tzinfo=zone)
+    text = told.isoformat(sep=data.draw(st.sampled_from("T ")), timespec=data.draw(
+        st.sampled_from(["auto", "microseconds", "milliseconds", "seconds", "minutes"])))  # fmt: skip
+    meant = datetime.fromisoformat(text)
+    expected = micros_of(meant if meant.tzinfo else meant.replace(tzinfo=timezone.utc))
+    written = [text, text.replace("+00:00", "Z"), text.replace("T", "t")]
+    assert read(written, data.draw(st.sampled_from([Format.AUTO, Format.ISO_8601]))) == [expected] * 3
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**14), max_value=10**18),
+       st.sampled_from(list(MICROS)))  # fmt: skip
+@example(Decimal("-0.0001"), Format.NANOS)
+@example(Decimal(END_MICROS - 1), Format.MICROS)
+@example(Decimal(END_MICROS), Format.MICROS)
+def test_numbers_are_read_exactly_and_rounded_down(number: Decimal, written: Format) -> None:
+    with localcontext() as exact:
+        exact.prec = 60
+        micros = int((number * Decimal(10) ** MICROS[written]).to_integral_value(ROUND_FLOOR))
+    expected = micros if FIRST_MICROS <= micros < END_MICROS else None
+    digits = len(str(abs(number)).replace(".", "").lstrip("0"))
+    texts = [str(number), f"{number:f}"]
+    if digits <= 18:
+        assert read(texts, written) == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("1700000000", "2023-11-14T22:13:20"), ("1700000000.5", "2023-11-14T22:13:20.5"),
+        ("1.7e9", "2023-11-14T22:13:20"), ("1.7E+9", "2023-11-14T22:13:20"), ("-1e-30", "1969-12-31T23:59:59.999999"),
+        ("1e-30", "1970-01-01"),
+        # The first of each unit, and the last.
+        ("100000000000", "1973-03-03T09:46:40"), ("99999999999", "5138-11-16T09:46:39"),
+        ("100000000000000", "1973-03-03T09:46:40"), ("99999999999999", "5138-11-16T09:46:39.999"),
+        ("100000000000000000", "1973-03-03T09:46:40"), ("99999999999999999", "5138-11-16T09:46:39.999999"),
+        ("0001-01-01", "0001-01-01"), ("9999-12-31T23:59:59.999999", "9999-12-31T23:59:59.999999"),
+        ("1700000000123", "2023-11-14T22:13:20.123"), ("1700000000123456", "2023-11-14T22:13:20.123456"),
+        ("1700000000123456789", "2023-11-14T22:13:20.123456"),
+        ("17000000001234567890e-1", "2023-11-14T22:13:20.123456"),
+        ("+1700000000", "2023-11-14T22:13:20"), ("0", "1970-01-01"), ("-1", "1969-12-31T23:59:59"),
+        ("0000000000000000000000001700000000", "2023-11-14T22:13:20"), ("2024-02-29", "2024-02-29"),
+        ("2024-01-01T00:00:00,25+0530", "2023-12-31T18:30:00.25"), ("2024-01-01T00:00:00-01", "2024-01-01T01:00:00"),
+        ("2024-01-01T00:00:00.1234567891Z", "2024-01-01T00:00:00.123456"),
+    ],
+)  # fmt: skip
+def test_what_auto_takes_a_text_for(text: str, moment: str) -> None:
+    expected = micros_of(datetime.fromisoformat(moment).replace(tzinfo=timezone.utc))
+    assert read([text]) == [expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "x", "-", "+", ".", "1.", ".5", "1e", "1e+", "1e400", "1e-400x", "0x10", "1_000", "--1", "1.2.3", "1 ",
+        "2024-1-01", "2023-02-29", "2024-13-01", "2024-00-10", "2024-01-32",
+        "1d9", "0000-01-01", "24-01-01",
+        "2024-01-01T", "2024-01-01T24:00:00", "2024-01-01T10", "2024-01-01T10:60", "2024-01-01T10:00:60",
+        "2024-01-01X10:00",
+        "2024-01-01T10:00:00.", "2024-01-01T10:00:00+", "2024-01-01T10:00:00+1", "2024-01-01T10:00:00+24:00",
+        "2024-01-01T10:00:00ZZ", "2024-01-01T10:00:00 Z", "2024/01/01", "99999999999999999999999999",
+        "9223372036854775808e9",
+    ],
+)  # fmt: skip
+def test_what_is_no_moment(text: str) -> None:
+    assert read([text]) == [None]
+    assert read([text], Format.ISO_8601) == [None]
+
+
+def test_a_number_is_no_iso_8601_and_a_date_no_number() -> None:
+    assert read(["1700000000", "2024-01-01"], Format.ISO_8601)[0] is None
+    assert read(["1700000000", "2024-01-01"], Format.MILLIS) == [1_700_000_000_000, None]
+
+
+@given(st.binary(max_size=80), st.sampled_from(list(Format)))
+def test_any_bytes_are_a_moment_or_none(raw: bytes, written: Format) -> None:
+    data = np.frombuffer(bytearray(raw or b"\0"), np.uint8)
+    at, sizes, escaped = np.zeros(2, np.int64), np.array([len(raw)] * 2), np.zeros(2, np.bool_)
+    micros, wrong, _ = MomentReader(written).read(data, at, sizes, escaped)
+    assert all(bad or FIRST_MICROS <= found < END_MICROS for found, bad in zip(micros, wrong, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (rb"\u0031\u0030", 10),
+        (rb"1970\u002d01-01", 0),
+        # Their last bytes alone would be a digit.
+        (rb"\u0131", None),
+        (rb"1\u0130", None),
+        (rb"\u002d\u0031", -1),
+        (b"0" * 63 + rb"\u0031", 1),
+        (b"0" * 64 + rb"\u0031", None),
+    ],
+)
+def test_texts_with_escapes_are_read_without_them(text: bytes, seconds: int | None) -> None:
+    data = np.frombuffer(bytearray(text), np.uint8)
+    micros, wrong, missing = MomentReader(Format.AUTO).read(
+        data, np.zeros(1, np.int64), np.array([len(text)]), np.ones(1, np.bool_)
+    )
+    expected = (0, 1, 1) if seconds is None else (1_000_000 * seconds, 0, 0)
+    assert (int(micros[0]), int(wrong[0]), int(missing)) == expected

@@ -1,0 +1,292 @@
+"""The status table as text cells: which columns fit a width, and what stands in them. Knows no terminal."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from watermark_source.durations import format_duration
+from watermark_source.monitor.bound_in_force import BoundInForce
+from watermark_source.monitor.number_format import count_text, share_text
+from watermark_source.monitor.snapshot_progress import progress_line
+from watermark_source.monitor.source_status import GroupStatus, SourceStatus, SplitView, Status, most_interesting
+from watermark_source.watermark_text import is_moment, watermark_text
+
+GAP = 2
+"""Blanks between two columns."""
+_WHY_AT_LEAST = 24
+_NUMBER_BLANK = re.compile(r"(?<=\d) (?=\d|(?:ms|s|min|h|d|records?)\b)|(?:(?<=\bmin)|(?<=\b[hd])) (?=\d)")
+"""A blank within a number or a duration: no place to break a line."""
+
+
+class Row(NamedTuple):
+    """One split's cells, each a list of lines, in the order of ``Layout.columns``."""
+
+    view: SplitView
+    cells: tuple[tuple[str, ...], ...]
+
+    @property
+    def height(self) -> int:
+        """Number of lines."""
+        return max(len(cell) for cell in self.cells)
+
+
+class Column(NamedTuple):
+    """A column that is shown, and its width in characters."""
+
+    title: str
+    width: int
+    is_number: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The table for one width."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    hidden: int
+    """Splits the source has and the table does not show."""
+
+
+class _Context(NamedTuple):
+    now: int
+    raw: bool
+    day: str | None
+    """Every watermark falls on this day, so the rows need not repeat it."""
+    waiting: int
+    processing_time: bool
+
+
+class _Kind(NamedTuple):
+    title: str
+    cell: Callable[[SplitView, _Context], str]
+    rank: int
+    """The highest rank goes first when there is no room."""
+    is_number: bool = False
+
+
+def _watermark_cell(view: SplitView, context: _Context) -> str:
+    if context.processing_time:
+        return "the clock"
+    return _short(view.watermark, raw=context.raw, day=context.day)
+
+
+def _short(watermark: int | None, *, raw: bool, day: str | None) -> str:
+    """Leave out the day if it is the given one."""
+    text = watermark_text(watermark, raw=raw)
+    return text if day is None else text.removeprefix(f"{day} ")
+
+
+def _end_cell(view: SplitView) -> str:
+    return "?" if view.backlog.end is None else count_text(view.backlog.end)
+
+
+def _since_cell(view: SplitView, context: _Context) -> str:
+    return "" if view.since is None else _ago(context.now - view.since)
+
+
+def _ago(millis: int) -> str:
+    # Another machine's clock may be a little ahead of ours.
+    return "now" if millis < 1_000 else f"{format_duration(millis // 1_000 * 1_000)} ago"
+
+
+def _drift_cell(view: SplitView) -> str:
+    if not view.drift:
+        return "" if view.drift is None else "0"
+    sign = "+" if view.drift > 0 else ""
+    return f"{sign}{format_duration(view.drift)}"
+
+
+def _holds_back_cell(view: SplitView, context: _Context) -> str:
+    if not view.holds_back:
+        return ""
+    return f"yes, {context.waiting} wait{'s' if context.waiting == 1 else ''}" if context.waiting else "yes"
+
+
+_ONLY_IF_ANY = "looked ahead"
+_KINDS = (
+    _Kind("partition", lambda view, _: str(view.split), 0),
+    _Kind("position", lambda view, _: count_text(view.backlog.position), 9, is_number=True),
+    _Kind("end", lambda view, _: _end_cell(view), 8, is_number=True),
+    _Kind("lag", lambda view, _: "?" if view.lag is None else count_text(view.lag), 5, is_number=True),
+    _Kind("watermark", _watermark_cell, 2),
+    _Kind("status", lambda view, _: view.status.name, 1),
+    _Kind("since", _since_cell, 7, is_number=True),
+    _Kind("why", lambda view, _: view.why, 3),
+    _Kind("drift", lambda view, _: _drift_cell(view), 6, is_number=True),
+    _Kind("looked ahead", lambda view, _: "" if view.looked_ahead is None else count_text(view.looked_ahead), 10, True),
+    _Kind("holds back", _holds_back_cell, 4),
+)
+
+
+def layout(
+    status: SourceStatus, *, width: int, now: int | None = None, raw: bool = False, lines: int | None = None
+) -> Layout:
+    """Fit the table into ``width`` characters and, if given, ``lines`` lines.
+
+    The least important columns go first: position, end, since, drift, lag, holds back. ``why`` wraps. When there are
+    too many splits, those to look at first stay. ``now`` is the reader's clock, by default the time of the report;
+    ``raw`` shows watermarks as milliseconds.
+    """
+    context = _Context(
+        now=status.at if now is None else now,
+        raw=raw,
+        day=_common_day(status),
+        waiting=status.counts.get(Status.PAUSED, 0),
+        processing_time=status.processing_time,
+    )
+    ordered = most_interesting(status.splits, len(status.splits))
+    cells = {kind: [_printable(kind.cell(view, context)) for view in ordered] for kind in _KINDS}
+    kinds, widths = _fitting(cells, width)
+    rows = (
+        Row(view, tuple(_lines(cells[kind][i], w) for kind, w in zip(kinds, widths, strict=True)))
+        for i, view in enumerate(ordered)
+    )
+    shown = sorted(_that_fit(rows, lines), key=lambda row: row.view.split)
+    return Layout(
+        columns=tuple(Column(k.title, w, k.is_number) for k, w in zip(kinds, widths, strict=True)),
+        rows=tuple(shown),
+        hidden=status.splits_total - len(shown),
+    )
+
+
+def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False) -> tuple[str, ...]:
+    """Return what is said about the source as a whole, in pieces to be put side by side while there is room."""
+    as_of = f"{watermark_text(status.at)} UTC" if now is None else _ago(now - status.at)
+    pieces = [
+        _printable(f"{status.source_name} ({status.format_name})"),
+        _combined(status, raw=raw),
+        f"as of {as_of}",
+    ]
+    group = status.group
+    if group is not None:
+        limit = "no limit now"
+        if group.limit is not None:
+            limit = f"limit {_short(group.limit, raw=raw, day=_day(status.watermark))}"
+        pieces += _of_group(group, limit, status.at if now is None else now)
+    counts = ", ".join(f"{n} {s.name.lower()}" for s in Status if (n := status.counts.get(s, 0)))
+    total = f"{count_text(status.splits_total)} split{'' if status.splits_total == 1 else 's'}"
+    pieces.append(f"{total}: {counts}" if counts else "no splits")
+    pieces.append(f"lag {'?' if status.lag is None else count_text(status.lag)}")
+    if late := status.rows.late.rows:
+        longest = format_duration(status.rows.late.longest)
+        most = format_duration(status.rows.late.behind_at_most(0.99))
+        share = share_text(status.late_share or 0)
+        pieces.append(f"late rows: {count_text(late)} ({share}), 99 % by at most {most}, all by at most {longest}")
+    if status.bound is not None:
+        pieces.append(_bound(status.bound, status.at if now is None else now))
+    if status.rows.future:
+        pieces.append(f"rows too far in the future: {count_text(status.rows.future)}")
+    if status.rows.undated:
+        pieces.append(f"rows without an event time: {count_text(status.rows.undated)}")
+    return tuple(pieces)
+
+
+def _bound(of: BoundInForce, now: int) -> str:
+    since = "" if of.since is None else f" for {format_duration(max(0, now - of.since) // 1_000 * 1_000)}"
+    wish = f"for at most {share_text(of.wish)} late, never more than {format_duration(of.most)}"
+    return f"bound {format_duration(of.bound)}{since}, learned {wish}"
+
+
+def snapshot_lines(status: SourceStatus, *, width: int, lines: int | None = None) -> list[str]:
+    """Return a line with a bar for each table whose snapshot is read; if not all fit, what is being read stays."""
+    ordered = sorted(status.snapshots, key=lambda each: (each.done, not each.chunks))
+    fits = len(ordered) if lines is None or len(ordered) <= lines else lines - 1
+    shown = [each for each in status.snapshots if each in ordered[:fits]]
+    longest = max((len(each.log) for each in shown), default=0)
+    text = [_printable(progress_line(each, min(longest, width // 3), width)) for each in shown]
+    return text if fits == len(ordered) else [*text, f"and {count_text(len(ordered) - fits)} more tables"]
+
+
+def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
+    members = f"{count_text(group.members)} member{'' if group.members == 1 else 's'}"
+    others = f" and {count_text(group.others)} other source{'' if group.others == 1 else 's'}" if group.others else ""
+    drift = "" if group.max_drift is None else f", max drift {format_duration(group.max_drift)}"
+    allowed = "nothing is read yet" if group.hold else limit
+    store = "" if group.store is None else f", store {_printable(group.store)}"
+    yield f"group {_printable(group.name)}: {allowed}{drift}, {members}{others}{store}"
+    if group.slowest is not None:
+        since = "" if group.since is None else f" for {format_duration(max(0, now - group.since))}"
+        yield f"slowest elsewhere: {_printable(group.slowest)}{since}"
+    if group.trouble is not None:
+        yield _printable(group.trouble)
+
+
+def join_pieces(pieces: Iterable[str], width: int) -> list[str]:
+    """Put pieces side by side into lines of at most ``width`` characters."""
+    packed: list[str] = []
+    for piece in pieces:
+        if packed and len(packed[-1]) + 3 + len(piece) <= width:
+            packed[-1] += f" | {piece}"
+        else:
+            packed.extend(_lines(piece, width))
+    return packed
+
+
+def _combined(status: SourceStatus, *, raw: bool) -> str:
+    unit = " UTC" if is_moment(status.watermark) and not raw else ""
+    if status.processing_time:
+        clock = "" if status.watermark is None else f", {watermark_text(status.watermark, raw=raw)}{unit}"
+        return f"watermark follows the clock{clock}"
+    holders = [str(view.split) for view in status.splits if view.holds_back]
+    held = ""
+    if holders:
+        more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
+        held = _printable(f", held back by {holders[0]}{more}")
+    if status.watermark is None:
+        return f"no watermark yet{held}"
+    return f"watermark {watermark_text(status.watermark, raw=raw)}{unit}{held}"
+
+
+def _common_day(status: SourceStatus) -> str | None:
+    """Return the one day of all watermarks, if the header, which then names it for all, has one too."""
+    marks = {view.watermark for view in status.splits if view.watermark is not None} | {status.watermark}
+    days = {_day(mark) for mark in marks}
+    return days.pop() if len(days) == 1 else None
+
+
+def _day(watermark: int | None) -> str | None:
+    day, _, time = watermark_text(watermark).partition(" ")
+    return day if ":" in time else None
+
+
+def _fitting(cells: dict[_Kind, list[str]], width: int) -> tuple[list[_Kind], list[int]]:
+    """Drop columns until the rest fits, those with nothing in them first."""
+    cells = {kind: column for kind, column in cells.items() if kind.title != _ONLY_IF_ANY or any(column)}
+    natural = {kind: max(map(len, [kind.title, *column])) for kind, column in cells.items()}
+    shown = list(cells)
+    least = {kind: min(n, _WHY_AT_LEAST) if kind.title == "why" else n for kind, n in natural.items()}
+
+    def spare() -> int:
+        return width - sum(least[kind] for kind in shown) - GAP * (len(shown) - 1)
+
+    while spare() < 0 and len(shown) > 1:
+        shown.remove(max(shown, key=lambda kind: (kind.rank > 0 and not any(cells[kind]), kind.rank)))
+    room = spare()
+    widths = [max(1, least[kind] + min(room, natural[kind] - least[kind])) for kind in shown]
+    return shown, widths
+
+
+def _that_fit(rows: Iterable[Row], lines: int | None) -> Iterable[Row]:
+    left = lines
+    for row in rows:
+        if left is not None:
+            left -= row.height
+            if left < 0:
+                return
+        yield row
+
+
+def _lines(text: str, width: int) -> tuple[str, ...]:
+    joined = _NUMBER_BLANK.sub("\u00a0", text)
+    wrapped = textwrap.wrap(joined, width, break_on_hyphens=False)
+    return tuple(line.replace("\u00a0", " ") for line in wrapped) or ("",)
+
+
+def _printable(text: str) -> str:
+    """Keep names from steering the terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)

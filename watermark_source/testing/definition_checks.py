@@ -1,0 +1,187 @@
+"""Checks of what is built from options: format, schema, definition, readers, and how they travel."""
+
+from __future__ import annotations
+
+import json
+import time
+import traceback
+from collections.abc import Mapping
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
+
+from watermark_source.errors import OptionError, SchemaError, SourceError, UnknownOptionError
+from watermark_source.spark.columns.column_names import EVENT_TIME, MARKER
+from watermark_source.spark.columns.markers import MARKER_TYPE
+from watermark_source.testing.check import check, expect, expect_equal, expect_error
+from watermark_source.testing.connections import no_connections
+from watermark_source.testing.direct_reads import OpenLogs
+from watermark_source.testing.driven_stream import Stream, reader_of, streaming, values_of
+from watermark_source.testing.harness import Ability, Harness
+from watermark_source.testing.log_messages import logged
+from watermark_source.testing.pickled import behind_pickle
+from watermark_source.testing.written_rows import values, write
+
+_WRONG = {"idleTimeout": "soon"}
+_UNKNOWN = {"noSuchOption": "1"}
+
+
+def _source(harness: Harness, **more: str) -> DataSource:
+    return harness.source({**harness.options, **more})
+
+
+def _schema(harness: Harness, **more: str) -> StructType:
+    return reader_of(harness, {**harness.options, **more})[0]
+
+
+@check()
+def the_definition_has_the_name_of_the_format(harness: Harness) -> None:
+    """Offsets hold the definition's name, and users know the format's: they are one."""
+    logs = OpenLogs.of(harness)
+    expect_equal(logs.definition.name, harness.source.name(), "the name of the definition")
+
+
+@check()
+def the_schema_ends_in_event_time_and_marker(harness: Harness) -> None:
+    """Behind the system's own columns come ``event_time`` and ``marker``."""
+    last = [(field.name, field.dataType) for field in _schema(harness).fields[-2:]]
+    expect_equal(last, [(EVENT_TIME, TimestampType()), (MARKER, MARKER_TYPE)], "the last columns")
+
+
+@check()
+def the_schema_is_the_same_each_time(harness: Harness) -> None:
+    """Spark asks for the schema in several processes, and compares."""
+    expect_equal(_source(harness).schema(), _source(harness).schema(), "the schema the second time")
+
+
+@check()
+def names_of_options_ignore_case(harness: Harness) -> None:
+    """Spark hands options on in lower case."""
+    lower = harness.source({name.lower(): text for name, text in harness.options.items()})
+    expect_equal(lower.schema(), _source(harness).schema(), "the schema with names of options in lower case")
+
+
+@check()
+def an_unknown_option_is_refused(harness: Harness) -> None:
+    """A misspelt option is an error, and not ignored."""
+    with expect_error(UnknownOptionError, "an option noSuchOption"):
+        _source(harness, **_UNKNOWN).schema()
+
+
+@check()
+def a_wrong_value_is_an_error_of_the_option(harness: Harness) -> None:
+    """The options of the engine are read by its table."""
+    with expect_error(OptionError, 'idleTimeout = "soon"'):
+        _source(harness, **_WRONG).schema()
+
+
+@check()
+def late_rows_are_told_where_that_is_wanted(harness: Harness) -> None:
+    """With ``includeLate`` there is a column ``late`` after the event time."""
+    schema = _schema(harness, includeLate="true")
+    expect_equal([field.dataType for field in schema if field.name == "late"], [BooleanType()], "the column late")
+
+
+@check()
+def a_schema_of_the_users_is_refused(harness: Harness) -> None:
+    """The columns are the format's: the first call of the reader refuses others."""
+    with expect_error(SchemaError, "a schema of the user's"):
+        _source(harness).streamReader(StructType([StructField("own", BooleanType())])).initialOffset()
+
+
+@check(Ability.BUILT_OFFLINE)
+def building_connects_to_nothing(harness: Harness) -> None:
+    """Options are checked, and readers are made, without the system."""
+    with no_connections():
+        reader = reader_of(harness, harness.options)[1]
+        _ = reader.definition.range_reader, reader.definition.observing_reader
+
+
+@check()
+def a_definition_survives_the_pickle_and_connects_to_nothing(harness: Harness) -> None:
+    """Spark pickles it to each process of a query, and most of these need no connection."""
+    written = write(harness)
+    logs = OpenLogs.of(harness)
+    with no_connections():
+        again = behind_pickle(logs.definition)
+        _ = again.range_reader, again.observing_reader
+    rows = logs.read(logs.ranges(), again.range_reader)
+    expect_equal(sorted(row.value for row in rows), values(written), "the rows of a definition from a pickle")
+
+
+@check()
+def readers_of_ranges_survive_the_pickle(harness: Harness) -> None:
+    """Both readers run in tasks."""
+    written = write(harness)
+    logs = OpenLogs.of(harness)
+    for reader in (logs.definition.range_reader, logs.definition.observing_reader):
+        again = behind_pickle(reader)
+        count = sum(batch.rows for batch in again.read(logs.ranges()))
+        expect_equal(count, len(values(written)), f"the rows of a {type(reader).__name__} from a pickle")
+
+
+@check()
+def a_reader_in_use_survives_the_pickle(harness: Harness) -> None:
+    """A stream's reader is pickled for the tasks after its driver side has connected."""
+    written = write(harness)
+    with streaming(harness) as stream:
+        start = stream.initial()
+        end = stream.plan(start)
+        batch = stream.read(start, end)
+        again = behind_pickle(stream.reader)
+        try:
+            expect_equal(
+                again.initialOffset(), stream.reader.initialOffset(), "initialOffset of a reader from a pickle"
+            )
+        finally:
+            again.stop()
+        expect_equal(sorted(values_of(harness, batch)), values(written), "the rows")
+
+
+@check(Ability.REMOTE)
+def an_unreachable_system_is_an_error_within_a_time_limit(harness: Harness) -> None:
+    """No call waits without limit, and what it raises is the project's."""
+    begun = time.monotonic()
+    with expect_error(SourceError, "a system out of reach"):
+        stream = Stream(harness, {**harness.options, **harness.unreachable_options})
+        stream.plan(stream.initial())
+    took = time.monotonic() - begun
+    expect(took <= harness.patience, f"it took {took:.0f} s to say so; within {harness.patience:.0f} s is expected")
+
+
+@check(Ability.SECRETS)
+def secrets_are_shown_nowhere(harness: Harness) -> None:
+    """No ``repr``, error, offset, status or log holds one."""
+    write(harness)
+    with logged() as lines, streaming(harness) as stream:
+        definition = stream.reader.definition
+        shown = [repr(definition), str(definition), repr(definition.range_reader), repr(definition.observing_reader)]
+        start = stream.initial()
+        end = stream.plan(start)
+        shown += [json.dumps(end), json.dumps(stream.reader.reportLatestOffset()), str(stream.schema.json())]
+        shown += [_refusal(harness, wrong) for wrong in (_WRONG, _UNKNOWN, harness.unreachable_options)]
+    for secret in harness.secrets:
+        found = [text for text in (*shown, *(line.text for line in lines)) if secret in text]
+        expect(not found, f"a secret is shown in: {[text.replace(secret, '(the secret)')[:300] for text in found[:3]]}")
+
+
+def _refusal(harness: Harness, wrong: Mapping[str, str]) -> str:
+    """Return what a user sees of options that are wrong."""
+    try:
+        other = Stream(harness, {**harness.options, **wrong})
+        return str(other.plan(other.initial()))
+    except Exception:  # noqa: BLE001 - whatever it is, it must not tell
+        return traceback.format_exc()
+
+
+@check()
+def the_harness_says_what_the_connector_offers(harness: Harness) -> None:
+    """A part that a harness does not name would go unchecked."""
+    write(harness)
+    connector = OpenLogs.of(harness).connector
+    for ability, part in (
+        (Ability.TIME_INDEX, connector.time_index), (Ability.PREVIEW, connector.preview),
+        (Ability.ROW_INDEX, connector.row_index), (Ability.CUTTER, connector.cutter),
+    ):  # fmt: skip
+        said = ability in harness.abilities
+        expect(said == (part is not None), f"{ability.name}: the harness says {said}, the connector has {part!r}")
