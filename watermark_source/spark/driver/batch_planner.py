@@ -1,14 +1,11 @@
-"""The batch planner: the planner with what it needs of a connector and of options, and what is logged of a plan."""
+"""The batch planner: the planner with what it needs of a connector and of options."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from watermark_source.errors import listed
-from watermark_source.eventtime.watermark import MAX, MIN
 from watermark_source.planning.combined_watermark import when_read, with_batch_watermark
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan, knows_new_splits, plan
@@ -18,12 +15,6 @@ from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.look_ahead import ReadingAhead
 from watermark_source.spark.driver.observer import Observer
-from watermark_source.watermark_text import watermark_text
-
-_log = logging.getLogger(__name__)
-
-_FAR_FUTURE = 3_600_000
-"""Milliseconds after which a watermark of the future is told, where nothing keeps it from there."""
 
 
 class Decision(NamedTuple):
@@ -73,26 +64,3 @@ class BatchPlanner:
             splits = when_read(planned.state, reached, self._policy.strategy)
             planned = replace(planned, state=with_batch_watermark(planned.state, before, splits, self._policy.idleness))
         return Decision(observation, planned, splits)
-
-    def warn(self, planned: Plan, before: SourceState, observation: Observation) -> None:
-        """Tell in the log what of a plan may not be what the user wants."""
-        added = planned.state.splits.keys() - before.splits.keys()
-        if added and before.watermark is not None and not self._policy.strategy.use_processing_time:
-            _log.warning(
-                "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
-                "watermark, %s, are late", listed(added), watermark_text(before.watermark),
-            )  # fmt: skip
-        watermark, soon = planned.state.watermark, observation.now + _FAR_FUTURE
-        is_final = watermark == MAX
-        if (
-            self._policy.strategy.max_future_skew is None
-            and not is_final
-            and (before.watermark or MIN) <= soon < (watermark or MIN)
-        ):
-            _log.warning(
-                "the watermark, %s, is more than an hour in the future: rows of now are late. A clock may be wrong; "
-                "with maxFutureSkew (1 hour, say) such a row would be counted and move no watermark",
-                watermark_text(watermark),
-            )  # fmt: skip
-        for loss in planned.losses:
-            _log.warning("failOnDataLoss is false, going on: %s", loss.text)

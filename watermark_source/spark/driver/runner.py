@@ -35,6 +35,7 @@ from watermark_source.spark.driver.observed_logs import Logs
 from watermark_source.spark.driver.observer import Observer
 from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.pause_memory import PauseMemory
+from watermark_source.spark.driver.plan_warnings import warn_of
 from watermark_source.spark.driver.progress_to_sink import ShownProgress
 from watermark_source.spark.driver.status_from_plan import Seen
 from watermark_source.spark.driver.status_report import StatusReport
@@ -70,7 +71,7 @@ class SourceRunner:
             minimum_rows=minimum_rows,
             sends_markers=options.include_markers,
         )
-        self._uses_processing_time = options.strategy.use_processing_time
+        self._strategy = options.strategy
         clock = Clock()
         self._definition = definition
         self._connector = definition.open()
@@ -142,7 +143,7 @@ class SourceRunner:
             anywhere, reading = self._connector.positions_are_rows, self._offsets.replica.reading
             self._end.look(state, observation, self._definition, reading, enters_anywhere=anywhere)
         observation, planned, splits = self._planner.decide(state, observation, announce=self._last.is_first)
-        self._planner.warn(planned, state, observation)
+        warn_of(planned, state, observation.now, self._strategy)
         self._end.note(planned, observation.logs)
         self._reports.forget(observation.seen)
         self._observer.note(planned)
@@ -178,7 +179,7 @@ class SourceRunner:
         state = self._offsets.decode(start)
         if self._last.is_first:
             self._ends.expect(state.splits.keys())
-            if not self._uses_processing_time:
+            if not self._strategy.use_processing_time:
                 self._offsets.warn_of_another_time(state)
         self._ends.check(state)
         if self._ends.logs is not None and self._offsets.replica.has_moved:
