@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -114,6 +115,35 @@ def test_a_broker_that_stays_frozen_is_an_error_after_the_limit_and_not_before(t
     finally:
         three_brokers.resume(3)
     assert 5.9 < time.monotonic() - begun < 20
+
+
+def test_a_broker_that_was_slow_before_a_long_batch_is_asked_anew_after_it(three_brokers: LocalKafka) -> None:
+    bounds, silent = connect(three_brokers, default_api_timeout_ms="4000").bounds, splits_led_by(three_brokers, 3)
+    three_brokers.pause(3)
+    try:
+        assert bounds.current_ends(SPLITS).unknown == dict.fromkeys(silent)
+    finally:
+        three_brokers.resume(3)
+    # Nobody listens for longer than the limit.
+    time.sleep(4.5)
+    assert bounds.current_ends(SPLITS) == Ends(ENDS)
+
+
+def test_a_broker_that_is_frozen_again_after_a_long_batch_has_the_whole_limit(three_brokers: LocalKafka) -> None:
+    bounds, silent = connect(three_brokers, default_api_timeout_ms="6000").bounds, splits_led_by(three_brokers, 3)
+    three_brokers.pause(3)
+    try:
+        assert bounds.current_ends(SPLITS).unknown == dict.fromkeys(silent)
+        time.sleep(6.5)
+        threading.Timer(4.5, three_brokers.resume, (3,)).start()
+        assert bounds.current_ends(SPLITS) == Ends(ENDS)
+        three_brokers.pause(3)
+        assert bounds.current_ends(SPLITS).unknown == dict.fromkeys(silent)
+        time.sleep(6.5)
+        with pytest.raises(ResponseTimeoutError, match=r"no offset of t-\d.* within 6 s"):
+            bounds.current_ends(SPLITS)
+    finally:
+        three_brokers.resume(3)
 
 
 def test_a_leader_that_another_connection_has_found_is_asked_by_one_that_does_not_know_its_broker(

@@ -23,12 +23,19 @@ class _Question(NamedTuple):
 
 
 class PendingRequests:
-    """The look-ups that brokers have not answered yet. They go on whenever the cluster is asked anything."""
+    """The look-ups that brokers have not answered yet. They go on whenever the cluster is asked anything.
+
+    Between two calls nobody listens, and a batch may take longer than the time limit. What was asked before that is
+    asked anew, and only when nobody answers for the whole limit it is an error.
+    """
 
     def __init__(self, cluster: Cluster, limit_ms: int) -> None:
         self._cluster = cluster
         self._limit_ms = limit_ms
         self._open: list[_Question] = []
+        self._listened_at = time.monotonic()
+        self._has_listened = True
+        """Whether the last call was not longer ago than the limit."""
         self._unanswered_since: dict[Split, float] = {}
         self._failures: dict[Split, SourceError] = {}
         """What went wrong with the last question about a split, of those that have no answer."""
@@ -45,6 +52,9 @@ class PendingRequests:
             SourceError: an answer is another error.
         """
         late: dict[Split, Found] = {}
+        self._has_listened = time.monotonic() - self._listened_at < self._limit_ms / 1_000
+        if not self._has_listened:
+            self._open.clear()
         done = [question for question in self._open if question.answer.is_done]
         self._open = [question for question in self._open if not question.answer.is_done]
         for splits, answer in done:
@@ -78,22 +88,25 @@ class PendingRequests:
             SourceError: an answer is an error.
             UnreachableError, ResponseTimeoutError: there has been none about some split for the whole time limit.
         """
-        begun, patience = time.monotonic(), Deadline.after(min(_PATIENCE_MS, self._limit_ms))
+        begun, soon = time.monotonic(), Deadline.after(min(_PATIENCE_MS, self._limit_ms))
+        at_last = soon if self._has_listened else self._limit()
+        overdue = {s for s, since in self._unanswered_since.items() if begun - since >= self._limit_ms / 1_000}
         asked = [_Question(p.keys(), self._cluster.begin(look_up, p, self._limit())) for p in parts]
         found: dict[Split, Found] = {}
         unanswered: list[_Question] = []
         for question in asked:
-            if await self._cluster.is_answered(question.answer, patience):
+            is_overdue = not overdue.isdisjoint(question.splits)
+            if await self._cluster.is_answered(question.answer, at_last if is_overdue else soon):
                 found.update(question.answer.value)
+            elif is_overdue:
+                failures = (self._failures[split] for split in question.splits if split in self._failures)
+                raise next(failures, None) or ResponseTimeoutError(
+                    f"no offset of {listed(question.splits)} within {self._limit().told}"
+                )
             else:
                 unanswered.append(question)
-        for splits, _ in unanswered:
-            if any(begun - self._unanswered_since.get(split, begun) >= self._limit_ms / 1_000 for split in splits):
-                failures = (self._failures[split] for split in splits if split in self._failures)
-                raise next(failures, None) or ResponseTimeoutError(
-                    f"no offset of {listed(splits)} within {self._limit().told}"
-                )
         self._open += unanswered
+        self._listened_at = time.monotonic()
         silent = self.splits
         self._unanswered_since = {split: self._unanswered_since.get(split, begun) for split in silent}
         self._failures = {split: error for split, error in self._failures.items() if split in silent}
