@@ -36,7 +36,7 @@ from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.logged_key_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rows_as_of import RollBack
-from pyspark_mysql_cdc_wm.snapshot.table_swap_wait import SWAP_PAUSE_SECONDS, SWAP_SECONDS
+from pyspark_mysql_cdc_wm.snapshot.table_waits import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from watermark_source.spark.connector.read_batch import ReadBatch
 from watermark_source.spark.connector.replicas import Relocation
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import Arrival, Drop, arrivals, drops
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.snapshot.table_swap_wait import SWAP_SECONDS
+from pyspark_mysql_cdc_wm.snapshot.table_waits import SWAP_SECONDS
 from watermark_source.errors import UnsupportedFormatError
 
 

@@ -17,7 +17,7 @@ from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.snapshot.described_tables import DescribedTables
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
-from pyspark_mysql_cdc_wm.snapshot.table_swap_wait import SWAP_PAUSE_SECONDS, SWAP_SECONDS
+from pyspark_mysql_cdc_wm.snapshot.table_waits import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from watermark_source.errors import (
     ResponseTimeoutError,
     SourceError,

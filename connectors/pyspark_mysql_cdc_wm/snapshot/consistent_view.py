@@ -22,6 +22,7 @@ from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
 from pyspark_mysql_cdc_wm.records.table_definition import Column
 from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
+from pyspark_mysql_cdc_wm.snapshot.table_waits import LOCK_SECONDS, LOCK_WAITS
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, listed
 
 _log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ _SESSION = (
     "SET SESSION net_write_timeout = 600",
     # Who is gone without a word keeps nobody from its tables for longer.
     "SET SESSION wait_timeout = 600",
-    "SET SESSION lock_wait_timeout = 50 /*M!100300 , idle_transaction_timeout = 0 */",
+    f"SET SESSION lock_wait_timeout = {LOCK_SECONDS} /*M!100300 , idle_transaction_timeout = 0 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
 _BEGIN = "START TRANSACTION READ ONLY"
@@ -41,7 +42,6 @@ _ANOTHER_VIEW = (1213, 1412)
 """The server's numbers for locks in a circle, and for a table that was emptied, altered or made anew since the view
 began."""
 _VIEWS = 20
-_WAITS = 6
 _STAY = 60.0
 """Seconds after which a view that was not asked for anything tells the server that it is still there."""
 
@@ -82,7 +82,7 @@ class ConsistentView:
         """Keep tables as they are until the end, and return those that are there.
 
         Who drops, empties or alters one waits from now on; for one that does so already, or has locked it, this waits
-        five minutes. What the view sees is of a moment when all are held: ask for nothing before that must be in it.
+        some minutes. What the view sees is of a moment when all are held: ask for nothing before that must be in it.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
@@ -115,7 +115,7 @@ class ConsistentView:
             raise
         return frozenset(there)
 
-    def _take(self, table: TableName, *, rows: int, waits: int = _WAITS) -> None:
+    def _take(self, table: TableName, *, rows: int, waits: int = LOCK_WAITS) -> None:
         """Have the server keep a table for this view, which begins with the first that is asked for ``rows``.
 
         A view that began earlier would see, of a copy that took the table's place since, what the copy lacked then.
@@ -128,10 +128,11 @@ class ConsistentView:
             if code_of(refused.__cause__) != LOCKED:
                 raise
             if waits == 1:
+                minutes = LOCK_SECONDS * LOCK_WAITS / 60
                 raise ResponseTimeoutError(
-                    f"{self._settings.where}: {table} could not be read for five minutes: somebody has locked it, or "
-                    "waits to alter it behind somebody who reads it. SHOW PROCESSLIST; tells who; end that session, "
-                    "or start the query again later"
+                    f"{self._settings.where}: {table} could not be read for {minutes:g} minutes: somebody has locked "
+                    "it, or waits to alter it behind somebody who reads it. SHOW PROCESSLIST; tells who; end that "
+                    "session, or start the query again later"
                 ) from refused
             _log.warning("%s is locked, or about to be altered: waiting to read it", table)
             self._take(table, rows=rows, waits=waits - 1)
