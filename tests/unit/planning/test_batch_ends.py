@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.unit.planning.example_states import A, B, at, log_of, observation
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.planner import plan
@@ -25,3 +27,10 @@ def test_only_splits_that_came_back_and_are_not_waited_for_leave_the_budget_to_t
         policy = PlanPolicy(idleness=Idleness(passes_returning=True))
         found = plan(state, observation(log, max_rows=60), policy, None).state.splits
         assert {s: t.position for s, t in found.items()} == read
+
+
+def test_a_step_is_kept_as_long_as_nothing_looks_event_times_up() -> None:
+    log = log_of(range(5))
+    state = SourceState({A: replace(at(0, 9), step=7)})
+    for index, step in ((None, 7), (log, None)):
+        assert plan(state, observation(log), PlanPolicy(), index).state.splits[A].step == step

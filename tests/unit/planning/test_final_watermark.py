@@ -57,5 +57,5 @@ def test_it_goes_out_twice_then_once_from_each_process_and_nothing_after_it() ->
 
 
 def test_what_lies_behind_an_end_is_told() -> None:
-    logs = observation(log_of([1, 2, 3], [4], [5, 6]), added={B: 1, C: 0}).logs
+    logs = observation(log_of([1, 2, 3], [4], [5, 6]), added={B: 1}).logs
     assert come_since(SourceState({A: at(2)}), logs) == [SplitRange(A, 2, 3), SplitRange(C, 0, 2)]
