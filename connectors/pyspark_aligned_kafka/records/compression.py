@@ -93,7 +93,7 @@ class Arena:
             # One decoder for all batches: making one takes as long as decompressing 16 KiB.
             reader = self._zstd_context.stream_reader(packed.data, read_across_frames=True)
             size = reader.readinto(room.data)
-            if size == room.size and reader.read(1):
+            if reader.read(1):
                 raise _RoomUsedUpError
             return size
 

@@ -162,6 +162,25 @@ def test_memory_grows_with_what_is_in_it_and_not_to_the_limit(name: str) -> None
     assert arena.memory.size <= 8 << 20
 
 
+def test_room_is_four_times_what_came_or_64_kib_and_memory_doubles_up_to_the_limit() -> None:
+    arena, limit = Arena(1 << 20), 1 << 20
+    noise = np.random.default_rng(1).bytes(100_000)
+    assert (arena.memory.size, arena.used) == (0, 0)
+
+    def added(data: bytes) -> tuple[tuple[int, int], int]:
+        return arena.add(SPLIT, 0, 1, np.frombuffer(gzip.compress(data), np.uint8)), arena.memory.size
+
+    assert added(bytes(1_000)) == ((0, 1_000), 65_536)
+    # There is less free than another first guess.
+    assert added(bytes(1_000)) == ((1_000, 2_000), 131_072)
+    arena.clear()
+    assert added(noise) == ((0, 100_000), 4 * len(gzip.compress(noise)))
+    arena.clear()
+    # More than was there: twice as much is tried, and no more than the limit is ever had.
+    assert added(bytes(500_000)) == ((0, 500_000), 2 * 4 * len(gzip.compress(noise)))
+    assert added(bytes(900_000)) == ((500_000, 1_400_000), 500_000 + limit)
+
+
 def test_blocks_of_snappy_may_be_empty_and_must_lie_within_the_batch() -> None:
     arena, empty = Arena(LIMIT), struct.pack(">i", 1) + bytes(cramjam.snappy.compress_raw(b""))
     blocks = xerial(b"one") + empty + xerial(b"two")[16:]
