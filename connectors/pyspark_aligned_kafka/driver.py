@@ -22,9 +22,10 @@ from pyspark_aligned_kafka.lookup.narrowed_ranges import narrowed
 from pyspark_aligned_kafka.lookup.open_transactions import KafkaTransactions
 from pyspark_aligned_kafka.lookup.position_lookup import KafkaPositionLookup
 from pyspark_aligned_kafka.lookup.pushed_filters import Wanted
-from pyspark_aligned_kafka.lookup.stream_start import KafkaStartPositions, start_of_stream
+from pyspark_aligned_kafka.lookup.stream_start import KafkaStartPositions
 from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
+from pyspark_aligned_kafka.options.positions import start_of_stream
 from watermark_source.durations import format_duration
 from watermark_source.errors import listed
 from watermark_source.planning.late_bound_ranges import OpenRange

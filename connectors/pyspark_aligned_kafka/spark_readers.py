@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pyspark_aligned_kafka.batch import KafkaBatch, ignored
-from pyspark_aligned_kafka.lookup.stream_start import start_of_stream
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT
+from pyspark_aligned_kafka.options.positions import start_of_stream
 from pyspark_aligned_kafka.schema import kafka_columns
 from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic

@@ -9,7 +9,8 @@ from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.topic_settings import CREATE_TIME, TIMESTAMP_TYPE
 from pyspark_aligned_kafka.lookup import clock_checks
 from pyspark_aligned_kafka.lookup.checked_cluster import CheckedCluster
-from pyspark_aligned_kafka.lookup.stream_start import KafkaStartPositions, start_of_stream
+from pyspark_aligned_kafka.lookup.stream_start import KafkaStartPositions
+from pyspark_aligned_kafka.options.positions import start_of_stream
 from watermark_source.checks import Caution, Check
 from watermark_source.durations import format_duration
 from watermark_source.errors import SourceError, listed

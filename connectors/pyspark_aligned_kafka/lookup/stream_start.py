@@ -7,23 +7,9 @@ from collections.abc import Mapping, Set
 from pyspark_aligned_kafka.lookup.log_bounds import OffsetQueries
 from pyspark_aligned_kafka.lookup.position_lookup import KafkaPositionLookup
 from pyspark_aligned_kafka.lookup.resolved_positions import PositionLookup, offsets_of, settle
-from pyspark_aligned_kafka.options.positions import JSON_LATEST, At, Everywhere, Latest, PositionPolicy, positions_of
+from pyspark_aligned_kafka.options.positions import JSON_LATEST, At, PositionPolicy, positions_of
 from watermark_source.errors import OptionError
 from watermark_source.planning.split import Split
-
-_USUAL = PositionPolicy("startingOffsets", "latest", Everywhere(Latest()))
-_NO_END = "a stream has no end; to read what is there now and stop, use the trigger AvailableNow"
-
-
-def start_of_stream(start: PositionPolicy | None, end: PositionPolicy | None) -> PositionPolicy:
-    """Return where a stream begins, by its starting and ending options.
-
-    Raises:
-        OptionError: an end is given.
-    """
-    if end is not None:
-        raise OptionError(end.option, end.text, f"not supported in a stream: {_NO_END}")
-    return _USUAL if start is None else start
 
 
 def resolve(policy: PositionPolicy, splits: Set[Split], lookup: PositionLookup) -> dict[Split, int]:

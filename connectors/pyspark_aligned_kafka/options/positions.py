@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pyspark_aligned_kafka.errors import spark_conditions
 from pyspark_aligned_kafka.options.json_maps import parse_integers, parse_integers_and_words
-from watermark_source.errors import StartMismatchError, listed
+from watermark_source.errors import OptionError, StartMismatchError, listed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.option_table import integer
 from watermark_source.planning.split import Split
@@ -102,6 +102,21 @@ def parse_timestamp(text: str) -> Everywhere:
 def parse_timestamps(text: str) -> PerSplit:
     """Parse Spark's JSON of timestamps for each partition."""
     return PerSplit({split: AtTime(_time(split, number)) for split, number in parse_integers(text).items()})
+
+
+_USUAL = PositionPolicy("startingOffsets", "latest", Everywhere(Latest()))
+_NO_END = "a stream has no end; to read what is there now and stop, use the trigger AvailableNow"
+
+
+def start_of_stream(start: PositionPolicy | None, end: PositionPolicy | None) -> PositionPolicy:
+    """Return where a stream begins, by its starting and ending options.
+
+    Raises:
+        OptionError: an end is given.
+    """
+    if end is not None:
+        raise OptionError(end.option, end.text, f"not supported in a stream: {_NO_END}")
+    return _USUAL if start is None else start
 
 
 def positions_of(policy: PositionPolicy, splits: Set[Split]) -> Mapping[Split, Position]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_aligned_kafka.lookup.stream_start import resolve, start_of_stream
+from pyspark_aligned_kafka.lookup.stream_start import resolve
 from pyspark_aligned_kafka.options.positions import (
     At,
     AtTime,
@@ -14,6 +14,7 @@ from pyspark_aligned_kafka.options.positions import (
     NoMatch,
     PerSplit,
     PositionPolicy,
+    start_of_stream,
 )
 from tests.unit.kafka.example_logs import LOGS, T0, T1, T2, Log, Logs
 from watermark_source.errors import OptionError
