@@ -1,0 +1,39 @@
+"""How much is decoded at once, and how much memory its columns take."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+
+from pyspark_aligned_kafka.records.decoding import RecordDecoder
+from pyspark_aligned_kafka.records.record_batches import survey
+from tests.unit.kafka.batches import Rec, batch, records_bytes
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.connector.read_batch import ReadBatch
+
+SPLIT = Split("orders", 3)
+ALL = SplitRange(SPLIT, 0, 1 << 40)
+
+
+def decoded(data: bytes, *, batch_rows: int = 100) -> list[ReadBatch]:
+    array = np.frombuffer(bytearray(data), np.uint8)
+    decoder = RecordDecoder(("offset",), batch_rows=batch_rows, batch_bytes=1 << 30, decompressed_limit=1 << 30)
+    return list(decoder.decode(ALL, array, 0, survey(SPLIT, array, 0, array.size).batches, None))
+
+
+def test_compressed_batches_are_unpacked_until_there_are_four_mebibytes() -> None:
+    record = Rec(0, bytes(1_048_575 - len(records_bytes([Rec(0, bytes(1_040_000))])) + 1_040_000))
+    assert len(records_bytes([record])) == 1_048_575
+    payload = gzip.compress(records_bytes([record]))
+    data = b"".join(batch(i, [], payload=payload, count=1, last_delta=0, attributes=1) for i in range(12))
+    assert [each.columns[0].to_pylist() for each in decoded(data)] == [
+        [0, 1, 2, 3, 4],
+        [5, 6, 7, 8, 9],
+        [10, 11],
+    ]
+
+
+def test_the_last_rows_take_no_more_memory_than_they_need() -> None:
+    made = decoded(batch(0, [Rec(i, b"") for i in range(250)]))
+    assert [each.columns[0].buffers()[1].size for each in made] == [800, 800, 400]
