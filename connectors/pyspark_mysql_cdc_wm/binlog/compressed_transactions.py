@@ -121,7 +121,6 @@ class Unpacker:
         self._context = zstandard.ZstdDecompressor()
         self._memory: Bytes = np.empty(0, np.uint8)
         self._table: Longs = np.empty((_STEP_BYTES // HEADER_SIZE + 2, EVENT_FIELDS), np.int64)
-        self._forget()
 
     def plain(self, memory: Bytes, events: Longs, file: str) -> Iterator[tuple[Bytes, Longs]]:
         """Yield memory and events without compressed transactions, valid until the next are asked for.
@@ -246,5 +245,5 @@ class Unpacker:
             return content, size
         if compression == _ZSTD:
             # A large transaction is several frames.
-            return self._context.stream_reader(content, read_across_frames=True, closefd=False), size
+            return self._context.stream_reader(content, read_across_frames=True), size
         raise UnsupportedFormatError(f"{where}: a transaction of compression {compression}; known are 0 zstd, 255 none")

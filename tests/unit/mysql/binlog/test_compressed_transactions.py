@@ -48,6 +48,23 @@ def test_a_large_pack_comes_in_pieces_of_a_bounded_size(compression: int) -> Non
     assert pieces > 5
 
 
+@pytest.mark.parametrize(("size", "events"), [(65_536, 64), (65_500, 68), (65_792, 67)])
+def test_a_piece_is_given_away_at_four_mebibytes_read_by_256_kib(size: int, events: int) -> None:
+    inner = event(EventType.QUERY, bytes(size - HEADER_SIZE)) * 100
+    _, first = next(Unpacker().plain(*payload_of(inner), "f"))
+    assert len(first) == events
+
+
+def test_a_block_without_any_is_as_it_was_and_a_small_one_takes_a_mebibyte() -> None:
+    memory, events = one_event(EventType.XID, b"12345678")
+    unpacker = Unpacker()
+    ((same, rows),) = unpacker.plain(memory, events, "f")
+    assert same is memory
+    assert rows is events
+    ((unpacked, _),) = unpacker.plain(*payload_of(event(EventType.XID)), "f")
+    assert unpacked.size == 1 << 20
+
+
 _INNER = event(EventType.QUERY, b"x" * 31) * 2
 
 
@@ -73,6 +90,20 @@ _INNER = event(EventType.QUERY, b"x" * 31) * 2
 def test_a_damaged_pack_is_refused(payload: tuple[Bytes, Longs], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=f"binlog f position 77.*{text}"):
         list(Unpacker(largest_event=300_000).plain(*payload, "f"))
+
+
+def test_after_a_damaged_pack_the_next_block_begins_anew() -> None:
+    unpacker, (block, table) = Unpacker(), payload_of(event(EventType.QUERY, b"x" * 40))
+    for _ in range(2):
+        with pytest.raises(CorruptDataError):
+            list(unpacker.plain(*payload_of(_INNER + b"\0"), "f"))
+        ((_, events),) = unpacker.plain(block, table, "f")
+        assert events[:, START].tolist() == [0]
+    with pytest.raises(CorruptDataError):
+        list(unpacker.plain(*payload_of(_INNER + b"\0"), "f"))
+    body = Arriving(block[HEADER_SIZE : table[0, STOP]].tobytes())
+    ((_, events, last),) = unpacker.of_one(body, 77, "f")
+    assert (events[:, START].tolist(), last) == ([0], True)
 
 
 def test_packed_events_keep_what_their_own_headers_say() -> None:

@@ -55,10 +55,16 @@ def test_numbers_of_a_tagged_identifier_may_have_up_to_nine_bytes(size: int) -> 
     assert _gtid(padded(body), EventType.GTID_TAGGED, len(body)) == (largest // 2, largest)
 
 
-@pytest.mark.parametrize(("sequence", "time"), [(2, 5), (0, 0), (3, 0)])
+@pytest.mark.parametrize("size", [4, 2**63 - 1, 2**64 - 1, 2**64 - 9])
+def test_a_tag_longer_than_its_event_is_refused(size: int) -> None:
+    body = number_of_bytes(0, 1) * 3 + number_of_bytes(3, 1) + number_of_bytes(size, 9) + b"abc"
+    assert _gtid(padded(body), EventType.GTID_TAGGED, len(body)) == (-1, 0)
+
+
+@pytest.mark.parametrize(("sequence", "time"), [(2, 5 | 1 << 54), (0, 0), (3, 0)])
 def test_a_plain_identifier_tells_its_commit_time_where_sequence_numbers_come_before(sequence: int, time: int) -> None:
     # The highest bit of seven bytes says that the original time follows.
-    body = bytes(17) + (8).to_bytes(8, "little") + bytes([sequence]) + bytes(16) + (5 | 1 << 55).to_bytes(7, "little")
+    body = bytes(17) + (8).to_bytes(8, "little") + bytes([sequence]) + bytes(16) + (5 | 3 << 54).to_bytes(7, "little")
     assert _gtid(padded(body), EventType.GTID, len(body)) == (8, time)
     assert _gtid(padded(body), EventType.GTID, len(body) - 1) == (8, 0)
     assert _gtid(padded(body), EventType.ANONYMOUS_GTID, 25) == (8, 0)
@@ -66,6 +72,6 @@ def test_a_plain_identifier_tells_its_commit_time_where_sequence_numbers_come_be
 
 
 def test_an_identifier_of_mariadb_has_no_commit_time() -> None:
-    body = (8).to_bytes(8, "little") + bytes(5)
-    assert _gtid(padded(body), EventType.MARIADB_GTID, 13) == (8, 0)
+    body = (2**60 + 8).to_bytes(8, "little") + bytes(5)
+    assert _gtid(padded(body), EventType.MARIADB_GTID, 13) == (2**60 + 8, 0)
     assert _gtid(padded(body), EventType.MARIADB_GTID, 12) == (-1, 0)
