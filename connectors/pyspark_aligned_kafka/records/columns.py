@@ -29,13 +29,13 @@ def _gather(  # noqa: PLR0917 - arrays in, arrays out
 ) -> None:
     data, values = address_of(array), address_of(target)
     end = np.int64(0)
-    offsets[0] = 0
     for row in range(rows):
+        offsets[row] = end
         size = sizes[row]
         if size > 0:
             copy_bytes(values + end, data + starts[row], size)
             end += size
-        offsets[row + 1] = end
+    offsets[rows] = end
 
 
 def allocated(count: int, kind: type[np.generic]) -> tuple[pa.Buffer, npt.NDArray[Any]]:
