@@ -124,6 +124,7 @@ def test_events_around_packed_ones_keep_their_places() -> None:
         memory += content[: table[0, STOP]].tobytes()
     ((plain, events),) = Unpacker().plain(padded(memory), np.concatenate(tables), "f")
     assert bodies(plain, events) == [b"before", b"first", b"between", b"second", b"after"]
+    assert events[1:, START].tolist() == events[:-1, STOP].tolist(), "nothing lies between them"
 
 
 def test_a_large_transaction_is_several_frames() -> None:
