@@ -219,7 +219,7 @@ def _watermark(
         return clock_of(before, observation.now)
     if not knows_new_splits(before, logs):
         return sent
-    if not (logs.all_found_now if looks_ahead else logs.all_found):
+    if not logs.all_found or (looks_ahead and not logs.all_found_now):
         led_to = observation.history.led_to
         # What is known of the splits by now may lead less far: one that was idle has rows, one has just been found.
         return sent if own is None or led_to is None else min(own, led_to if sent is None else max(sent, led_to))

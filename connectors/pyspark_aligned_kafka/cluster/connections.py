@@ -199,8 +199,9 @@ class Cluster:
         try:
             await self._open().wait_for(answer, deadline.left_ms)
         except KafkaTimeoutError:
-            if answer.is_done:
-                raise
+            # It may have been answered between the end of the wait and now.
+            if answer.failed():
+                raise answer.exception from None
         return bool(answer.is_done)
 
     async def ask_any(

@@ -97,20 +97,29 @@ class Logs:
     def of_run(self) -> ObservedLogs:
         """Return the logs as a run finds them whose ends are fixed when it begins."""
         self._is_run = True
-        discovery, bounds = self._connector.discovery, self._connector.bounds
-        splits = discovery.discover()
-        now, asked_at = self._clock.wall(), self._clock.elapsed()
+        discovery, splits = self._connector.discovery, frozenset[Split]()
+        while True:
+            splits |= discovery.discover()
+            now, logs = self._clock.wall(), self._of_run(splits)
+            # A split that is new by now is part of the run: the next one would find it behind this one's watermark.
+            all_found = discovery.looked_since(self._ends_told, wait=_WAIT_FOR_LOOK_OF_RUN)
+            if not all_found or discovery.discover() <= splits:
+                break
+        reached = logs.times.reached
+        if self._strategy.watermark_lag is not None:
+            reached = dict.fromkeys(logs.ends, now) if all_found else {}
+        return replace(logs, all_found=all_found, times=replace(logs.times, reached=reached))
+
+    def _of_run(self, splits: Set[Split]) -> ObservedLogs:
+        asked_at = self._clock.elapsed()
         ends = self._ends(splits)
         # A run must know them all.
-        late = bounds.end_positions(ends.unknown.keys()) if ends.unknown else {}
-        # A split that is new by now is part of the run: the next one would find it behind this one's watermark.
-        all_found = discovery.looked_since(time.monotonic(), wait=_WAIT_FOR_LOOK_OF_RUN)
-        new = discovery.discover() - splits
+        late = self._connector.bounds.end_positions(ends.unknown.keys()) if ends.unknown else {}
+        self._ends_told = time.monotonic()
         logs = ObservedLogs(
             asked_at=asked_at,
-            ends={**ends.positions, **late, **(bounds.end_positions(new) if new else {})},
-            times=LogTimes(reached=self._reached(ends, now if all_found else None)),
-            all_found=all_found,
+            ends={**ends.positions, **late},
+            times=LogTimes(reached=ends.reached),
             ends_are_final=True,
         )
         return self.dated(logs, logs.ends.keys())
@@ -132,8 +141,12 @@ class Logs:
         return discovery.looked_since(self._ends_told, wait=_WAIT_FOR_PREVIEW) and discovery.discover() <= self._splits
 
     def led_to_at_look(self, leads_to: Millis, sent: Millis | None) -> Millis | None:
-        """Return how far the watermark led before the last look that has ended; ``leads_to``: as of the last plan."""
-        return self._rows_at_look.as_of(leads_to, MIN if sent is None else sent, since=self._rows_planned)
+        """Return how far the watermark led before the last look that has ended; ``leads_to``: as of the last plan.
+
+        ``None`` while that look has found a split whose end is not told yet.
+        """
+        led_to = self._rows_at_look.as_of(leads_to, MIN if sent is None else sent, since=self._rows_planned)
+        return led_to if self._connector.discovery.discover() <= self._splits else None
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return how far event time will be in planned ranges; nothing if a split may be missing among them."""

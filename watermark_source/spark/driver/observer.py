@@ -107,19 +107,17 @@ class Observer:
             ),
         )
         if last.newest_mattered:
-            observation = self.dated(observation, state)
-        if not self._policy.strategy.looks_ahead or logs.ends_are_final:
-            return observation
+            return self.dated(observation, state)
         return self._looking_ahead(observation, state)
 
     def dated(self, observation: Observation, state: SourceState) -> Observation:
-        """Add the newest event times of all that is to be read, unless they are there."""
+        """Add the newest event times of all that is to be read, unless they are there; the ends are asked for again."""
         logs, snapshots = observation.logs, observation.snapshots
-        if logs.times.newest:
-            return observation
-        # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
-        undated = set(map(snapshot_split, snapshots.chunks.keys() | snapshots.found))
-        return replace(observation, logs=self._logs.dated(logs, splits_behind(state, logs.ends) - undated))
+        if not logs.times.newest:
+            # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
+            undated = set(map(snapshot_split, snapshots.chunks.keys() | snapshots.found))
+            logs = self._logs.dated(logs, splits_behind(state, logs.ends) - undated)
+        return self._looking_ahead(replace(observation, logs=logs), state)
 
     def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:
         """Return what a plan has to be made of again, as it would pass over rows of open transactions; else nothing."""
@@ -161,14 +159,17 @@ class Observer:
         return {} if self._looks is None else self._looks.of(state, added, ends, future_cap(now, self._policy.strategy))
 
     def _looking_ahead(self, observation: Observation, state: SourceState) -> Observation:
-        moves = bool(splits_behind(state, observation.logs.ends) or ranges_of(state))
-        all_found_now = not moves or self._logs.all_found_now()
-        return replace(observation, logs=replace(observation.logs, all_found_now=all_found_now))
+        logs = observation.logs
+        moves = splits_behind(state, logs.ends) or ranges_of(state)
+        if not self._policy.strategy.looks_ahead or logs.ends_are_final or not moves:
+            return observation
+        return replace(observation, logs=replace(logs, all_found_now=self._logs.all_found_now()))
 
     def _led_to(self, state: SourceState, logs: ObservedLogs, last: LastPlan) -> Millis | None:
         """Return how far the last plan led, or one before, before a look that has ended: looks may outlast batches."""
-        # A split that was not known when that was found may hold rows from before.
-        if not logs.ends.keys() | logs.unknown <= state.splits.keys():
+        # A run with an end knows of no splits that are found later. And a split that was not known when that was found
+        # may hold rows from before.
+        if logs.ends_are_final or not logs.ends.keys() | logs.unknown <= state.splits.keys():
             return None
         if logs.all_found or last.leads_to is None:
             return last.leads_to
