@@ -91,7 +91,7 @@ class OffsetLookup:
 
     async def found_in_time(self, wanted: Mapping[Split, int], deadline: Deadline) -> InTime:
         """See ``KafkaAdmin.list_offsets_in_time``."""
-        late = self._open.close()
+        late = await self._open.close(wanted.keys())
         asked = wanted.keys() - self._open.splits
         unknown = self._leaders.unknown(asked) - self._topics.missing
         if unknown:
