@@ -1,0 +1,40 @@
+"""Waits of a connection: what has been answered is no error, however late it is looked at."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from kafka.future import Future
+
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster.connections import Cluster
+from pyspark_aligned_kafka.cluster.deadline import Deadline
+
+
+@pytest.mark.parametrize("hops", [0, 1])
+def test_an_answer_that_comes_as_the_wait_ends_is_taken(hops: int) -> None:
+    """``hops``: turns of the loop from the answer to who waits for it."""
+    cluster = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"}))
+    gate = Future()
+
+    async def broker() -> None:
+        await cluster._net.sleep(0.045)
+        # It is parsed, or the process has no core, until the wait is over.
+        time.sleep(0.02)
+        gate.success(7)
+
+    async def answered(left: int) -> int:
+        if not left:
+            return await cluster._open().wait_for(gate, 60_000)
+        return await cluster._open().call_soon(answered, left - 1)
+
+    async def work(_: Deadline) -> tuple[bool, int]:
+        cluster.begin(broker)
+        answer = cluster.begin(answered, hops)
+        return await cluster.is_answered(answer, Deadline.after(50)), answer.value
+
+    try:
+        assert cluster.run(work) == (True, 7)
+    finally:
+        cluster.close()
