@@ -80,7 +80,7 @@ class Ends:
     """Splits there was no answer about in time; with an end they had a while ago, where that is known."""
     reached: Mapping[Split, Millis] = field(default_factory=dict)
     """Of logs whose system dates the rows when it writes them: its time just before it told the end. No row after the
-    end is earlier."""
+    end is earlier. Not where splits may be added while a query runs: the rows of one not found yet would be late."""
 
 
 class CurrentEnds(Protocol):
