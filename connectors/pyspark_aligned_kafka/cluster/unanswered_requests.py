@@ -17,10 +17,6 @@ _PATIENCE_MS: Final = 3_000
 """More than a broker takes that is only busy."""
 _AWAY_SECONDS: Final = 5.0
 """Without a call for so long nobody has listened."""
-_ARRIVED_MS: Final = 20
-"""What arrived meanwhile is there within so long."""
-_FORGOTTEN: Final = 10
-"""Time limits after which a split that is asked for no more is forgotten."""
 
 
 class _Question(NamedTuple):
@@ -33,17 +29,27 @@ class _Silence(NamedTuple):
     """A split about which nothing has been answered for a while."""
 
     since: float
+    wanted_at: float
+    """When somebody asked about it last; times in which nobody listened do not count."""
     was_listened_to: bool = True
-    """Whether there was no long time without a call since then."""
+    """Whether there was no such time since then."""
     failure: SourceError | None = None
     """What went wrong with the last question about it."""
+
+
+class _Late(NamedTuple):
+    """An answer that came after the call, until somebody asks about the split."""
+
+    answer: Found
+    at: float
+    """As ``_Silence.wanted_at``."""
 
 
 class PendingRequests:
     """The look-ups that brokers have not answered yet. They go on whenever the cluster is asked anything.
 
-    Between two calls nobody listens, and a batch may take long. What was asked before that and has no answer is asked
-    anew, and only if there is none within the whole time limit that is an error.
+    Between two calls nobody listens, and a batch may take long. Who was not listened to is no error before it had the
+    whole time limit in one call.
     """
 
     def __init__(self, cluster: Cluster, limit_ms: int) -> None:
@@ -51,9 +57,12 @@ class PendingRequests:
         self._limit_ms = limit_ms
         self._open: list[_Question] = []
         self._listened_at = time.monotonic()
+        self._unheard = 0.0
+        """Seconds in which nobody listened."""
+        self._was_away = False
+        """Whether the call before was long ago."""
         self._silent: dict[Split, _Silence] = {}
-        self._late: dict[Split, Found] = {}
-        """Answers that came after the call, until somebody asks about those splits."""
+        self._late: dict[Split, _Late] = {}
 
     @property
     def splits(self) -> Set[Split]:
@@ -67,23 +76,22 @@ class PendingRequests:
         self._late.clear()
 
     async def close(self, wanted: Set[Split]) -> Mapping[Split, Found]:
-        """Close those about ``wanted`` that have been answered, and return the answers.
+        """Close those that have been answered, and return the answers about ``wanted``; the others are kept for later.
 
-        One that timed out may be asked again; those about other splits are for who asks about them.
+        One that timed out may be asked again.
 
         Raises:
-            SourceError: an answer is another error.
+            SourceError: an answer about ``wanted`` is another error.
         """
-        away = time.monotonic() - self._listened_at >= min(_AWAY_SECONDS, self._limit_ms / 1_000)
-        if away:
-            await self._listen()
-        answered = [each for each in self._open if each.answer.is_done and not wanted.isdisjoint(each.splits)]
-        self._open = [each for each in self._open if each not in answered and (each.answer.is_done or not away)]
-        if away:
+        away = time.monotonic() - self._listened_at
+        self._was_away = away >= min(_AWAY_SECONDS, self._limit_ms / 1_000)
+        if self._was_away:
+            self._unheard += away
+            await self._listen(wanted)
             self._silent = {split: at._replace(was_listened_to=False) for split, at in self._silent.items()}
-        for splits, answer in answered:
-            self._take(splits, answer)
-        return {split: self._late.pop(split) for split in wanted & self._late.keys()}
+        self._open = [each for each in self._open if not self._is_closed(each, wanted)]
+        self._forget_unwanted(wanted)
+        return {split: self._late.pop(split).answer for split in wanted & self._late.keys()}
 
     async def ask(
         self, parts: Sequence[Mapping[Split, int]], look_up: Callable[[Mapping[Split, int], Deadline], Awaitable[Any]]
@@ -112,29 +120,52 @@ class PendingRequests:
             else:
                 self._open.append(question)
                 for split in question.splits:
-                    self._silent.setdefault(split, _Silence(begun))
-        asked_on, forgotten = self.splits, begun - _FORGOTTEN * self._limit_ms / 1_000
-        self._silent = {s: at for s, at in self._silent.items() if at.since > forgotten or s in asked_on}
+                    self._silent.setdefault(split, _Silence(begun, self._listened()))
         self._listened_at = time.monotonic()
         return found
 
-    async def _listen(self) -> None:
-        deadline = Deadline.after(_ARRIVED_MS)
+    async def _listen(self, wanted: Set[Split]) -> None:
+        """Let what came meanwhile be read, and what ran out of time meanwhile end; the rest gets the usual patience."""
+        deadline = Deadline.after(min(_PATIENCE_MS, self._limit_ms))
         for question in self._open:
-            with suppress(SourceError):
-                await self._cluster.is_answered(question.answer, deadline)
+            if not wanted.isdisjoint(question.splits):
+                with suppress(Exception):
+                    await self._cluster.is_answered(question.answer, deadline)
 
-    def _take(self, splits: Set[Split], answer: Any) -> None:
+    def _is_closed(self, question: _Question, wanted: Set[Split]) -> bool:
+        """Return whether a question is over, and take its answer."""
+        splits, answer = question
+        if not answer.is_done:
+            return False
         if answer.succeeded():
-            self._late.update(answer.value)
+            now = self._listened()
+            self._late.update({split: _Late(found, now) for split, found in answer.value.items()})
             # Its broker is slow, not silent.
             for split in splits:
                 self._silent.pop(split, None)
-        elif isinstance(answer.exception, (UnreachableError, ResponseTimeoutError)):
+            return True
+        if isinstance(answer.exception, (UnreachableError, ResponseTimeoutError)):
             for split in splits & self._silent.keys():
                 self._silent[split] = self._silent[split]._replace(failure=answer.exception)
-        else:
-            raise answer.exception
+            return True
+        if wanted.isdisjoint(splits):
+            return False
+        raise answer.exception
+
+    def _forget_unwanted(self, wanted: Set[Split]) -> None:
+        """Forget splits that nobody has asked about for the time limit: their topics may be gone, and made again."""
+        now, limit = self._listened(), self._limit_ms / 1_000
+        self._silent = {
+            split: at._replace(wanted_at=now) if split in wanted else at
+            for split, at in self._silent.items()
+            if split in wanted or now - at.wanted_at < limit
+        }
+        self._late = {split: late for split, late in self._late.items() if split in wanted or now - late.at < limit}
+        self._open = [each for each in self._open if not self._silent.keys().isdisjoint(each.splits)]
+
+    def _listened(self) -> float:
+        """Return the time, without that in which nobody listened."""
+        return time.monotonic() - self._unheard
 
     def _is_over(self, silence: _Silence, now: float) -> bool:
         return now - silence.since >= self._limit_ms / 1_000

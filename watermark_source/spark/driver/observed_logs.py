@@ -25,7 +25,8 @@ _WAIT_FOR_PREVIEW = 0.2
 _PREVIEWED = 256
 """Splits with rows up to which their newest rows are looked at: with more, that costs more than it brings."""
 _WAIT_FOR_LOOK_OF_RUN = 30.0
-"""The same for ``Trigger.AvailableNow``, which looks once."""
+"""The same for ``Trigger.AvailableNow``, which looks until nothing is new."""
+_PAUSE_BETWEEN_LOOKS = 0.05
 
 
 class Logs:
@@ -98,17 +99,27 @@ class Logs:
         """Return the logs as a run finds them whose ends are fixed when it begins."""
         self._is_run = True
         discovery, splits = self._connector.discovery, frozenset[Split]()
+        until = time.monotonic() + _WAIT_FOR_LOOK_OF_RUN
         while True:
             splits |= discovery.discover()
             now, logs = self._clock.wall(), self._of_run(splits)
             # A split that is new by now is part of the run: the next one would find it behind this one's watermark.
-            all_found = discovery.looked_since(self._ends_told, wait=_WAIT_FOR_LOOK_OF_RUN)
-            if not all_found or discovery.discover() <= splits:
+            all_found = self._has_looked(until) and discovery.discover() <= splits
+            if all_found or time.monotonic() >= until:
                 break
         reached = logs.times.reached
         if self._strategy.watermark_lag is not None:
             reached = dict.fromkeys(logs.ends, now) if all_found else {}
         return replace(logs, all_found=all_found, times=replace(logs.times, reached=reached))
+
+    def _has_looked(self, until: float) -> bool:
+        """Return whether splits were looked for after the ends were told; waits for it, also while looks pause."""
+        discovery = self._connector.discovery
+        while not discovery.looked_since(self._ends_told, wait=max(0.0, until - time.monotonic())):
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_PAUSE_BETWEEN_LOOKS)
+        return True
 
     def _of_run(self, splits: Set[Split]) -> ObservedLogs:
         asked_at = self._clock.elapsed()

@@ -14,6 +14,7 @@ from tests.spark.file_log import FileLog
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import Process, wm
 from watermark_source.planning.split import Split
+from watermark_source.spark.driver import observed_logs
 
 OLD, NEW = Split("log", 0), Split("log", 1)
 
@@ -96,12 +97,13 @@ def test_one_that_ends_while_ends_are_asked_for_holds_the_watermark_for_what_it_
 
 @pytest.mark.parametrize("strategy", ["bounded", "lookahead"])
 def test_one_that_nobody_answered_before_a_run_holds_its_watermark(
-    log: Path, live: Any, looks: Looks, strategy: str
+    log: Path, live: Any, looks: Looks, monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:
     write(log, {0: [(100, 1), (200, 2), (300, 3), (400, 4)]})
     process = live(watermarkStrategy=strategy)
     looks.discover(FileLog(str(log)))
     write(log, {1: [(50, 9)]})
+    monkeypatch.setattr(observed_logs, "_WAIT_FOR_LOOK_OF_RUN", 0.1)
     process.runner.freeze()
     end = process.runner.initial_offset()
     while (planned := process.plan(end, ReadMaxRows(1))) != end:
@@ -134,9 +136,11 @@ def test_one_that_has_not_ended_holds_the_watermark_in_silence_too(
     assert wm(end) == 149_999 or wm(end) == 199_999
 
 
-def test_a_partition_made_while_a_run_looks_for_times_is_not_passed_over_by_it(
-    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("pauses", [0, 3])
+def test_a_partition_made_while_a_run_looks_for_times_is_part_of_it(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, pauses: int
 ) -> None:
+    """Looks pause between each other: then a run waits for the next one."""
     write(log, {0: [(100, 1)]})
     process = live()
     end = process.run(process.runner.initial_offset())
@@ -149,13 +153,15 @@ def test_a_partition_made_while_a_run_looks_for_times_is_not_passed_over_by_it(
         return told
 
     monkeypatch.setattr(FileLog, "newest", asked)
-    run = live()
+    run, left = live(), [False] * pauses
+    monkeypatch.setattr(FileLog, "looked_since", lambda log, moment, *, wait: left.pop() if left else True)
     run.runner.freeze()
     values = []
     while (planned := run.plan(end)) != end:
         values += run.read(end, planned)[0]
         end = planned
-    assert 9 in values or (wm(end) or 0) < 150_000
+    assert sorted(values) == [2, 9]
+    assert wm(end) == 149_999
 
 
 def test_a_partition_made_while_a_plan_asks_for_times_is_not_passed_over_by_what_is_ahead(

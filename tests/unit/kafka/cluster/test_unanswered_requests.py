@@ -1,0 +1,118 @@
+"""Look-ups that are slow: who asked gets the answer, however late, and only who was listened to is an error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+import pytest
+from kafka.errors import TopicAuthorizationFailedError
+
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster import unanswered_requests
+from pyspark_aligned_kafka.cluster.connections import Cluster
+from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.list_offsets import Found
+from pyspark_aligned_kafka.cluster.unanswered_requests import PendingRequests
+from watermark_source.errors import RefusedError, ResponseTimeoutError
+from watermark_source.planning.split import Split
+
+A, B = Split("t", 0), Split("t", 1)
+LIMIT = 0.6
+
+
+class Brokers:
+    """Two leaders, each of which answers after ``seconds``, or with ``errors``; a limit of 0.6 s, patience of 60 ms."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"}))
+        self.pending = PendingRequests(self.cluster, int(LIMIT * 1_000))
+        self.seconds: dict[Split, float] = {}
+        self.errors: dict[Split, Exception] = {}
+
+    async def look_up(self, part: Mapping[Split, int], deadline: Deadline) -> Mapping[Split, Found]:
+        (split,) = part
+        wait = self.seconds.get(split, 0.0)
+        await self.cluster._net.sleep(min(wait, LIMIT))
+        if wait > LIMIT:
+            raise ResponseTimeoutError(f"no offset of {split}")
+        if split in self.errors:
+            raise self.errors[split]
+        return {split: Found(7, None)}
+
+    def ends(self, *wanted: Split) -> tuple[set[Split], set[Split]]:
+        """Return which splits are told, and which late."""
+
+        async def work(_: Deadline) -> tuple[set[Split], set[Split]]:
+            late = await self.pending.close(set(wanted))
+            asked = [{split: -1} for split in wanted if split not in self.pending.splits]
+            return set(await self.pending.ask(asked, self.look_up)), set(late)
+
+        return self.cluster.run(work)
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
+    monkeypatch.setattr(unanswered_requests, "_PATIENCE_MS", 60)
+    monkeypatch.setattr(unanswered_requests, "_AWAY_SECONDS", 0.2)
+    made = Brokers()
+    yield made
+    made.cluster.close()
+
+
+def test_one_that_takes_longer_than_a_trigger_is_late_each_time_and_no_error(brokers: Brokers) -> None:
+    brokers.seconds[B] = 0.4
+    late = 0
+    for _ in range(10):
+        late += B in brokers.ends(A, B)[1]
+        time.sleep(0.25)
+    assert late >= 2
+
+
+def test_a_silent_one_is_an_error_though_others_are_asked_about_in_between(brokers: Brokers) -> None:
+    brokers.seconds[B] = 60
+    begun = time.monotonic()
+
+    def ask_for(seconds: float) -> None:
+        while time.monotonic() - begun < seconds:
+            brokers.ends(A, B)
+            brokers.ends(A)
+            time.sleep(0.02)
+
+    with pytest.raises(ResponseTimeoutError, match="no offset of t-1"):
+        ask_for(20 * LIMIT)
+    assert time.monotonic() - begun >= LIMIT
+
+
+def test_an_error_is_for_who_asks_about_its_split(brokers: Brokers) -> None:
+    brokers.seconds[B], brokers.errors[B] = 0.3, TopicAuthorizationFailedError("t")
+    assert B not in brokers.ends(A, B)[0]
+    for pause in (0.1, 0.3, 0.1):
+        time.sleep(pause)
+        brokers.ends(A)
+    with pytest.raises(RefusedError):
+        brokers.ends(A, B)
+
+
+def test_one_that_nobody_asked_about_for_long_begins_anew(brokers: Brokers) -> None:
+    brokers.seconds[B] = 60
+    assert B not in brokers.ends(A, B)[0]
+    end = time.monotonic() + 30
+    while brokers.pending._silent:
+        assert time.monotonic() < end
+        brokers.ends(A)
+        time.sleep(0.02)
+    # It was made again, and its broker is slow just now.
+    brokers.seconds[B] = 0.3
+    assert B not in brokers.ends(A, B)[0]
+    brokers.seconds[B] = 0.0
+    while B not in brokers.ends(A, B)[0]:
+        assert time.monotonic() < end
+
+
+def test_after_a_long_time_without_a_call_there_is_the_whole_limit(brokers: Brokers) -> None:
+    brokers.seconds[B] = 60
+    assert B not in brokers.ends(A, B)[0]
+    time.sleep(1.5 * LIMIT)
+    brokers.seconds[B] = 0.3
+    assert B in brokers.ends(A, B)[0]
