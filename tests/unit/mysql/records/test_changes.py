@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from tests.unit.mysql.recordings import charsets, content, surveyed
@@ -16,8 +16,8 @@ FIRST = {"orders": [3, 3, 4, 4, 5], "keys_of_two": [7], "hidden": [9]}
 """The transactions of the recording's rows."""
 
 
-def decoder() -> ChangeDecoder:
-    return ChangeDecoder(charsets(), lambda table: [str(column.name) for column in table.columns])
+def decoder(batch_rows: int = 10_000) -> ChangeDecoder:
+    return ChangeDecoder(charsets(), lambda table: [str(each.name) for each in table.columns], batch_rows=batch_rows)
 
 
 def transactions(*blocks: tuple[Bytes, Longs], by: ChangeDecoder | None = None, **how: bool) -> dict[str, list[int]]:
@@ -68,11 +68,42 @@ def test_the_end_of_a_transaction_whose_rows_were_delivered_is_too_late_for_leav
     assert transactions((memory, events[:begin]), (memory, events[begin:])) == {**FIRST, "orders": [4, 4, 5]}
 
 
-def test_numbers_go_on_in_the_next_block_and_begin_anew_with_each_transaction() -> None:
+def numbers(by: ChangeDecoder, memory: Bytes, events: Longs, places: Longs | None = None) -> list[tuple[str, int, int]]:
+    return [
+        (each.table.table, number, version)
+        for each in by.decode(memory, events, "f", places)
+        for number, version in zip(each.numbers.tolist(), each.versions.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 3])
+def test_numbers_and_versions_go_on_from_batch_to_batch_and_block_to_block(batch_rows: int) -> None:
     memory, events = surveyed("full")
-    rows = np.flatnonzero(np.isin(events[:, TYPE], (EventType.WRITE_ROWS, EventType.UPDATE_ROWS)))
-    for cut in (rows[0], rows[0] + 1, rows[1], rows[1] + 1):
-        by, numbers = decoder(), []
-        for part in (events[:cut], events[cut:]):
-            numbers += [n for each in by.decode(memory, part, "f") for n in each.numbers.tolist()]
-        assert numbers == [0, 1, 0, 1, 0, 0, 0], cut
+    begins = events[np.flatnonzero(events[:, TYPE] == EventType.GTID), POSITION].tolist()
+    expected = [
+        *(("orders", number, begins[2]) for number in (0, 1)),
+        *(("orders", number, begins[3]) for number in (0, 1)),
+        ("orders", 0, begins[4]),
+        ("keys_of_two", 0, begins[6]),
+        ("hidden", 0, begins[8]),
+    ]
+    for cut in range(len(events)):
+        by = decoder(batch_rows)
+        assert numbers(by, memory, events[:cut]) + numbers(by, memory, events[cut:]) == expected, cut
+
+
+@pytest.mark.parametrize("batch_rows", [1, 10_000])
+def test_after_a_block_that_somebody_else_reads_numbers_are_as_if_it_had_been_read(batch_rows: int) -> None:
+    # A transaction with rows in two events, the first of which somebody else reads.
+    memory, events = surveyed("full")
+    first, second = np.flatnonzero(events[:, TYPE] == EventType.WRITE_ROWS)[[0, 0]]
+    events = np.insert(events, second + 1, events[first], axis=0)
+    places = np.arange(len(events)) * 10
+    whole = numbers(decoder(batch_rows), memory, events, places)
+    assert [number for table, number, _ in whole if table == "orders"][:4] == [0, 1, 2, 3]
+    for cut in range(first + 1, len(events)):
+        by = decoder(batch_rows)
+        by.pass_over(memory, events[:cut], "f", places[:cut])
+        rest = numbers(by, memory, events[cut:], places[cut:])
+        assert rest == whole[len(whole) - len(rest) :], cut
+        assert by.reached == 1_795_312_355_709_238
