@@ -59,8 +59,6 @@ class PendingRequests:
         self._listened_at = time.monotonic()
         self._unheard = 0.0
         """Seconds in which nobody listened."""
-        self._was_away = False
-        """Whether the call before was long ago."""
         self._silent: dict[Split, _Silence] = {}
         self._late: dict[Split, _Late] = {}
 
@@ -84,8 +82,7 @@ class PendingRequests:
             SourceError: an answer about ``wanted`` is another error.
         """
         away = time.monotonic() - self._listened_at
-        self._was_away = away >= min(_AWAY_SECONDS, self._limit_ms / 1_000)
-        if self._was_away:
+        if away >= min(_AWAY_SECONDS, self._limit_seconds):
             self._unheard += away
             await self._listen(wanted)
             self._silent = {split: at._replace(was_listened_to=False) for split, at in self._silent.items()}
@@ -103,11 +100,12 @@ class PendingRequests:
             UnreachableError, ResponseTimeoutError: there has been none about some split for the whole time limit.
         """
         begun = time.monotonic()
-        soon, at_last = Deadline.after(min(_PATIENCE_MS, self._limit_ms)), self._limit()
+        soon, at_last = self._soon(), self._limit()
         asked = [_Question(p.keys(), self._cluster.begin(look_up, p, self._limit())) for p in parts]
         found: dict[Split, Found] = {}
         for question in asked:
-            overdue = [at for at in map(self._silent.get, question.splits) if at and self._is_over(at, begun)]
+            silent = filter(None, map(self._silent.get, question.splits))
+            overdue = [at for at in silent if begun - at.since >= self._limit_seconds]
             was_listened_to = all(at.was_listened_to for at in overdue)
             if await self._cluster.is_answered(question.answer, soon if was_listened_to else at_last):
                 found.update(question.answer.value)
@@ -126,7 +124,7 @@ class PendingRequests:
 
     async def _listen(self, wanted: Set[Split]) -> None:
         """Let what came meanwhile be read, and what ran out of time meanwhile end; the rest gets the usual patience."""
-        deadline = Deadline.after(min(_PATIENCE_MS, self._limit_ms))
+        deadline = self._soon()
         for question in self._open:
             if not wanted.isdisjoint(question.splits):
                 with suppress(Exception):
@@ -154,7 +152,7 @@ class PendingRequests:
 
     def _forget_unwanted(self, wanted: Set[Split]) -> None:
         """Forget splits that nobody has asked about for the time limit: their topics may be gone, and made again."""
-        now, limit = self._listened(), self._limit_ms / 1_000
+        now, limit = self._listened(), self._limit_seconds
         self._silent = {
             split: at._replace(wanted_at=now) if split in wanted else at
             for split, at in self._silent.items()
@@ -167,8 +165,12 @@ class PendingRequests:
         """Return the time, without that in which nobody listened."""
         return time.monotonic() - self._unheard
 
-    def _is_over(self, silence: _Silence, now: float) -> bool:
-        return now - silence.since >= self._limit_ms / 1_000
+    @property
+    def _limit_seconds(self) -> float:
+        return self._limit_ms / 1_000
+
+    def _soon(self) -> Deadline:
+        return Deadline.after(min(_PATIENCE_MS, self._limit_ms))
 
     def _limit(self) -> Deadline:
         return Deadline.after(self._limit_ms, API_TIMEOUT)

@@ -107,9 +107,7 @@ class Logs:
             all_found = self._has_looked(until) and discovery.discover() <= splits
             if all_found or time.monotonic() >= until:
                 break
-        reached = logs.times.reached
-        if self._strategy.watermark_lag is not None:
-            reached = dict.fromkeys(logs.ends, now) if all_found else {}
+        reached = self._reached(Ends(logs.ends, reached=logs.times.reached), now if all_found else None)
         return replace(logs, all_found=all_found, times=replace(logs.times, reached=reached))
 
     def _has_looked(self, until: float) -> bool:
@@ -161,14 +159,13 @@ class Logs:
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return how far event time will be in planned ranges; nothing if a split may be missing among them."""
-        preview, discovery = self._connector.preview, self._connector.discovery
+        preview = self._connector.preview
         if preview is None or not self._previewed:
             return {}
         # Begins beside what is asked next.
-        discovery.looked_since(self._ends_told, wait=0)
+        self._connector.discovery.looked_since(self._ends_told, wait=0)
         found = preview.reached(ranges)
-        all_found = bool(found) and discovery.looked_since(self._ends_told, wait=_WAIT_FOR_PREVIEW)
-        return found if all_found and discovery.discover() <= self._splits else {}
+        return found if found and self.all_found_now() else {}
 
     def highest(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return the highest event time of ranges that were planned before, where it can be told without reading."""
