@@ -20,9 +20,9 @@ from pyspark_aligned_kafka.options.subscription import (
     parse_subscribe_pattern,
 )
 from watermark_source.planning.planner import ranges_of
+from watermark_source.planning.ranges_per_task import into_tasks
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.spark.exchange.read_tasks import into_tasks
 
 CALCULATOR = "KafkaOffsetRangeCalculatorSuite"
 JSON = "JsonUtilsSuite"

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from watermark_source.eventtime.disorder import BUCKETS, SEGMENT, Counts, bound_of, exact, rows_of, summed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.range_report import Coverage, cover
+from watermark_source.planning.ranges_per_task import into_tasks
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.exchange.read_tasks import beginnings_of, into_tasks
+from watermark_source.spark.exchange.read_tasks import beginnings_of
 from watermark_source.spark.tasks.event_time_observer import observe
 
 SPLIT = Split("log", 0)

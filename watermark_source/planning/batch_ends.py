@@ -9,9 +9,9 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.aligned_ends import aligned_ends
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of
 from watermark_source.planning.budget import budgeted_ends
-from watermark_source.planning.combined_watermark import is_left_out
 from watermark_source.planning.minimum_rows import MinimumRows, waits_for_more
 from watermark_source.planning.observation import Observation
+from watermark_source.planning.returning_splits import is_left_out
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from watermark_source.eventtime.lowest_of_active import recompute
-from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.learned_bound import in_force
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import Idleness, WatermarkStrategy
+from watermark_source.planning.returning_splits import is_left_out, returning_now
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import future_cap, watermark_of
-from watermark_source.planning.state import Returning, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 
 
 def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: Idleness) -> Millis | None:
@@ -31,51 +31,6 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
     members = ((MIN if t.watermark is None else t.watermark, s not in waited_for) for s, t in splits.items())
     found = recompute(members, MIN if before.watermark is None else before.watermark).timestamp
     return None if found == MIN else found
-
-
-def is_left_out(state: SplitState, before: SourceState, idleness: Idleness) -> bool:
-    """Return whether a split is not waited for though it is not idle: see ``combined``.
-
-    That a split is behind does not tell: the watermark may be that of rows (``with_batch_watermark``) that lead less
-    far now, by a bound that became larger.
-    """
-    if not idleness.passes_returning or before.watermark is None or state.watermark is None:
-        return False
-    return state.returning is Returning.READ and state.watermark < before.watermark
-
-
-def returned(state: SplitState, seen: RangeSummary) -> SplitState:
-    """Return a split whose last range was read, and is in its watermark; ``seen`` is what its tasks saw.
-
-    A range may have no rows, but only the end of a transaction that was aborted.
-    """
-    if state.returning is not Returning.AWAITED or seen == NOTHING_SEEN:
-        return state
-    return replace(state, returning=Returning.READ)
-
-
-def marked_returning(
-    before: SourceState, planned: Mapping[Split, SplitState], idleness: Idleness
-) -> dict[Split, SplitState]:
-    """Return the planned splits that come back from idleness, or have caught up, with ``returning`` as it is now."""
-    changed: dict[Split, SplitState] = {}
-    for split, at in planned.items():
-        if at.returning is None and not idleness.passes_returning:
-            continue
-        returning = _returning(split, at, before) if idleness.passes_returning else None
-        if returning is not at.returning:
-            changed[split] = replace(at, returning=returning)
-    return changed
-
-
-def _returning(split: Split, at: SplitState, before: SourceState) -> Returning | None:
-    was = before.splits.get(split)
-    if was is None or at.status is SplitStatus.IDLE:
-        return None
-    if was.status is SplitStatus.IDLE:
-        return Returning.AWAITED
-    caught_up = at.watermark is not None and (before.watermark is None or at.watermark >= before.watermark)
-    return None if caught_up else at.returning
 
 
 def at_dated_ends(
@@ -147,7 +102,7 @@ def with_batch_watermark(
     caught_up = {
         s: replace(t, returning=None)
         for s, t in planned.splits.items()
-        if t.returning is not None and _returning(s, splits[s], before) is None
+        if t.returning is not None and returning_now(s, splits[s], before) is None
     }
     changed = {**planned.splits, **caught_up} if caught_up else planned.splits
     return replace(planned, watermark=combined(before, splits, idleness), splits=changed)

@@ -14,13 +14,14 @@ from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.backlog import Limit
 from watermark_source.planning.batch_ends import choose
-from watermark_source.planning.combined_watermark import at_dated_ends, combined, marked_returning
+from watermark_source.planning.combined_watermark import at_dated_ends, combined
 from watermark_source.planning.final_watermark import closed, has_said_the_last, is_at_its_end
 from watermark_source.planning.look_ahead import LookAhead, Unread, left_by, look_ahead
 from watermark_source.planning.loss import Loss
 from watermark_source.planning.member_report import membership
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.policy import PlanPolicy
+from watermark_source.planning.returning_splits import marked_returning
 from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.snapshot_ranges import snapshot_split, snapshots_after
 from watermark_source.planning.split import Split, SplitRange

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from watermark_source.errors import OffsetError
 from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.summary import RangeSummary
-from watermark_source.planning.combined_watermark import returned
 from watermark_source.planning.learned_bound import in_force, learned_after
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
+from watermark_source.planning.returning_splits import returned
 from watermark_source.planning.snapshot_ranges import finished, snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import advanced

@@ -13,9 +13,9 @@ from pyspark.sql.types import StructType
 
 from watermark_source.errors import InternalError
 from watermark_source.planning.late_bound_ranges import OpenPiece, OpenRange, bind
+from watermark_source.planning.ranges_per_task import into_tasks
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.batch import BatchDefinition, BatchRangeReader
-from watermark_source.spark.exchange.read_tasks import into_tasks
 from watermark_source.spark.options.engine_options import EngineOptions
 from watermark_source.spark.startup.garbage_collector import spare_imports
 from watermark_source.spark.tasks.reading import data_batch
@@ -67,7 +67,7 @@ class NarrowingBatchReader(AlignedBatchReader):
 
 
 def lay(wholes: Sequence[OpenRange], *, at_least: int | None, at_most: int | None) -> list[tuple[OpenPiece, ...]]:
-    """Lay ranges into tasks by the rules of ``read_tasks.into_tasks``; those without rows yet included."""
+    """Lay ranges into tasks by the rules of ``into_tasks``; those without rows yet included."""
     in_order = sorted(wholes, key=attrgetter("range"))
     laid = into_tasks([whole.range for whole in in_order], at_least=at_least, at_most=at_most)
     # Pieces come in the order of what they are cut from.

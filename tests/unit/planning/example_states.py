@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from tests.simulation.log import SimulatedLog
@@ -19,7 +19,7 @@ from watermark_source.planning.observation import (
 )
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SplitState
+from watermark_source.planning.state import Returning, SplitState, SplitStatus
 
 A, B, C = Split("log", 0), Split("log", 1), Split("log", 2)
 NOW = Millis(1_700_000_000_000)
@@ -35,6 +35,16 @@ def log_of(*event_times: Iterable[int]) -> SimulatedLog:
 def at(position: int, watermark: int | None = None, **changes: Any) -> SplitState:
     """A split at a position, everything before it observed."""
     return SplitState(position, position, None if watermark is None else Millis(watermark), **changes)
+
+
+BEHIND = at(1, 90, returning=Returning.READ)
+"""Came back from idleness, and was read."""
+AWAITED = replace(BEHIND, returning=Returning.AWAITED)
+"""Came back from idleness just now."""
+
+
+def idle(watermark: int | None) -> SplitState:
+    return at(1, watermark, status=SplitStatus.IDLE, since=Millis(5))
 
 
 def observed(now: Millis, ends: Mapping[Split, int], **changes: Any) -> Observation:

@@ -6,30 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.planning.example_states import NOW, A, B, C, at, observed
-from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
+from tests.unit.planning.example_states import AWAITED, BEHIND, NOW, A, B, C, at, idle, observed
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.combined_watermark import (
     at_dated_ends,
     combined,
-    is_left_out,
-    marked_returning,
-    returned,
     when_read,
     with_batch_watermark,
 )
 from watermark_source.planning.policy import Idleness, WatermarkStrategy
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import Returning, SnapshotState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.state import SnapshotState, SourceState, SplitState
 
 PASSES, WAITS = Idleness(passes_returning=True), Idleness()
-BEHIND = at(1, 90, returning=Returning.READ)
-AWAITED = replace(BEHIND, returning=Returning.AWAITED)
 BEFORE = SourceState({A: at(1, 900), B: BEHIND}, watermark=Millis(500))
-
-
-def idle(watermark: int | None) -> SplitState:
-    return at(1, watermark, status=SplitStatus.IDLE, since=Millis(5))
 
 
 @pytest.mark.parametrize(
@@ -53,47 +43,6 @@ def test_it_waits_for_all_but_idle_ones_and_those_that_came_back(
 def test_before_the_first_there_is_none_and_it_never_goes_back() -> None:
     assert combined(SourceState(), {A: at(0)}, PASSES) is None
     assert combined(BEFORE, {A: at(1, 900), B: at(1, 90)}, WAITS) == 500
-
-
-def test_whoever_was_idle_is_waited_for_until_it_is_read() -> None:
-    assert is_left_out(BEHIND, BEFORE, PASSES)
-    assert not is_left_out(BEHIND, BEFORE, WAITS)
-    assert not is_left_out(at(1, 90), BEFORE, PASSES)
-    assert not is_left_out(AWAITED, BEFORE, PASSES)
-    assert not is_left_out(replace(BEHIND, watermark=None), BEFORE, PASSES)
-    assert not is_left_out(BEHIND, SourceState(BEFORE.splits), PASSES)
-    assert returned(AWAITED, RangeSummary(Millis(90))) == BEHIND
-    # Of a transaction that was aborted.
-    assert returned(AWAITED, NOTHING_SEEN) == AWAITED
-    assert returned(at(1, 90), RangeSummary(Millis(90))) == at(1, 90)
-
-
-@pytest.mark.parametrize(
-    ("before", "planned", "returning"),
-    [
-        pytest.param(idle(90), at(1, 90), Returning.AWAITED, id="it comes back"),
-        pytest.param(BEHIND, replace(BEHIND, watermark=Millis(499)), Returning.READ, id="it is behind"),
-        pytest.param(BEHIND, replace(BEHIND, watermark=None), Returning.READ, id="none of its rows tells a time"),
-        pytest.param(BEHIND, replace(BEHIND, watermark=Millis(500)), None, id="it has caught up"),
-        pytest.param(BEHIND, replace(idle(90), returning=Returning.READ), None, id="it is idle again"),
-        pytest.param(at(1, 90), at(1, 90), None, id="it was not idle"),
-    ],
-)
-def test_a_split_comes_back_until_it_has_caught_up(
-    before: SplitState, planned: SplitState, returning: Returning | None
-) -> None:
-    def marked(idleness: Idleness) -> SplitState:
-        changed = marked_returning(SourceState({B: before}, watermark=Millis(500)), {B: planned}, idleness)
-        assert changed != {B: planned}
-        return changed.get(B, planned)
-
-    assert marked(PASSES) == replace(planned, returning=returning)
-    # As of a checkpoint of a query that passed them.
-    assert marked(WAITS) == replace(planned, returning=None)
-
-
-def test_before_the_first_watermark_no_split_is_behind() -> None:
-    assert marked_returning(SourceState({B: BEHIND}), {B: BEHIND}, PASSES) == {B: replace(BEHIND, returning=None)}
 
 
 def test_rows_that_are_read_lead_on_and_never_back() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from watermark_source.eventtime.disorder import SEGMENT
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.planner import ranges_of
-from watermark_source.planning.snapshot_ranges import snapshot_batch
-from watermark_source.planning.split import SplitRange
+from watermark_source.planning.ranges_per_task import into_tasks
+from watermark_source.planning.snapshot_ranges import SnapshotBatch, snapshot_batch
+from watermark_source.planning.split import Piece, SplitRange
 from watermark_source.planning.state import SourceState
 from watermark_source.spark.columns.markers import markers_between
 from watermark_source.spark.connector.replicas import Relocation
@@ -14,7 +18,7 @@ from watermark_source.spark.connector.stream import Connector
 from watermark_source.spark.driver.observer import Observer
 from watermark_source.spark.driver.replayed_ranges import reaching_back
 from watermark_source.spark.driver.task_reports import TaskReports
-from watermark_source.spark.exchange.read_tasks import ReadTask, TaskWork, beginnings_of, tasks_of
+from watermark_source.spark.exchange.read_tasks import ReadTask, beginnings_of
 from watermark_source.spark.options.engine_options import EngineOptions
 
 
@@ -89,3 +93,38 @@ class InputPartitions:
         first.update(self._observer.added(after.splits.keys() - first.keys(), after.snapshots.frontiers.keys()))
         leaves_out = self._connector.positions_are_rows and not self._fails_on_loss
         return ranges_of(reaching_back(first, after, self._connector.bounds.earliest_positions if leaves_out else None))
+
+
+class TaskWork(NamedTuple):
+    """What of a batch one task reads."""
+
+    ranges: tuple[SplitRange, ...]
+    whole: SplitRange | None = None
+    """As in ``ReadTask``."""
+
+
+def tasks_of(
+    connector: Connector,
+    ranges: Sequence[SplitRange],
+    snapshot: SnapshotBatch | None,
+    relocation: Relocation | None,
+    *,
+    at_least: int | None,
+    at_most: int | None,
+    multiple_of: int = 1,
+) -> list[TaskWork]:
+    """Lay all that a batch reads into tasks, as its source's positions allow."""
+    if connector.positions_are_rows:
+        return [
+            TaskWork(each) for each in into_tasks(ranges, at_least=at_least, at_most=at_most, multiple_of=multiple_of)
+        ]
+    chunks = () if snapshot is None else tuple(snapshot.chunks)
+    together = connector.snapshots is not None and connector.snapshots.one_moment
+    of_chunks = [chunks] if together and chunks else [(each,) for each in chunks]
+    logs = [each for each in ranges if each.split not in {chunk.split for chunk in chunks}]
+    if connector.cutter is None or (relocation is not None and relocation.left_out is not None):
+        pieces = [Piece(each, each) for each in logs]
+    else:
+        pieces = [piece for each in logs for piece in connector.cutter.pieces(each, at_least)]
+    of_logs = [TaskWork((piece.range,), None if piece.range == piece.whole else piece.whole) for piece in pieces]
+    return [*of_logs, *map(TaskWork, of_chunks)]

@@ -13,9 +13,9 @@ from watermark_source.monitor.snapshot_progress import SnapshotProgress
 from watermark_source.monitor.source_status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.status_reasons import Facts, Held, reason
 from watermark_source.planning.backlog import Limit
-from watermark_source.planning.combined_watermark import is_left_out
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
+from watermark_source.planning.returning_splits import is_left_out
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
