@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import assume, given
@@ -14,8 +14,12 @@ from watermark_source.planning.split import Split, SplitRange
 
 
 @st.composite
-def _ranges(draw: st.DrawFn) -> list[SplitRange]:
-    sizes = draw(st.lists(st.integers(1, 60), max_size=12))
+def _ranges(draw: st.DrawFn, of_all: int = 12 * 60) -> list[SplitRange]:
+    """``of_all``: no more positions than this in all."""
+    edges = sorted(
+        {min(edge, of_all) for edge in accumulate(draw(st.lists(st.integers(1, 60), max_size=12)), initial=0)}
+    )
+    sizes = [end - start for start, end in pairwise(edges)]
     starts = draw(st.lists(st.integers(0, 10**12), min_size=len(sizes), max_size=len(sizes)))
     return [SplitRange(Split("log", n), s, s + size) for n, (s, size) in enumerate(zip(starts, sizes, strict=True))]
 
@@ -61,10 +65,9 @@ def test_at_least_so_many_tasks_are_made_when_there_are_that_many_positions(
     assert len(into_tasks(ranges, at_least=wanted)) >= min(wanted, total)
 
 
-@given(_ranges())
+@given(_ranges(of_all=4 * 8))
 def test_a_small_batch_makes_no_more_tasks_than_hold_it(ranges: list[SplitRange]) -> None:
     total = sum(r.size for r in ranges)
-    assume(0 < total <= 4 * 8)
     laid = into_tasks(ranges)
     assert len(laid) <= -(-total // 8) + 1
     assert all(sum(piece.size for piece in task) <= 9 for task in laid)

@@ -17,11 +17,11 @@ def test_an_answer_that_comes_as_the_wait_ends_is_taken(hops: int) -> None:
     """``hops``: turns of the loop from the answer to who waits for it."""
     cluster = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"}))
     gate = Future()
+    limits: list[Deadline] = []
 
     async def broker() -> None:
-        await cluster._net.sleep(0.045)
-        # It is parsed, or the process has no core, until the wait is over.
-        time.sleep(0.02)
+        # Its turn is the first after the wait has begun. It is parsed, or the process has no core, until that is over.
+        time.sleep((limits[0].left_ms + 10) / 1000)
         gate.success(7)
 
     async def answered(left: int) -> int:
@@ -32,7 +32,8 @@ def test_an_answer_that_comes_as_the_wait_ends_is_taken(hops: int) -> None:
     async def work(_: Deadline) -> tuple[bool, int]:
         cluster.begin(broker)
         answer = cluster.begin(answered, hops)
-        return await cluster.is_answered(answer, Deadline.after(50)), answer.value
+        limits.append(Deadline.after(500))
+        return await cluster.is_answered(answer, limits[0]), answer.value
 
     try:
         assert cluster.run(work) == (True, 7)
