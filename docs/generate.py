@@ -8,7 +8,12 @@ from pathlib import Path
 
 from pyspark_aligned_kafka.client.setting_table import REFUSED, REFUSED_FAMILIES, SETTINGS
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_OPTIONS
-from pyspark_mysql_cdc_wm.options.mysql_option_table import MYSQL_OPTIONS, NO_MEANING, NOT_NEEDED_HERE
+from pyspark_mysql_cdc_wm.options.mysql_option_table import (
+    MYSQL_OPTIONS,
+    NO_MEANING,
+    NOT_BY_COLUMN,
+    NOT_NEEDED_HERE,
+)
 from watermark_source.option_table import Option
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
 
@@ -95,7 +100,8 @@ def page() -> str:
 def mysql_page() -> str:
     """Return the whole page of the MySQL source."""
     ours = ", ".join(f"`{row.name}`" for row in ENGINE_OPTIONS if row.name not in NO_MEANING)
-    refused = f"Refused, with the reason:\n\n{_reasons({**NO_MEANING, **NOT_NEEDED_HERE})}"
+    strategies = {f"watermarkStrategy={name}": why for name, why in NOT_BY_COLUMN.items()}
+    refused = f"Refused, with the reason:\n\n{_reasons({**NO_MEANING, **NOT_NEEDED_HERE, **strategies})}"
     parts = [
         _MYSQL_HEAD,
         _section("MySQL", _table(MYSQL_OPTIONS)),

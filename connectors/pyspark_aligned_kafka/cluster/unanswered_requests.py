@@ -17,6 +17,8 @@ _PATIENCE_MS: Final = 3_000
 """More than a broker takes that is only busy."""
 _AWAY_SECONDS: Final = 5.0
 """Without a call for so long nobody has listened."""
+_LISTENING: Final = 0.1
+"""Of the time between two calls, the share for which the later one listens: a connection is made in several steps."""
 
 
 class _Question(NamedTuple):
@@ -30,7 +32,7 @@ class _Silence(NamedTuple):
 
     since: float
     wanted_at: float
-    """When somebody asked about it last; times in which nobody listened do not count."""
+    """When a call asked about it last."""
     was_listened_to: bool = True
     """Whether there was no such time since then."""
     failure: SourceError | None = None
@@ -56,9 +58,8 @@ class PendingRequests:
         self._cluster = cluster
         self._limit_ms = limit_ms
         self._open: list[_Question] = []
-        self._listened_at = time.monotonic()
-        self._unheard = 0.0
-        """Seconds in which nobody listened."""
+        self._called_at = self._listened_at = time.monotonic()
+        """When the last call began and ended."""
         self._silent: dict[Split, _Silence] = {}
         self._late: dict[Split, _Late] = {}
 
@@ -81,13 +82,17 @@ class PendingRequests:
         Raises:
             SourceError: an answer about ``wanted`` is another error.
         """
-        away = time.monotonic() - self._listened_at
-        if away >= min(_AWAY_SECONDS, self._limit_seconds):
-            self._unheard += away
-            await self._listen(wanted)
+        self._forget_unwanted()
+        self._called_at = time.monotonic()
+        away = self._called_at - self._listened_at
+        if away < min(_AWAY_SECONDS, self._limit_seconds):
+            await self._listen(wanted, Deadline.after(round(away * _LISTENING * 1_000)))
+        else:
+            await self._listen(wanted, self._soon())
             self._silent = {split: at._replace(was_listened_to=False) for split, at in self._silent.items()}
         self._open = [each for each in self._open if not self._is_closed(each, wanted)]
-        self._forget_unwanted(wanted)
+        for split in wanted & self._silent.keys():
+            self._silent[split] = self._silent[split]._replace(wanted_at=self._called_at)
         return {split: self._late.pop(split).answer for split in wanted & self._late.keys()}
 
     async def ask(
@@ -105,7 +110,8 @@ class PendingRequests:
         found: dict[Split, Found] = {}
         for question in asked:
             silent = filter(None, map(self._silent.get, question.splits))
-            overdue = [at for at in silent if begun - at.since >= self._limit_seconds]
+            # A question may end before its limit: where another try would begin after it.
+            overdue = [at for at in silent if at.failure or begun - at.since >= self._limit_seconds]
             was_listened_to = all(at.was_listened_to for at in overdue)
             if await self._cluster.is_answered(question.answer, soon if was_listened_to else at_last):
                 found.update(question.answer.value)
@@ -118,13 +124,12 @@ class PendingRequests:
             else:
                 self._open.append(question)
                 for split in question.splits:
-                    self._silent.setdefault(split, _Silence(begun, self._listened()))
+                    self._silent.setdefault(split, _Silence(begun, self._called_at))
         self._listened_at = time.monotonic()
         return found
 
-    async def _listen(self, wanted: Set[Split]) -> None:
-        """Let what came meanwhile be read, and what ran out of time meanwhile end; the rest gets the usual patience."""
-        deadline = self._soon()
+    async def _listen(self, wanted: Set[Split], deadline: Deadline) -> None:
+        """Let what came meanwhile be read, and what ran out of time meanwhile end; the rest has until ``deadline``."""
         for question in self._open:
             if not wanted.isdisjoint(question.splits):
                 with suppress(Exception):
@@ -136,8 +141,7 @@ class PendingRequests:
         if not answer.is_done:
             return False
         if answer.succeeded():
-            now = self._listened()
-            self._late.update({split: _Late(found, now) for split, found in answer.value.items()})
+            self._late.update({split: _Late(found, self._called_at) for split, found in answer.value.items()})
             # Its broker is slow, not silent.
             for split in splits:
                 self._silent.pop(split, None)
@@ -150,20 +154,12 @@ class PendingRequests:
             return False
         raise answer.exception
 
-    def _forget_unwanted(self, wanted: Set[Split]) -> None:
-        """Forget splits that nobody has asked about for the time limit: their topics may be gone, and made again."""
-        now, limit = self._listened(), self._limit_seconds
-        self._silent = {
-            split: at._replace(wanted_at=now) if split in wanted else at
-            for split, at in self._silent.items()
-            if split in wanted or now - at.wanted_at < limit
-        }
-        self._late = {split: late for split, late in self._late.items() if split in wanted or now - late.at < limit}
+    def _forget_unwanted(self) -> None:
+        """Forget splits that no call has asked about for the time limit: their topics may be gone, and made again."""
+        since = self._called_at - self._limit_seconds
+        self._silent = {split: at for split, at in self._silent.items() if at.wanted_at > since}
+        self._late = {split: late for split, late in self._late.items() if late.at > since}
         self._open = [each for each in self._open if not self._silent.keys().isdisjoint(each.splits)]
-
-    def _listened(self) -> float:
-        """Return the time, without that in which nobody listened."""
-        return time.monotonic() - self._unheard
 
     @property
     def _limit_seconds(self) -> float:

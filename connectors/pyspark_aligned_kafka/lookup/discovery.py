@@ -142,11 +142,13 @@ class KafkaDiscovery:
         self._look, self._begun = _Look(lambda: self._see(self._other_admin)), self._clock()
 
     def _collect(self, last: _Seen) -> None:
-        """Take what a look found that has ended; one that failed leaves what the one before found."""
+        """Take what a look found that has ended, unless ``expect`` has looked since; one that failed finds nothing."""
         if self._look is None or not self._look.is_over:
             return
         try:
-            self._last, self._failed = self._found(), False
+            found, self._failed = self._found(), False
+            if found.at >= last.at:
+                self._last = found
         except SourceError as error:
             self._failed = True
             age = self._clock() - last.at

@@ -21,7 +21,8 @@ from watermark_source.option_table import (
     one_of,
     true_or_false,
 )
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, NOT_NEEDED
+from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, INGESTION, LOOKAHEAD, NOT_NEEDED
+from watermark_source.spark.options.percentile_options import PERCENTILE, PUNCTUATED
 
 FORMAT: Final = "mysql-cdc-wm"
 ON_CLOCK: Final = "useProcessingTimeDuringBinlog"
@@ -333,3 +334,11 @@ NO_MEANING: Mapping[str, str] = {
     ),
 }
 """Options of the engine that this source cannot honour, and why."""
+_BYTES = "needs positions that count rows, and those of the binlog count bytes"
+NOT_BY_COLUMN: Mapping[str, str] = {
+    INGESTION: "is not supported with eventTimeColumn: its rows alone move the watermark",
+    PERCENTILE: _BYTES,
+    LOOKAHEAD: _BYTES,
+    PUNCTUATED: "needs records that carry watermarks, and rows of a table carry none",
+}
+"""Watermark strategies that this source has not even with ``eventTimeColumn``, and why."""

@@ -12,6 +12,7 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
     FORMAT,
     MYSQL_OPTIONS,
     NO_MEANING,
+    NOT_BY_COLUMN,
     ON_CLOCK,
     OPTION_TABLE,
 )
@@ -22,7 +23,7 @@ from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
-from watermark_source.spark.options.engine_option_table import BOUNDED, INGESTION
+from watermark_source.spark.options.engine_option_table import BOUNDED
 from watermark_source.spark.options.engine_options import EngineOptions
 
 _NEEDED = ("hostname", "username", "tables")
@@ -138,22 +139,19 @@ def _event_time(values: Mapping[str, Any]) -> EventTimeColumn | None:
 
 
 def _engine(values: Mapping[str, Any], given: Mapping[str, str]) -> EngineOptions:
-    column = values["eventTimeColumn"]
+    column, strategy = values["eventTimeColumn"], values["watermarkStrategy"]
+    if column is not None and strategy in NOT_BY_COLUMN:
+        raise OptionError("watermarkStrategy", strategy, NOT_BY_COLUMN[strategy], example=BOUNDED)
     engine = EngineOptions.of(values, format_name=FORMAT, given=given, system_dates_rows=column is None)
     if column is not None and engine.strategy.use_processing_time:
         raise OptionError(
             "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",
             example="leave it out",
         )  # fmt: skip
-    if column is not None and engine.strategy.watermark_lag is not None:
-        raise OptionError(
-            "watermarkStrategy", INGESTION, "is not supported with eventTimeColumn: its rows alone move the watermark",
-            example=BOUNDED,
-        )  # fmt: skip
     on_clock = values[ON_CLOCK]
     if on_clock and not engine.strategy.use_processing_time:
         raise OptionError(
-            ON_CLOCK, "true", f"needs watermarkStrategy none, and it is {values['watermarkStrategy']}: event time is "
+            ON_CLOCK, "true", f"needs watermarkStrategy none, and it is {strategy}: event time is "
             "either the clock or when a change was committed", example="false",
         )  # fmt: skip
     if engine.strategy.use_processing_time and not on_clock:

@@ -114,6 +114,19 @@ def test_ingestion_watermarks_are_for_logs_without_a_clock_of_their_own(column: 
         mysql_options.parse({**GIVEN, **column, "watermarkStrategy": "ingestion"})
 
 
+@pytest.mark.parametrize(
+    ("strategy", "why"),
+    [
+        ("percentile", "needs positions that count rows"),
+        ("lookahead", "needs positions that count rows"),
+        ("punctuated", "rows of a table carry none"),
+    ],
+)
+def test_a_strategy_of_records_is_refused_with_a_column_too(strategy: str, why: str) -> None:
+    with pytest.raises(OptionError, match=f"option watermarkStrategy = .{strategy}.: .*{why}"):
+        mysql_options.parse({**GIVEN, "eventTimeColumn": "at", "watermarkStrategy": strategy})
+
+
 @pytest.mark.parametrize("name", ["hostname", "username", "tables"])
 def test_what_is_needed_is_asked_for(name: str) -> None:
     with pytest.raises(OptionError, match=f"option {name}: is needed"):

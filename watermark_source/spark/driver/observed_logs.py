@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
@@ -19,6 +20,8 @@ from watermark_source.spark.connector.stream import Connector, Ends
 from watermark_source.spark.driver.backlog import splits_behind
 from watermark_source.spark.driver.silence_watch import Watch
 from watermark_source.spark.driver.time_at_discovery import WAIT_FOR_LOOK, TimeAtDiscovery
+
+_log = logging.getLogger(__name__)
 
 _WAIT_FOR_PREVIEW = 0.2
 """The same for what need not be known: the watermark of a batch's rows goes out with the next one then."""
@@ -49,6 +52,8 @@ class Logs:
         self._rows_at_look = TimeAtDiscovery(connector.discovery, wait=0)
         self._splits: Set[Split] = frozenset()
         """Those that were found when the ends were asked for."""
+        self._unanswered: Set[Split] = frozenset()
+        """Those whose end was not told in time then."""
         self._previewed = False
         self._is_run = False
         """Whether the ends are fixed: then no time counts as quiet."""
@@ -83,7 +88,10 @@ class Logs:
         self._asked_at, asked_at = self._clock.wall(), self._clock.elapsed()
         ends = self._ends(self._splits)
         # An end of a while ago says nothing about idleness, which is judged as of now. That there are rows, it does.
-        known = {s: end for s, end in ends.unknown.items() if end is not None and s in state.splits}
+        # The first one of a new split may be that of an earlier topic of its name.
+        asked_about = state.splits.keys() | self._unanswered
+        self._unanswered = ends.unknown.keys()
+        known = {s: end for s, end in ends.unknown.items() if end is not None and s in asked_about}
         late = {s: known[s] for s in splits_behind(state, known)}
         return ObservedLogs(
             asked_at=asked_at,
@@ -98,15 +106,21 @@ class Logs:
     def of_run(self) -> ObservedLogs:
         """Return the logs as a run finds them whose ends are fixed when it begins."""
         self._is_run = True
-        discovery, splits = self._connector.discovery, frozenset[Split]()
+        discovery = self._connector.discovery
+        splits = discovery.discover()
+        now, logs = self._clock.wall(), self._of_run(splits)
         until = time.monotonic() + _WAIT_FOR_LOOK_OF_RUN
-        while True:
+        # A split that is new by now is part of the run: the next one would find it behind this one's watermark.
+        while not (all_found := self._has_looked(until) and discovery.discover() <= splits):
+            if time.monotonic() >= until:
+                _log.warning(
+                    "it was not known within %.0f s whether there are new partitions: rows are read, and the watermark "
+                    "stays where it is until the next run",
+                    _WAIT_FOR_LOOK_OF_RUN,
+                )
+                break
             splits |= discovery.discover()
             now, logs = self._clock.wall(), self._of_run(splits)
-            # A split that is new by now is part of the run: the next one would find it behind this one's watermark.
-            all_found = self._has_looked(until) and discovery.discover() <= splits
-            if all_found or time.monotonic() >= until:
-                break
         reached = self._reached(Ends(logs.ends, reached=logs.times.reached), now if all_found else None)
         return replace(logs, all_found=all_found, times=replace(logs.times, reached=reached))
 

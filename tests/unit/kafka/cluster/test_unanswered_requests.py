@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -28,12 +29,20 @@ class Brokers:
         self.cluster = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"}))
         self.pending = PendingRequests(self.cluster, int(LIMIT * 1_000))
         self.seconds: dict[Split, float] = {}
+        self.steps: dict[Split, int] = {}
+        """So many times it has to be sent something more, and answers after half a millisecond."""
+        self.limit = LIMIT
         self.errors: dict[Split, Exception] = {}
+        self.begun: Counter[Split] = Counter()
+        """Questions about each."""
 
     async def look_up(self, part: Mapping[Split, int], deadline: Deadline) -> Mapping[Split, Found]:
         (split,) = part
+        self.begun[split] += 1
         wait = self.seconds.get(split, 0.0)
-        await self.cluster._net.sleep(min(wait, LIMIT))
+        await self.cluster._net.sleep(min(wait, self.limit))
+        for _ in range(self.steps.get(split, 0)):
+            await self.cluster._net.sleep(0.0005)
         if wait > LIMIT:
             raise ResponseTimeoutError(f"no offset of {split}")
         if split in self.errors:
@@ -60,6 +69,14 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
     made.cluster.close()
 
 
+def _ask_for(seconds: float, brokers: Brokers) -> None:
+    begun = time.monotonic()
+    while time.monotonic() - begun < seconds:
+        brokers.ends(A, B)
+        brokers.ends(A)
+        time.sleep(0.02)
+
+
 def test_one_that_takes_longer_than_a_trigger_is_late_each_time_and_no_error(brokers: Brokers) -> None:
     brokers.seconds[B] = 0.4
     late = 0
@@ -72,16 +89,42 @@ def test_one_that_takes_longer_than_a_trigger_is_late_each_time_and_no_error(bro
 def test_a_silent_one_is_an_error_though_others_are_asked_about_in_between(brokers: Brokers) -> None:
     brokers.seconds[B] = 60
     begun = time.monotonic()
-
-    def ask_for(seconds: float) -> None:
-        while time.monotonic() - begun < seconds:
-            brokers.ends(A, B)
-            brokers.ends(A)
-            time.sleep(0.02)
-
     with pytest.raises(ResponseTimeoutError, match="no offset of t-1"):
-        ask_for(20 * LIMIT)
+        _ask_for(20 * LIMIT, brokers)
     assert time.monotonic() - begun >= LIMIT
+
+
+@pytest.mark.parametrize("own_limit", [LIMIT, LIMIT - 0.05])
+def test_a_silent_one_is_an_error_after_the_limit_though_its_question_may_end_a_little_earlier(
+    brokers: Brokers, own_limit: float
+) -> None:
+    brokers.seconds[B], brokers.limit = 60, own_limit
+    with pytest.raises(ResponseTimeoutError, match="no offset of t-1"):
+        _ask_for(20 * LIMIT, brokers)
+    # When the first question is over there is one more.
+    assert brokers.begun[B] <= 2
+
+
+def test_one_that_answers_in_many_steps_is_listened_to_between_calls(brokers: Brokers) -> None:
+    brokers.seconds[B], brokers.steps[B] = 0.1, 40
+    calls = 1
+    assert B not in brokers.ends(A, B)[0]
+    while not any(B in told for told in brokers.ends(B)):
+        calls += 1
+        assert calls <= 20
+        time.sleep(0.15)
+
+
+def test_an_error_of_long_ago_is_for_nobody(brokers: Brokers) -> None:
+    brokers.seconds[B], brokers.errors[B] = 0.3, TopicAuthorizationFailedError("t")
+    assert B not in brokers.ends(A, B)[0]
+    begun = time.monotonic()
+    while time.monotonic() < begun + 2 * LIMIT:
+        time.sleep(0.25)
+        brokers.ends(A)
+    del brokers.seconds[B], brokers.errors[B]
+    while B not in brokers.ends(A, B)[0]:
+        assert time.monotonic() < begun + 30
 
 
 def test_an_error_is_for_who_asks_about_its_split(brokers: Brokers) -> None:

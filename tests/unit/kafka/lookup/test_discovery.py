@@ -226,6 +226,18 @@ def test_a_look_that_began_before_the_moment_does_not_do() -> None:
     assert slow.asked == 2
 
 
+def test_a_look_that_began_before_the_checkpoint_was_looked_for_changes_nothing() -> None:
+    topics, slow = Topics(a=1), SlowTopics(a=1)
+    discovery = KafkaDiscovery(topics, slow, Subscribe(frozenset("a")), max_age_ms=5_000, clock=lambda: topics.now)
+    discovery.discover()
+    topics.now = 1.0
+    assert not discovery.looked_since(1.0, wait=0)
+    topics.partitions["a"], topics.now = 2, 2.0
+    discovery.expect(splits("a", 0, 1))
+    slow.let.set()
+    assert settled(discovery) == splits("a", 0, 1)
+
+
 def test_looks_take_a_small_share_of_the_time() -> None:
     topics, slow = Topics(a=1), SlowTopics(a=2)
     discovery = KafkaDiscovery(

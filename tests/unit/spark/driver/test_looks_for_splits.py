@@ -114,6 +114,36 @@ def test_one_that_nobody_answered_before_a_run_holds_its_watermark(
     assert wm(end) is None
 
 
+def test_a_run_has_its_time_for_looks_however_long_the_ends_take_and_says_when_it_was_too_short(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    newest = FileLog.newest
+
+    def slow(log: FileLog, splits: Set[Split]) -> Any:
+        time.sleep(0.2)
+        return newest(log, splits)
+
+    monkeypatch.setattr(FileLog, "newest", slow)
+    monkeypatch.setattr(observed_logs, "_WAIT_FOR_LOOK_OF_RUN", 0.1)
+    write(log, {0: [(100, 1)]})
+
+    def watermark_of_a_run(looked: bool) -> int | None:
+        monkeypatch.setattr(FileLog, "looked_since", lambda _, moment, *, wait: looked and wait > 0)
+        process = live()
+        process.runner.freeze()
+        end = process.runner.initial_offset()
+        for _ in range(2):
+            planned = process.plan(end)
+            process.read(end, planned)
+            end = planned
+        return wm(end)
+
+    assert watermark_of_a_run(looked=True) == 99_999
+    assert not caplog.messages
+    assert watermark_of_a_run(looked=False) is None
+    assert "whether there are new partitions: rows are read, and the watermark stays" in caplog.text
+
+
 @pytest.mark.parametrize("strategy", ["bounded", "lookahead"])
 def test_one_that_has_not_ended_holds_the_watermark_in_silence_too(
     log: Path, live: Any, looks: Looks, strategy: str

@@ -69,6 +69,31 @@ def test_a_batch_does_not_carry_the_watermark_of_its_rows_past_a_new_split_that_
     assert wm(rows) == 149_999
 
 
+def test_a_new_split_whose_end_is_told_late_each_time_is_read_and_holds_the_watermark_no_longer(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late_of_new(self: FileLog, splits: Set[Split]) -> Ends:
+        ends = self.end_positions(splits)
+        return Ends({s: e for s, e in ends.items() if s != NEW}, {s: e for s, e in ends.items() if s == NEW})
+
+    monkeypatch.setattr(FileLog, "current_ends", late_of_new)
+    write(log, {0: [(100, 1)]})
+    process = live()
+    end = process.run(process.runner.initial_offset())
+    write(log, {1: [(150, 2)]})
+    values = []
+    for second in (200, 300, 400, 500):
+        write(log, {0: [(second, second)]})
+        write(log, {1: [(second - 10, second + 1)]})
+        planned = process.plan(end)
+        values += process.read(end, planned)[0]
+        end = planned
+    # The first end of a new one may be that of an earlier one of its name.
+    assert values[0] == 200
+    assert sorted(values) == [2, 200, 201, 300, 301, 400, 401, 500, 501]
+    assert wm(end) == 389_999
+
+
 def test_what_was_looked_at_ahead_leads_nowhere_before_splits_were_looked_for_since(
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
