@@ -153,8 +153,9 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         name="maxOffsetsPerTrigger",
         default_text="no limit",
         example="1000000",
-        doc="Most offsets of all partitions together in one batch; the oldest event time is read first. The trigger "
-        "Once reads everything in one batch all the same.",
+        doc="Most offsets of all partitions together in one batch; the oldest event time is read first; with "
+        "event time in the payload, or `watermarkStrategy` `punctuated`, in proportion to backlog. The trigger Once "
+        "reads everything in one batch all the same.",
     ),
     at_least_one(
         name="minOffsetsPerTrigger",
