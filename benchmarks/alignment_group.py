@@ -87,9 +87,9 @@ def _one_statement(name: str, url: str) -> Figure:
 
 
 def _traffic(name: str, url: str) -> Iterator[Figure]:
-    """Count the statements a member sends, at rest and while some of its splits wait."""
+    """Count the statements a member sends, without traffic and while some of its splits wait."""
     for label, waits, interval in (
-        ("at rest", False, store_waits.LONGEST),
+        ("without traffic", False, store_waits.LONGEST),
         ("while it waits", True, store_waits.SHORTEST),
     ):
         store = _CountedStore(database_of(url))
@@ -129,6 +129,6 @@ def _all_members(name: str, url: str) -> Figure:
         thread.join()
     return Figure(
         f"{MEMBERS} members, {name}: statements the store answers, asked by one process", sum(asked) / _SECONDS, "a s",
-        detail=f"{_CONNECTIONS} connections; a group of {MEMBERS} at rest asks {MEMBERS / store_waits.LONGEST:g} times "
-        "a second",
+        detail=f"{_CONNECTIONS} connections; a group of {MEMBERS} without traffic asks "
+        f"{MEMBERS / store_waits.LONGEST:g} times a second",
     )  # fmt: skip

@@ -54,7 +54,7 @@ class MySqlServer:
         return connect(self.host, self.port, user=self.admin.user, password=self.admin.password)
 
     def let_read(self, reader: Login, database: str) -> None:
-        """Make an account with no more rights than the source needs."""
+        """Make an account with no more privileges than the source needs."""
         account = f"'{reader.user}'@'%'"
         self.run(
             f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{reader.password}'",

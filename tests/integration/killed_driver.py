@@ -78,7 +78,7 @@ class KilledJob(ABC):
         return self.folder / "progress.jsonl"
 
     def written(self, name: str, frame: DataFrame) -> DataStreamWriter:
-        """Return a query that writes a frame into files."""
+        """Return a query that writes a DataFrame into files."""
         return (
             frame.writeStream.queryName(name)
             .format("parquet")

@@ -1,4 +1,4 @@
-"""A batch read by itself: how it is cut and bound, what a frame of it is good for, what it says to mistakes."""
+"""A batch read by itself: how it is cut and bound, what a DataFrame of it is good for, what it says to mistakes."""
 
 from __future__ import annotations
 

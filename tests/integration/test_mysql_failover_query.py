@@ -1,4 +1,4 @@
-"""A query through three fail-overs: each time the source is killed, and the query goes on with the replica."""
+"""A query through three failovers: each time the source is killed, and the query goes on with the replica."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SECONDS = 240
 
 @dataclass(frozen=True)
 class Aftermath:
-    """What is left after the fail-overs and a run to the end."""
+    """What is left after the failovers and a run to the end."""
 
     delivered: Delivered
     held: dict[int, tuple[Any, ...]]

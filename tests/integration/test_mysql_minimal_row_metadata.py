@@ -1,4 +1,4 @@
-"""The least metadata (``binlog_row_metadata = MINIMAL``): the same values under the same names, or a refusal."""
+"""``MINIMAL`` row metadata: the same values under the same names, or a refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions of XA: what was prepared comes where it is committed, whatever lies between, and never if it is not."""
+"""XA transactions: what was prepared comes where it is committed, whatever lies between, and never if it is not."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_one_that_is_too_long_to_be_left_out_is_refused_and_not_delivered_by_hal
         prepare(database, "a", many.format(100_000), session=(DEEP_RECURSION,))
         commit(database, "a")
         end = life.reader.latestOffset(middle, ALL)
-        with pytest.raises(UnsupportedFormatError, match="XA was prepared, and is too long to be left out"):
+        with pytest.raises(UnsupportedFormatError, match="XA transaction was prepared, and is too long to be left out"):
             life.rows(middle, end)
 
 

@@ -1,4 +1,4 @@
-"""Rows dealt into buckets: a task's batches put together, and cut by the bucket of each row.
+"""Rows hash-partitioned into buckets: a task's batches put together, and cut by the bucket of each row.
 
 Knows nothing of Spark. pyarrow's own ``array`` imports pandas, and is not used.
 """

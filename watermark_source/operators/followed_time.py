@@ -25,13 +25,13 @@ def followed_time(df: DataFrame, name: str, caller: str) -> tuple[str, SourceTim
     (FLIP-326). Spark keeps what the first of a union declares.
 
     Raises:
-        UsageError: the frame is no stream, or the column is not the one that ``follow_watermark`` was given.
+        UsageError: the DataFrame is no stream, or the column is not the one that ``follow_watermark`` was given.
     """
     name = spelling(df, name, caller)
     if not df.isStreaming:
         raise UsageError(
-            f"{caller}: the frame with the column {name!r} is no stream. A table that does not change is joined with "
-            "Spark's own join(); watermarks need spark.readStream"
+            f"{caller}: the DataFrame with the column {name!r} is no stream. A table that does not change is joined "
+            "with Spark's own join(); watermarks need spark.readStream"
         )
     field = df.schema[name]
     if not isinstance(field.dataType, TimestampType) or DELAY_KEY not in field.metadata:

@@ -1,8 +1,8 @@
 """Many rows as one: rows of a stream that an operator in Python takes by the thousand, as Arrow, not one by one.
 
-Spark hands rows to a ``StatefulProcessor`` cell by cell, and asks its state key by key. So rows are dealt into a fixed
-number of buckets by their key, those of one bucket travel as one binary value (an Arrow stream), and the operator is
-keyed by the bucket. What it returns is unpacked in the same way. All types stay what they are.
+Spark hands rows to a ``StatefulProcessor`` cell by cell, and asks its state key by key. So rows are hash-partitioned
+by their key into a fixed number of buckets, those of one bucket travel as one binary value (an Arrow stream), and the
+operator is keyed by the bucket. What it returns is unpacked in the same way. All types stay what they are.
 """
 
 from __future__ import annotations

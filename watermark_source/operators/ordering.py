@@ -54,8 +54,8 @@ def order_by_event_time(
             these share the work. Fixed while rows wait.
 
     Raises:
-        UsageError: the frame is no stream that follows a watermark, a column is missing or there already, or Spark's
-            state is not kept in RocksDB.
+        UsageError: the DataFrame is no stream that follows a watermark, a column is missing or there already, or
+            Spark's state is not kept in RocksDB.
     """
     keys = [spelling(df, name, _CALLER) for name in ([key] if isinstance(key, str) else key)]
     if not df.isStreaming:

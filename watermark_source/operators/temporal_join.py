@@ -69,7 +69,8 @@ def temporal_join(
         ignored: its values of rows that say nothing new, as what an updated row was before.
         sequence: columns that order changes of a key at the same time; ``_commit_version`` and ``_change_number``
             where they exist.
-        buckets: into how many parts keys are dealt. No more tasks than this work at once; a checkpoint keeps it.
+        buckets: into how many parts keys are hash-partitioned. No more tasks than this work at once; a checkpoint
+            keeps it.
 
     Returns:
         All columns of ``probe``, then those of ``build`` but ``on``, its time, and what tells changes and their order.

@@ -75,7 +75,7 @@ def examine(group: Sequence[Pending], data: Bytes, response: FetchResponse) -> S
 
     Raises:
         CorruptDataError, UnsupportedFormatError: batch headers that cannot be, or a partition nobody asked for.
-        RefusedError: no right to read a topic.
+        RefusedError: no permission to read a topic.
         SourceError: an error code that trying again does not cure.
     """
     asked = {pending.split: pending for pending in group}

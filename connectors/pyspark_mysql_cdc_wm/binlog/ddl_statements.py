@@ -77,7 +77,7 @@ def look_at_statements(
 def _not_rows(where: str, database: str, table: str) -> UnsupportedFormatError:
     return UnsupportedFormatError(
         f"{where}: a statement was logged, not the rows of {database}.{table} it changed. Some session has another "
-        "binlog_format than ROW; begin a new query, and take the right to set it away"
+        "binlog_format than ROW; begin a new query, and revoke the privilege to set it"
     )
 
 

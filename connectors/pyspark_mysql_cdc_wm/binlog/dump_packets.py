@@ -79,7 +79,7 @@ class PacketWalk:
     def __init__(
         self, *, position: int, checksums: bool, check: bool = True, gaps: bool = False, capacity: int = 65536
     ) -> None:
-        """Begin at ``position``; ``gaps`` tells that the server leaves events out, as it does for a set of GTIDs."""
+        """Begin at ``position``; ``gaps`` tells that the server leaves events out, as it does for a GTID set."""
         self._gaps = gaps
         self.position = position
         self.checksums = checksums

@@ -92,7 +92,7 @@ def begins_transaction(events: Longs) -> npt.NDArray[np.bool_]:
 
 
 def begins_xa(memory: Bytes, query: Longs) -> bool:
-    """Return whether the statement of a QUERY, a row of the table of events, begins a transaction of XA."""
+    """Return whether the statement of a QUERY, a row of the table of events, begins an XA transaction."""
     begin = int(query[START]) + _QUERY_HEAD
     variables = int(memory[begin - 2]) | int(memory[begin - 1]) << 8
     begin += variables + int(memory[begin - 5]) + 1

@@ -47,7 +47,7 @@ def _varint_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
 def _tagged(  # noqa: PLR0911, PLR0912 - compiled code has no exceptions
     data: Word, start: Word, stop: Word
 ) -> tuple[Word, Word]:
-    """Number and commit time of a tagged identifier; number -1 if it cannot be read."""
+    """Number and commit time of a tagged GTID; number -1 if it cannot be read."""
     number, time = _NONE, np.int64(0)
     at = start
     for _ in range(3):  # version, size, last field that must not be ignored

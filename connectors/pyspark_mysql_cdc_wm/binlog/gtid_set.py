@@ -1,4 +1,4 @@
-"""Sets of GTIDs: which transactions, as a server writes them, and as it takes them when it is to leave them out.
+"""GTID sets: which transactions, as a server writes them, and as it takes them when it is to leave them out.
 
 Text: ``uuid:1-5:7,uuid:1-3:tag:8``, the numbers of a tag behind it. Encoded, little-endian: sources 8; for each its
 uuid 16, ranges 8, and for each of those first 8 and the one after the last 8. With tags (MySQL 8.3) the count of

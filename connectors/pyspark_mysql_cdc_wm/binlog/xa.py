@@ -1,4 +1,4 @@
-"""Transactions of XA in the binlog: the names of those that are prepared, and the statements that end them."""
+"""XA transactions in the binlog: the names of those that are prepared, and the statements that end them."""
 
 from __future__ import annotations
 

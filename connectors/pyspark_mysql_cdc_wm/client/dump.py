@@ -1,7 +1,7 @@
 """A connection that dumps the binlog: PyMySQL logs in, then its socket is read in large blocks into reused memory.
 
 Commands (little-endian): COM_BINLOG_DUMP 0x12: position 4, flags 2, server id 4, file name. COM_BINLOG_DUMP_GTID 0x1E:
-flags 2, server id 4, size 4 and file name, position 8, size 4 and the set of GTIDs not to send.
+flags 2, server id 4, size 4 and file name, position 8, size 4 and the GTID set not to send.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class BinlogDump:
         heartbeat_seconds: float = 5.0,
         timeout_seconds: float = 30.0,
     ) -> None:
-        """Connect and ask for all from ``start``, a place or an encoded set of GTIDs.
+        """Connect and ask for all from ``start``, a place or an encoded GTID set.
 
         Raises:
             UnreachableError: no connection.
@@ -128,7 +128,7 @@ class BinlogDump:
         self._socket = self._connection._sock  # noqa: SLF001 - see above
         self._socket.settimeout(timeout_seconds)
         self._waits = server_id != 0
-        # A set of GTIDs leaves out what it holds.
+        # A GTID set leaves out what it holds.
         gaps = not isinstance(start, FilePosition)
         self._walk = PacketWalk(position=position, checksums=checksums, check=check, gaps=gaps)
         self._buffer = ReceiveBuffer(_FIRST_ROOM)

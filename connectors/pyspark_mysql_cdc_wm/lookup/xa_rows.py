@@ -1,4 +1,4 @@
-"""Rows of transactions of XA that were prepared and may be committed soon: kept, so that the log is not read again."""
+"""Rows of XA transactions that were prepared and may be committed soon: kept, so that the log is not read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions of XA: their rows are logged when they are prepared, and count from where they are committed."""
+"""XA transactions: their rows are logged when they are prepared, and count from where they are committed."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         example='{"file":"binlog.000003","position":157}',
         doc="Where a new query begins. `initial`: with what the tables hold, then the binlog. `snapshot`: what the "
         "tables hold and nothing after it. `earliest` and `latest`: the binlog that the server still has, or from "
-        "now on. In JSON, a place between two transactions; or a set of GTIDs to leave out, such as "
+        "now on. In JSON, a place between two transactions; or a GTID set to leave out, such as "
         "`@@global.gtid_executed` of a backup: all others the server must still have. A query with a checkpoint goes "
         "on from there.",
     ),

@@ -217,7 +217,7 @@ class ChangeDecoder:
         transactions = routes.transactions[at]
         if at.size and self._last_with_rows in transactions:
             raise UnsupportedFormatError(
-                f"binlog {file} position {events[at[0], POSITION]}: a transaction of XA was prepared, and is too long "
+                f"binlog {file} position {events[at[0], POSITION]}: an XA transaction was prepared, and is too long "
                 "to be left out until it is committed (more than 8 MB, packed 4 MB). Begin a new query behind it, and "
                 "have such a transaction committed in one phase, or in parts"
             )

@@ -1,4 +1,4 @@
-"""Any text as a place in MySQL's binlogs: a set of GTIDs, ``startingOffsets``, a key in a checkpoint, or its error.
+"""Any text as a place in MySQL's binlogs: a GTID set, ``startingOffsets``, a key in a checkpoint, or its error.
 
 An input: a byte for what it is, then what to make it from.
 """

@@ -46,13 +46,13 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
             Allowed disorder is the source's option ``maxOutOfOrderness``.
 
     Raises:
-        UsageError: the frame is not such a stream, or is made of several, or may have lost its marker rows, or the
+        UsageError: the DataFrame is not such a stream, or is made of several, or may have lost its marker rows, or the
             column is missing or no timestamp.
 
     A ``withWatermark`` above it fails in Spark with "Redefining watermark is disallowed": this call takes its place.
 
-    In a function of a declarative pipeline a frame's columns cannot be asked for. There ``event_time`` is taken as it
-    is written, Spark tells what columns are missing, and nothing checks that it is a timestamp of one such stream.
+    In a function of a declarative pipeline a DataFrame's columns cannot be asked for. There ``event_time`` is taken as
+    it is written, Spark tells what columns are missing, and nothing checks that it is a timestamp of one such stream.
     """
     delay_ms = _delay(delay)
     if known_columns(df) is None:

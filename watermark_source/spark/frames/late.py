@@ -20,7 +20,7 @@ def split_late(df: DataFrame) -> tuple[DataFrame, DataFrame]:
     late in one of them alone.
 
     Raises:
-        UsageError: the frame has no such column.
+        UsageError: the DataFrame has no such column.
     """
     if LATE not in df.columns:
         raise UsageError(

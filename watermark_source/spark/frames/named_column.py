@@ -1,4 +1,4 @@
-"""Columns of a frame by the names that users write."""
+"""Columns of a DataFrame by the names that users write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames in functions of declarative pipelines, which Spark does not analyse before all of the pipeline is known."""
+"""DataFrames in functions of declarative pipelines, which Spark does not analyse before it knows the whole pipeline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _REFUSED = "ATTEMPT_ANALYSIS_IN_PIPELINE_QUERY_FUNCTION"
 
 
 def known_columns(df: DataFrame) -> list[str] | None:
-    """Return the frame's columns; ``None`` where a pipeline is being defined, and nobody may ask."""
+    """Return the DataFrame's columns; ``None`` where a pipeline is being defined, and nobody may ask."""
     try:
         return df.columns
     except PySparkException as refused:

@@ -37,7 +37,7 @@ def test_an_identifier_cut_anywhere_is_refused_or_complete_up_to_there(stop: int
 
 
 def number_of_bytes(value: int, size: int) -> bytes:
-    """Encode a number in one to nine bytes, as tagged identifiers have them."""
+    """Encode a number in one to nine bytes, as tagged GTIDs have them."""
     ones = size - 1
     if ones == 8:
         return b"\xff" + value.to_bytes(8, "little")

@@ -1,4 +1,4 @@
-"""Sets of GTIDs do as sets do, and read and write as servers do."""
+"""GTID sets do as sets do, and read and write as servers do."""
 
 from __future__ import annotations
 

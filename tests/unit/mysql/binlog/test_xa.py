@@ -1,4 +1,4 @@
-"""Transactions of XA: their names, and the statements that end them."""
+"""XA transactions: their names, and the statements that end them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_rows_that_are_prepared_count_when_they_are_committed_or_at_once_in_one_
     ("kind", "body", "text"),
     [
         (EventType.QUERY, ROLLBACK, "a transaction was logged and rolled back, and is too long"),
-        (EventType.XA_PREPARE, b"\0rest", "a transaction of XA was prepared, and is too long"),
+        (EventType.XA_PREPARE, b"\0rest", "an XA transaction was prepared, and is too long"),
     ],
 )
 def test_the_end_of_a_transaction_whose_rows_were_delivered_is_too_late_for_leaving_them_out(
