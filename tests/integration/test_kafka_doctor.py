@@ -53,7 +53,7 @@ def test_a_topic_that_is_fine(kafka: Kafka, new_topic: Callable[..., str], exami
     assert found["topics"] == ("ok", f"{topic}: 2 partitions")
     assert found["READ"] == ("ok", "the ends of all partitions are told; records there, at most: 1")
     assert found["startingOffsets"] == ("ok", f"a new query begins at {topic}-0: 0, {topic}-1: 0")
-    assert found["record format"] == ("ok", "record batches of version 2, in all of 1 partitions that have records")
+    assert found["record format"] == ("ok", "message format v2, in all of 1 partitions that have records")
     assert found["message.timestamp.type"] == ("ok", f"LogAppendTime: {topic}")
     verdict, text = found["brokers' clocks"]
     assert (verdict, text.partition(" from ours (broker ")[0][:10]) == ("ok", "less than ")

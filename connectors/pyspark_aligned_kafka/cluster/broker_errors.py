@@ -65,7 +65,7 @@ def translated(error: KafkaError, settings: ClientSettings) -> SourceError:
         said = reason(error) if named else f"the Kafka brokers at {servers} refused: {reason(error)}"
         return RefusedError(
             f"{said}; check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.jaas.config, kafka.ssl.* and "
-            "the user's rights"
+            "the user's ACLs"
         )
     if isinstance(error, SILENCE):
         return ResponseTimeoutError(

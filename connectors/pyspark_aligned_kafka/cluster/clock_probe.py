@@ -45,7 +45,7 @@ def probe(client: ClientSettings, topic: str, partitions: Mapping[int, int]) -> 
         partitions: a partition to write to, by the broker that leads it.
 
     Raises:
-        SourceError: a broker does not take the record, for example for lack of the right.
+        SourceError: a broker does not take the record, for example for lack of permission.
     """
     known = {k: v for k, v in client.client_configs().items() if k in KafkaProducer.DEFAULT_CONFIG}
     found: dict[int, Skew] = {}
@@ -59,7 +59,7 @@ def probe(client: ClientSettings, topic: str, partitions: Mapping[int, int]) -> 
                     found[node] = skew_of(answer.timestamp, before, time.time_ns() // 1_000_000)
     except KafkaError as error:
         raise SourceError(
-            f"no record could be written to {topic}: {reason(error)}; the user needs the right WRITE on it, or name "
+            f"no record could be written to {topic}: {reason(error)}; the user needs WRITE on it, or name "
             "another topic with probeTopic"
         ) from error
     return found

@@ -50,7 +50,7 @@ class CheckedCluster:
             )
         if not splits:
             raise UnknownSplitError(
-                "no topic matches, of those that the user may describe; check the pattern, and the right DESCRIBE"
+                "no topic matches, of those that the user may describe; check the pattern, and the ACLs for DESCRIBE"
             )
         return splits
 

@@ -73,7 +73,7 @@ def _format(cluster: CheckedCluster) -> str | Caution:
             f"the first records of {listed(unknown)} are in no format of today, or were not sent within half a second. "
             "Records of before Kafka 0.11 end a query: copy such topics with a current producer"
         )
-    return f"record batches of version 2, in all of {len(headers)} partitions that have records"
+    return f"message format v2, in all of {len(headers)} partitions that have records"
 
 
 def _replicas(cluster: CheckedCluster) -> str | Caution:
@@ -92,7 +92,7 @@ def _settings(cluster: CheckedCluster) -> str | Caution:
     if missing := cluster.topics - cluster.settings.keys():
         return Caution(
             f"the settings of {listed(missing)} may not be read. A query can do without; to have them looked at, the "
-            "user needs the right DESCRIBE_CONFIGS on the topics"
+            "user needs DESCRIBE_CONFIGS on the topics"
         )
     return f"can be read, of {len(cluster.settings)} topics"
 
