@@ -57,8 +57,9 @@ def choose(
     left_out = {s for s in allowed if is_left_out(splits[s], state, policy.idleness)}
     budget = None if observation.limits.one_batch else observation.limits.max_rows
     ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget, left_out)
-    # A snapshot that waits for its turn is not quiet: there are rows in its table.
-    silent = logs.unknown | upcoming.waiting | known.snapshots - allowed.keys()
+    # A snapshot that waits for its turn is not quiet: there are rows in its table. And that there are none in a log is
+    # told by an end of now alone.
+    silent = logs.unknown | upcoming.waiting | (known.snapshots | logs.stale) - allowed.keys()
     opened = known.opened - allowed.keys()
     timeouts = observation.history.idle_timeouts
 

@@ -32,7 +32,7 @@ class _Silence(NamedTuple):
 
     since: float
     wanted_at: float
-    """When a call asked about it last."""
+    """When the last call ended that asked about it."""
     was_listened_to: bool = True
     """Whether there was no such time since then."""
     failure: SourceError | None = None
@@ -60,6 +60,8 @@ class PendingRequests:
         self._open: list[_Question] = []
         self._called_at = self._listened_at = time.monotonic()
         """When the last call began and ended."""
+        self._wanted: Set[Split] = frozenset()
+        """What it asked about."""
         self._silent: dict[Split, _Silence] = {}
         self._late: dict[Split, _Late] = {}
 
@@ -83,7 +85,7 @@ class PendingRequests:
             SourceError: an answer about ``wanted`` is another error.
         """
         self._forget_unwanted()
-        self._called_at = time.monotonic()
+        self._called_at, self._wanted = time.monotonic(), wanted
         away = self._called_at - self._listened_at
         if away < min(_AWAY_SECONDS, self._limit_seconds):
             await self._listen(wanted, Deadline.after(round(away * _LISTENING * 1_000)))
@@ -91,8 +93,6 @@ class PendingRequests:
             await self._listen(wanted, self._soon())
             self._silent = {split: at._replace(was_listened_to=False) for split, at in self._silent.items()}
         self._open = [each for each in self._open if not self._is_closed(each, wanted)]
-        for split in wanted & self._silent.keys():
-            self._silent[split] = self._silent[split]._replace(wanted_at=self._called_at)
         return {split: self._late.pop(split).answer for split in wanted & self._late.keys()}
 
     async def ask(
@@ -110,8 +110,8 @@ class PendingRequests:
         found: dict[Split, Found] = {}
         for question in asked:
             silent = filter(None, map(self._silent.get, question.splits))
-            # A question may end before its limit: where another try would begin after it.
-            overdue = [at for at in silent if at.failure or begun - at.since >= self._limit_seconds]
+            # A question ends before its limit where another try would begin after that: one more tells.
+            overdue = [at for at in silent if (soon.at if at.failure else begun) - at.since >= self._limit_seconds]
             was_listened_to = all(at.was_listened_to for at in overdue)
             if await self._cluster.is_answered(question.answer, soon if was_listened_to else at_last):
                 found.update(question.answer.value)
@@ -126,6 +126,8 @@ class PendingRequests:
                 for split in question.splits:
                     self._silent.setdefault(split, _Silence(begun, self._called_at))
         self._listened_at = time.monotonic()
+        for split in self._wanted & self._silent.keys():
+            self._silent[split] = self._silent[split]._replace(wanted_at=self._listened_at)
         return found
 
     async def _listen(self, wanted: Set[Split], deadline: Deadline) -> None:

@@ -142,23 +142,22 @@ class KafkaDiscovery:
         self._look, self._begun = _Look(lambda: self._see(self._other_admin)), self._clock()
 
     def _collect(self, last: _Seen) -> None:
-        """Take what a look found that has ended, unless ``expect`` has looked since; one that failed finds nothing."""
+        """Take what a look found that has ended, if any; one that failed leaves what the one before found."""
         if self._look is None or not self._look.is_over:
             return
         try:
-            found, self._failed = self._found(), False
-            if found.at >= last.at:
-                self._last = found
+            self._last, self._failed = self._found(), False
         except SourceError as error:
             self._failed = True
             age = self._clock() - last.at
             _log.warning("No look for new partitions; those of %.0f s ago are read: %s", age, error)
 
     def _found(self) -> _Seen:
-        """Return what the look under way finds."""
+        """Return what the look under way finds, or what ``expect`` has found since that began."""
         assert self._look is not None
         look, self._look = self._look, None
-        return self._checked(look.result())
+        seen = look.result()
+        return self._checked(seen) if self._last is None or seen.at >= self._last.at else self._last
 
     def _see(self, admin: TopicQueries) -> _Seen:
         at, cpu = self._clock(), self._cpu()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.unit.planning.example_states import A, B, at, log_of, observation
+from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy
@@ -34,3 +34,10 @@ def test_a_step_is_kept_as_long_as_nothing_looks_event_times_up() -> None:
     state = SourceState({A: replace(at(0, 9), step=7)})
     for index, step in ((None, 7), (log, None)):
         assert plan(state, observation(log), PlanPolicy(), index).state.splits[A].step == step
+
+
+def test_an_end_of_a_while_ago_makes_a_split_neither_quiet_nor_idle() -> None:
+    log = log_of([], [])
+    state = SourceState({A: at(0), B: at(0)})
+    found = plan(state, observation(log, stale={B}), PlanPolicy(), log).state.splits
+    assert (found[A].since, found[B].since) == (NOW, None)

@@ -113,11 +113,12 @@ class Logs:
         # A split that is new by now is part of the run: the next one would find it behind this one's watermark.
         while not (all_found := self._has_looked(until) and discovery.discover() <= splits):
             if time.monotonic() >= until:
-                _log.warning(
-                    "it was not known within %.0f s whether there are new partitions: rows are read, and the watermark "
-                    "stays where it is until the next run",
-                    _WAIT_FOR_LOOK_OF_RUN,
-                )
+                if not self._strategy.use_processing_time:
+                    _log.warning(
+                        "it was not known within %.0f s whether there are new partitions: rows are read, and the "
+                        "watermark stays where it is until the next run",
+                        _WAIT_FOR_LOOK_OF_RUN,
+                    )
                 break
             splits |= discovery.discover()
             now, logs = self._clock.wall(), self._of_run(splits)
@@ -126,7 +127,7 @@ class Logs:
 
     def _has_looked(self, until: float) -> bool:
         """Return whether splits were looked for after the ends were told; waits for it, also while looks pause."""
-        discovery = self._connector.discovery
+        discovery, until = self._connector.discovery, max(until, time.monotonic() + WAIT_FOR_LOOK)
         while not discovery.looked_since(self._ends_told, wait=max(0.0, until - time.monotonic())):
             if time.monotonic() >= until:
                 return False

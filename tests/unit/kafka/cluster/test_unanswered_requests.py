@@ -94,15 +94,27 @@ def test_a_silent_one_is_an_error_though_others_are_asked_about_in_between(broke
     assert time.monotonic() - begun >= LIMIT
 
 
-@pytest.mark.parametrize("own_limit", [LIMIT, LIMIT - 0.05])
-def test_a_silent_one_is_an_error_after_the_limit_though_its_question_may_end_a_little_earlier(
-    brokers: Brokers, own_limit: float
+@pytest.mark.parametrize(("own_limit", "questions"), [(LIMIT, 2), (LIMIT - 0.05, 2), (LIMIT / 3, 4)])
+def test_a_silent_one_is_an_error_after_the_limit_though_its_question_may_end_earlier(
+    brokers: Brokers, own_limit: float, questions: int
 ) -> None:
     brokers.seconds[B], brokers.limit = 60, own_limit
+    begun = time.monotonic()
     with pytest.raises(ResponseTimeoutError, match="no offset of t-1"):
         _ask_for(20 * LIMIT, brokers)
-    # When the first question is over there is one more.
-    assert brokers.begun[B] <= 2
+    assert time.monotonic() - begun >= LIMIT
+    # When one is over there is one more.
+    assert brokers.begun[B] <= questions
+
+
+def test_a_silent_one_is_an_error_though_each_call_waits_for_it_as_long_as_the_limit(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unanswered_requests, "_PATIENCE_MS", 60_000)
+    brokers.seconds[B], brokers.limit = 60, 1.1 * LIMIT
+    with pytest.raises(ResponseTimeoutError, match="no offset of t-1"):
+        _ask_for(20 * LIMIT, brokers)
+    assert brokers.begun[B] <= 4
 
 
 def test_one_that_answers_in_many_steps_is_listened_to_between_calls(brokers: Brokers) -> None:

@@ -226,16 +226,20 @@ def test_a_look_that_began_before_the_moment_does_not_do() -> None:
     assert slow.asked == 2
 
 
-def test_a_look_that_began_before_the_checkpoint_was_looked_for_changes_nothing() -> None:
-    topics, slow = Topics(a=1), SlowTopics(a=1)
-    discovery = KafkaDiscovery(topics, slow, Subscribe(frozenset("a")), max_age_ms=5_000, clock=lambda: topics.now)
+def test_a_look_that_began_before_the_checkpoint_was_looked_for_changes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topics, slow, wanted = Topics(a=1), SlowTopics(a=1), Assign(frozenset(splits("a", 0, 1)))
+    discovery = KafkaDiscovery(topics, slow, wanted, max_age_ms=5_000, clock=lambda: topics.now)
     discovery.discover()
     topics.now = 1.0
     assert not discovery.looked_since(1.0, wait=0)
     topics.partitions["a"], topics.now = 2, 2.0
     discovery.expect(splits("a", 0, 1))
+    caplog.clear()
     slow.let.set()
     assert settled(discovery) == splits("a", 0, 1)
+    assert not caplog.messages
 
 
 def test_looks_take_a_small_share_of_the_time() -> None:
