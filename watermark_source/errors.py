@@ -95,7 +95,7 @@ class StartMismatchError(OptionError):
 
 
 class SchemaError(UserError):
-    """A schema given by the user, or a column that is missing or of the wrong type."""
+    """A schema given by the user, or a column that is missing, of the wrong type, or of a name that is taken."""
 
 
 class UsageError(UserError):

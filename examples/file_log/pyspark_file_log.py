@@ -41,7 +41,7 @@ def columns_of(text: str) -> dict[str, str]:
 
 
 def path_of(folder: str, split: Split) -> Path:
-    return Path(folder) / f"{split}.jsonl"
+    return Path(folder) / f"{split.log}-{split.number}.jsonl"
 
 
 def line_ends(path: Path) -> npt.NDArray[np.int64]:

@@ -36,14 +36,23 @@ def stream_schema(
 
     ``characteristic`` is what the connector declares of its watermarks: operators that go by processing time take no
     source that leaves it undefined (FLIP-326).
+
+    Raises:
+        SchemaError: the system has a column of one of these names; Spark ignores case.
     """
-    schema = StructType([*system_columns.fields, StructField(EVENT_TIME, TimestampType())])
+    added = [StructField(EVENT_TIME, TimestampType())]
     if options.include_late:
-        schema = schema.add(StructField(LATE, BooleanType()))
-    if not options.include_markers:
-        return schema
-    told = SourceTime.of_options(options, characteristic).metadata
-    return schema.add(StructField(MARKER, MARKER_TYPE, metadata=told))
+        added.append(StructField(LATE, BooleanType()))
+    if options.include_markers:
+        told = SourceTime.of_options(options, characteristic).metadata
+        added.append(StructField(MARKER, MARKER_TYPE, metadata=told))
+    ours = {field.name for field in added}
+    if taken := sorted(name for name in system_columns.names if name.lower() in ours):
+        raise SchemaError(
+            f"the source has columns of its own named {', '.join(taken)}; every stream of this project adds "
+            f"{', '.join(field.name for field in added)}, so they need other names"
+        )
+    return StructType([*system_columns.fields, *added])
 
 
 def refuse_user_schema(given: StructType, own: StructType, format_name: str) -> None:

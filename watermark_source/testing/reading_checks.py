@@ -119,6 +119,33 @@ def event_times_are_microseconds_in_utc(harness: Harness) -> None:
         expect(set(nulls) <= {2**63 - 1}, f"nulls of event_time hold {nulls[:3]}")
 
 
+@check()
+def rows_with_an_event_time_are_not_undated(harness: Harness) -> None:
+    """``undated`` counts the rows in which none was found; the harness writes no such row."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    undated = [batch.undated for batch in logs.definition.range_reader.read(logs.ranges())]
+    expect_equal(sum(undated), 0, "the rows that are said to be undated")
+
+
+@check()
+def positions_of_rows_are_in_order_and_in_their_range(harness: Harness) -> None:
+    """``positions``, where there are any, is an ``int64`` array with the place of each row: it only goes up."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    for whole in logs.ranges():
+        least = whole.start
+        for batch in logs.definition.range_reader.read([whole]):
+            if batch.positions is None or not batch.rows:
+                continue
+            kind = batch.positions.type if isinstance(batch.positions, pa.Array) else type(batch.positions)
+            expect_equal(kind, pa.int64(), "the type of positions")
+            for position in batch.positions.to_pylist():
+                expect(least <= position < whole.end, f"position {position} of {whole}, from {least} on is expected")
+                least = position + 1
+            expect_equal(len(batch.positions), batch.rows, "the number of positions")
+
+
 @check(Ability.CHOSEN_TIMES)
 def event_times_are_those_written(harness: Harness) -> None:
     """A row has the event time that its writer gave it."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Mapping
+from typing import Any
 
-from watermark_source.errors import UnknownOptionError
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from watermark_source.errors import SchemaError, UnknownOptionError
 from watermark_source.option_table import Option
 from watermark_source.spark.data_source import AlignedDataSource
 
@@ -16,6 +20,10 @@ class Files(AlignedDataSource):
 
     format_name = "files"
     own_options = (FOLDER,)
+    own_columns = ("value",)
+
+    def columns(self, values: Mapping[str, Any]) -> StructType:
+        return StructType([StructField(name, LongType()) for name in self.own_columns])
 
 
 def test_an_option_like_no_other_is_told_those_of_the_format() -> None:
@@ -23,3 +31,14 @@ def test_an_option_like_no_other_is_told_those_of_the_format() -> None:
         UnknownOptionError, match="nor one like it; files has folder, startingOffsets, maxRowsPerTrigger"
     ):
         Files({"zzz": "1"}).schema()
+
+
+@pytest.mark.parametrize("taken", ["event_time", "Marker"])
+def test_a_column_of_the_systems_that_has_a_name_of_ours_is_refused(
+    taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Files, "own_columns", ("value", taken, "late"))
+    with pytest.raises(SchemaError, match=f"columns of its own named {taken}; .* adds event_time, marker"):
+        Files({}).schema()
+    with pytest.raises(SchemaError, match=f"named {taken}, late;"):
+        Files({"includeLate": "true"}).schema()

@@ -278,6 +278,9 @@ FAULTS = (
         lambda batch: replace(batch, columns=tuple(column.cast(pa.float64()) for column in batch.columns)))),
     reading("event_times_are_microseconds_in_utc", "type of event_time", over(
         lambda batch: replace(batch, event_time=batch.event_time.cast(pa.timestamp("ms", tz="UTC"))))),
+    reading("rows_with_an_event_time_are_not_undated", "to be undated", over(lambda batch: replace(batch, undated=7))),
+    reading("positions_of_rows_are_in_order_and_in_their_range", "from", over(
+        lambda batch: replace(batch, positions=batch.positions[::-1]))),
     reading("event_times_are_those_written", "event times", over(later)),
     Fault("the_observing_reader_sees_the_same_times", "observing reader", [
         (FullSource, "observing_reader", property(lambda self: replace(self.reader, event_time="value")))]),
