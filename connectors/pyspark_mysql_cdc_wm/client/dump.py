@@ -6,7 +6,6 @@ flags 2, server id 4, size 4 and file name, position 8, size 4 and the GTID set 
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,12 +22,10 @@ from pyspark_mysql_cdc_wm.client.connection import connected
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.long_event import LongEvent
 from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
-from pyspark_mysql_cdc_wm.errors.server_errors import LOG_CANNOT_BE_READ, REFUSALS, server_error
+from pyspark_mysql_cdc_wm.errors.dump_errors import dump_error
+from pyspark_mysql_cdc_wm.errors.server_errors import server_error
 from watermark_source.errors import (
-    DataLossError,
-    SourceError,
     UnsupportedFormatError,
-    WatermarkSourceError,
 )
 
 _DUMP, _DUMP_GTID = 0x12, 0x1E
@@ -39,11 +36,6 @@ _MARIADB_ANNOTATIONS = 2
 _FIRST_POSITION = 4
 _FIRST_ROOM = 8 * 1024 * 1024
 _BLOCK_BYTES = 2 * 1024 * 1024
-_GONE = ("Could not find first log file", "purged required")
-_OTHER = ("position > file size", "impossible position", "bogus data in log event")
-"""What the server says of a place that its binlog has not."""
-_OTHER_MODE = re.compile(r"when @@GLOBAL\.GTID_MODE = (ON|OFF)\b")
-"""What it says of a transaction that was written in the other mode, with or without a GTID: it sends none of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +161,8 @@ class BinlogDump:
             if stopped is Stopped.END:
                 return
             if stopped is Stopped.ERROR:
-                raise self._refusal()
+                settings = self._settings
+                raise dump_error(*self._buffer.error(), self._where(), settings.where, settings.username)
             if stopped is Stopped.LONG:
                 yield from self._long_payload() if self._is_payload() else _plain(self._long_event())
                 file = self.file
@@ -251,32 +244,6 @@ class BinlogDump:
     def _receive_until(self, size: int) -> None:
         while len(self._buffer) < size:
             self._receive_more()
-
-    def _refusal(self) -> WatermarkSourceError:
-        code, text = self._buffer.error()
-        if code == LOG_CANNOT_BE_READ and any(each in text for each in _GONE):
-            return DataLossError(
-                f"{self._where()}: the binlog from here on, if it went on, was purged before it was read. Set "
-                "failOnDataLoss to false to go on with what is left, and binlog_expire_logs_seconds on the server to "
-                "keep it longer"
-            )
-        if code in REFUSALS:
-            settings = self._settings
-            return server_error(pymysql.err.OperationalError(code, text), settings.where, settings.username)
-        advice = _advice(text) if code == LOG_CANNOT_BE_READ else ""
-        return SourceError(f"{self._where()}: the server ended the dump: {code} {text}{advice}")
-
-
-def _advice(text: str) -> str:
-    """What is to be done about a binlog that cannot be read, as the end of a message; empty if nobody knows."""
-    if any(each in text for each in _OTHER):
-        return ". Was the binlog reset (RESET BINARY LOGS AND GTIDS)? Then begin a new query"
-    if mode := _OTHER_MODE.search(text):
-        return (
-            f". It was written before gtid_mode was {mode[1]}. On the server: SET GLOBAL gtid_mode = "
-            f"{mode[1]}_PERMISSIVE, start the query again, and set it to {mode[1]} once the query has gone on"
-        )
-    return ""
 
 
 def _plain(block: Block) -> Iterator[Block]:
