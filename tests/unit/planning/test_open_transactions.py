@@ -45,6 +45,11 @@ def test_whom_the_clock_takes_on_is_asked() -> None:
     assert passed_over(SourceState(), moved, logs) == {A: 5, B: 5}
 
 
+def test_a_split_that_is_idle_when_it_is_found_is_asked() -> None:
+    logs = observed(NOW, {A: 5, B: 5}).logs
+    assert passed_over(replace(BEFORE, splits={B: ACTIVE}), BEFORE, logs) == {A: 5}
+
+
 def test_nobody_is_asked_again_nor_where_it_does_not_matter() -> None:
     moved = SourceState({A: IDLE, B: ACTIVE}, watermark=Millis(100))
     assert passed_over(BEFORE, moved, observed(NOW, {A: 6, B: 5}).logs) == NONE
