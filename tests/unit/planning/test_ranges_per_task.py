@@ -88,7 +88,7 @@ def test_a_small_batch_is_cut_into_equal_tasks_but_not_into_crumbs(monkeypatch: 
     assert sizes(120) == [[60], [60]]
 
 
-@given(_ranges(), st.integers(1, 12))
+@given(_ranges() | _ranges(of_all=4 * 8), st.integers(1, 12))
 def test_ranges_are_cut_behind_a_multiple_only(ranges: list[SplitRange], unit: int) -> None:
     begins = {r.split: r.start for r in ranges}
     pieces = [piece for task in into_tasks(ranges, multiple_of=unit) for piece in task]

@@ -12,7 +12,7 @@ from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
-from watermark_source.planning.step_sizes import GROWTH, LEAST_STEP, MOST_STEP, learned, rows_up_to, with_step
+from watermark_source.planning.step_sizes import GROWTH, LEAST_STEP, MOST_STEP, half, learned, rows_up_to, with_step
 
 
 def test_a_range_tells_how_many_rows_span_half_the_drift() -> None:
@@ -26,6 +26,7 @@ def test_one_range_changes_a_step_only_so_far() -> None:
     assert learned(10_000, rows=10_000, advanced=0, drift=60_000) == GROWTH * 10_000
     assert learned(MOST_STEP, rows=MOST_STEP, advanced=0, drift=60_000) == MOST_STEP
     assert learned(None, rows=1, advanced=10**9, drift=0) == 1
+    assert [half(drift) for drift in (0, 3, 4)] == [1, 1, 2]
 
 
 def test_a_few_rows_tell_nothing_but_when_they_lead_far() -> None:
@@ -43,6 +44,9 @@ def test_a_split_learns_from_a_range_between_two_watermarks() -> None:
     assert step(SplitState(10_000, 0, Millis(100), step=700), None) == 700
     assert step(SplitState(10_000, 0, step=700), 20_100) == 700
     assert step(SplitState(10_000, 0), 20_100) is None
+    # The highest event time before it is not known, as after another strategy: the watermarks tell then.
+    before = SplitState(10_000, 0, Millis(100))
+    assert with_step(replace(at(10_000, 20_100), highest=Millis(30_100)), before, 60_000).step == 15_000
     # Without a range nothing is learned, and without a drift nothing kept.
     assert step(at(10_000, 100, step=700), 20_100) == 700
     assert step(SplitState(10_000, 0, Millis(100), step=700), 20_100, drift=None) is None

@@ -43,6 +43,12 @@ def test_a_split_at_rest_goes_by_its_systems_clock(seen: dict[str, Any], sent: i
     assert found == ({A: at(5, 4_989)} if moves else {})
 
 
+def test_one_that_has_rows_keeps_no_other_from_going_by_the_clock() -> None:
+    seen = observation(log_of(range(5)), ends={A: 9, B: 5}, reached={A: Millis(5_000), B: Millis(5_000)}, rest=1_000)
+    moved = at_rest({A: at(5, 90), B: at(5, 90)}, Millis(100), seen, STRATEGY)
+    assert {s: t.watermark for s, t in moved.items()} == {B: 4_989}
+
+
 def test_how_far_the_clock_takes_it() -> None:
     def reached(to: int, split: SplitState, **strategy: Any) -> dict[Any, SplitState]:
         seen = observation(log_of([]), ends={A: 5}, reached={A: Millis(to)}, rest=1_000)
