@@ -84,7 +84,8 @@ class Logs:
         discovery = self._connector.discovery
         all_found = self._rows_planned is None or discovery.looked_since(self._rows_planned, wait=WAIT_FOR_LOOK)
         found_at = self._found_at(state, rest, all_found=all_found)
-        self._splits, self._previewed = discovery.discover(), False
+        # A connector may hand out a set that it changes itself.
+        self._splits, self._previewed = frozenset(discovery.discover()), False
         self._asked_at, asked_at = self._clock.wall(), self._clock.elapsed()
         ends = self._ends(self._splits)
         # An end of a while ago says nothing about idleness, which is judged as of now. That there are rows, it does.
@@ -107,7 +108,7 @@ class Logs:
         """Return the logs as a run finds them whose ends are fixed when it begins."""
         self._is_run = True
         discovery = self._connector.discovery
-        splits = discovery.discover()
+        splits = frozenset(discovery.discover())
         now, logs = self._clock.wall(), self._of_run(splits)
         until = time.monotonic() + _WAIT_FOR_LOOK_OF_RUN
         # A split that is new by now is part of the run: the next one would find it behind this one's watermark.

@@ -166,6 +166,20 @@ def test_one_that_has_not_ended_holds_the_watermark_in_silence_too(
     assert wm(end) == 149_999 or wm(end) == 199_999
 
 
+@pytest.fixture(params=[False, True])
+def one_set(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connector hands out a set each time, or one that it changes."""
+    discover, found = FileLog.discover, set[Split]()
+
+    def discover_all(log: FileLog) -> Set[Split]:
+        found.update(discover(log))
+        return found
+
+    if request.param:
+        monkeypatch.setattr(FileLog, "discover", discover_all)
+
+
+@pytest.mark.usefixtures("one_set")
 @pytest.mark.parametrize("pauses", [0, 3])
 def test_a_partition_made_while_a_run_looks_for_times_is_part_of_it(
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, pauses: int
@@ -194,6 +208,7 @@ def test_a_partition_made_while_a_run_looks_for_times_is_part_of_it(
     assert wm(end) == 149_999
 
 
+@pytest.mark.usefixtures("one_set")
 def test_a_partition_made_while_a_plan_asks_for_times_is_not_passed_over_by_what_is_ahead(
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
