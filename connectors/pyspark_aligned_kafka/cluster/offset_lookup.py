@@ -71,10 +71,12 @@ class OffsetLookup:
         """Ask anew next time what has not been answered yet."""
         self._open.forget()
 
-    async def found(self, wanted: Mapping[Split, int], deadline: Deadline) -> Mapping[Split, Found]:
-        """See ``KafkaAdmin.list_offsets``."""
+    async def found(
+        self, wanted: Mapping[Split, int], deadline: Deadline, found: dict[Split, Found] | None = None
+    ) -> Mapping[Split, Found]:
+        """See ``KafkaAdmin.list_offsets``; each is in ``found`` as soon as it is told."""
         backoff = self._cluster.backoff(deadline)
-        found: dict[Split, Found] = {}
+        found = {} if found is None else found
         while True:
             rest = {split: spec for split, spec in wanted.items() if split not in found}
             if self._leaders.unknown(rest.keys()):

@@ -21,10 +21,17 @@ _LISTENING: Final = 0.1
 """Of the time between two calls, the share for which the later one listens: a connection is made in several steps."""
 
 
+LookUp = Callable[[Mapping[Split, int], Deadline, dict[Split, Found]], Awaitable[Any]]
+"""Looks offsets up, and puts each into the last argument as soon as it is told: one of many may have no leader."""
+
+
 class _Question(NamedTuple):
     splits: Set[Split]
-    answer: Any
-    """kafka-python's future of a mapping of splits to ``Found``."""
+    """Those that nothing is told of yet."""
+    over: Any
+    """kafka-python's future of the look-up's end."""
+    told: Mapping[Split, Found]
+    """What is told by now."""
 
 
 class _Silence(NamedTuple):
@@ -92,12 +99,10 @@ class PendingRequests:
         else:
             await self._listen(wanted, self._soon())
             self._silent = {split: at._replace(was_listened_to=False) for split, at in self._silent.items()}
-        self._open = [each for each in self._open if not self._is_closed(each, wanted)]
+        self._open = [still for each in self._open if (still := self._still_open(each, wanted)).splits]
         return {split: self._late.pop(split).answer for split in wanted & self._late.keys()}
 
-    async def ask(
-        self, parts: Sequence[Mapping[Split, int]], look_up: Callable[[Mapping[Split, int], Deadline], Awaitable[Any]]
-    ) -> Mapping[Split, Found]:
+    async def ask(self, parts: Sequence[Mapping[Split, int]], look_up: LookUp) -> Mapping[Split, Found]:
         """Begin a look-up of each part and return what is answered soon; the others stay open.
 
         Raises:
@@ -106,25 +111,30 @@ class PendingRequests:
         """
         begun = time.monotonic()
         soon, at_last = self._soon(), self._limit()
-        asked = [_Question(p.keys(), self._cluster.begin(look_up, p, self._limit())) for p in parts]
+        asked = [self._begin(part, look_up) for part in parts]
         found: dict[Split, Found] = {}
-        for question in asked:
-            silent = filter(None, map(self._silent.get, question.splits))
+        for splits, over, told in asked:
+            silent = {split: at for split in splits if (at := self._silent.get(split)) is not None}
             # A question ends before its limit where another try would begin after that: one more tells.
-            overdue = [at for at in silent if (soon.at if at.failure else begun) - at.since >= self._limit_seconds]
-            was_listened_to = all(at.was_listened_to for at in overdue)
-            if await self._cluster.is_answered(question.answer, soon if was_listened_to else at_last):
-                found.update(question.answer.value)
-                for split in question.splits:
-                    self._silent.pop(split, None)
-            elif overdue:
-                raise next((at.failure for at in overdue if at.failure), None) or ResponseTimeoutError(
-                    f"no offset of {listed(question.splits)} within {self._limit().told}"
+            overdue = {
+                split: at
+                for split, at in silent.items()
+                if (soon.at if at.failure else begun) - at.since >= self._limit_seconds
+            }
+            was_listened_to = all(at.was_listened_to for at in overdue.values())
+            is_over = await self._cluster.is_answered(over, soon if was_listened_to else at_last)
+            found.update(told)
+            rest = frozenset() if is_over else splits - told.keys()
+            self._heard(splits - rest)
+            if late := rest & overdue.keys():
+                failures = filter(None, (overdue[split].failure for split in late))
+                raise next(failures, None) or ResponseTimeoutError(
+                    f"no offset of {listed(late)} within {self._limit().told}"
                 )
-            else:
-                self._open.append(question)
-                for split in question.splits:
-                    self._silent.setdefault(split, _Silence(begun, self._called_at))
+            if rest:
+                self._open.append(_Question(rest, over, told))
+            for split in rest:
+                self._silent.setdefault(split, _Silence(begun, self._called_at))
         self._listened_at = time.monotonic()
         for split in self._wanted & self._silent.keys():
             self._silent[split] = self._silent[split]._replace(wanted_at=self._listened_at)
@@ -135,26 +145,36 @@ class PendingRequests:
         for question in self._open:
             if not wanted.isdisjoint(question.splits):
                 with suppress(Exception):
-                    await self._cluster.is_answered(question.answer, deadline)
+                    await self._cluster.is_answered(question.over, deadline)
 
-    def _is_closed(self, question: _Question, wanted: Set[Split]) -> bool:
-        """Return whether a question is over, and take its answer."""
-        splits, answer = question
-        if not answer.is_done:
-            return False
-        if answer.succeeded():
-            self._late.update({split: _Late(found, self._called_at) for split, found in answer.value.items()})
-            # Its broker is slow, not silent.
-            for split in splits:
-                self._silent.pop(split, None)
-            return True
-        if isinstance(answer.exception, (UnreachableError, ResponseTimeoutError)):
-            for split in splits & self._silent.keys():
-                self._silent[split] = self._silent[split]._replace(failure=answer.exception)
-            return True
-        if wanted.isdisjoint(splits):
-            return False
-        raise answer.exception
+    def _begin(self, part: Mapping[Split, int], look_up: LookUp) -> _Question:
+        told: dict[Split, Found] = {}
+        return _Question(part.keys(), self._cluster.begin(look_up, part, self._limit(), told), told)
+
+    def _still_open(self, question: _Question, wanted: Set[Split]) -> _Question:
+        """Take what a question was told, and return it with the splits that it is still open about."""
+        splits, over, told = question
+        new = splits & told.keys()
+        self._late.update({split: _Late(told[split], self._called_at) for split in new})
+        # Their broker is slow, not silent.
+        self._heard(new)
+        still = question._replace(splits=splits - new)
+        if not over.is_done:
+            return still
+        if over.succeeded():
+            self._heard(splits)
+            return question._replace(splits=frozenset())
+        if isinstance(over.exception, (UnreachableError, ResponseTimeoutError)):
+            for split in still.splits & self._silent.keys():
+                self._silent[split] = self._silent[split]._replace(failure=over.exception)
+            return question._replace(splits=frozenset())
+        if wanted.isdisjoint(still.splits):
+            return still
+        raise over.exception
+
+    def _heard(self, splits: Set[Split]) -> None:
+        for split in splits:
+            self._silent.pop(split, None)
 
     def _forget_unwanted(self) -> None:
         """Forget splits that no call has asked about for the time limit: their topics may be gone, and made again."""

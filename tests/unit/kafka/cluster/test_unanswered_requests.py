@@ -18,7 +18,7 @@ from pyspark_aligned_kafka.cluster.unanswered_requests import PendingRequests
 from watermark_source.errors import RefusedError, ResponseTimeoutError
 from watermark_source.planning.split import Split
 
-A, B = Split("t", 0), Split("t", 1)
+A, B, C, D = (Split("t", number) for number in range(4))
 LIMIT = 0.6
 
 
@@ -36,9 +36,13 @@ class Brokers:
         self.begun: Counter[Split] = Counter()
         """Questions about each."""
 
-    async def look_up(self, part: Mapping[Split, int], deadline: Deadline) -> Mapping[Split, Found]:
-        (split,) = part
-        self.begun[split] += 1
+    async def look_up(self, part: Mapping[Split, int], deadline: Deadline, told: dict[Split, Found]) -> None:
+        self.begun.update(part.keys())
+        for split in part:
+            await self.look_one_up(split)
+            told[split] = Found(7, None)
+
+    async def look_one_up(self, split: Split) -> None:
         wait = self.seconds.get(split, 0.0)
         await self.cluster._net.sleep(min(wait, self.limit))
         for _ in range(self.steps.get(split, 0)):
@@ -47,14 +51,15 @@ class Brokers:
             raise ResponseTimeoutError(f"no offset of {split}")
         if split in self.errors:
             raise self.errors[split]
-        return {split: Found(7, None)}
 
-    def ends(self, *wanted: Split) -> tuple[set[Split], set[Split]]:
-        """Return which splits are told, and which late."""
+    def ends(self, *wanted: Split, one_leader: bool = False) -> tuple[set[Split], set[Split]]:
+        """Return which splits are told, and which late; ``one_leader``: has all of them, and tells them in order."""
 
         async def work(_: Deadline) -> tuple[set[Split], set[Split]]:
             late = await self.pending.close(set(wanted))
             asked = [{split: -1} for split in wanted if split not in self.pending.splits]
+            if one_leader and asked:
+                asked = [{split: spec for part in asked for split, spec in part.items()}]
             return set(await self.pending.ask(asked, self.look_up)), set(late)
 
         return self.cluster.run(work)
@@ -125,6 +130,20 @@ def test_one_that_answers_in_many_steps_is_listened_to_between_calls(brokers: Br
         calls += 1
         assert calls <= 20
         time.sleep(0.15)
+
+
+def test_what_one_leader_tells_is_taken_though_it_does_not_tell_all(brokers: Brokers) -> None:
+    brokers.seconds[B] = 60
+    assert brokers.ends(A, B, one_leader=True) == ({A}, set())
+    # And late.
+    brokers.seconds[C], brokers.seconds[D] = 0.1, 60
+    assert brokers.ends(C, D, one_leader=True) == (set(), set())
+    time.sleep(0.15)
+    told, late = brokers.ends(C, D, one_leader=True)
+    assert C in told | late
+    assert not {B, D} & (told | late)
+    with pytest.raises(ResponseTimeoutError, match=r"no offset of t-1$"):
+        _ask_for(20 * LIMIT, brokers)
 
 
 def test_an_error_of_long_ago_is_for_nobody(brokers: Brokers) -> None:
