@@ -83,8 +83,7 @@ class OffsetLookup:
                 await self._topics.settled({split.log for split in rest}, rest.keys(), deadline)
                 # What was missing a moment ago has been looked for again: it may have been made anew.
                 rest = {split: spec for split, spec in rest.items() if split not in self._topics.missing}
-            tried = await self.asked_once(rest, deadline)
-            found.update(tried.found)
+            tried = await self.asked_once(rest, deadline, found)
             if not tried.again:
                 return found
             self._leaders.doubt(tried.again.keys())
@@ -105,9 +104,11 @@ class OffsetLookup:
         found = await self._open.ask(tuple(by_leader.values()), self.found)
         return InTime(found, {split: late.get(split) for split in self._open.splits & wanted.keys()})
 
-    async def asked_once(self, wanted: Mapping[Split, int], deadline: Deadline) -> Round:
-        """Return what the leaders that are known say when each is asked once, at the same time."""
-        tried = Round()
+    async def asked_once(
+        self, wanted: Mapping[Split, int], deadline: Deadline, found: dict[Split, Found] | None = None
+    ) -> Round:
+        """Return what the leaders that are known say when each is asked once, at the same time; ``found`` as above."""
+        tried = Round() if found is None else Round(found)
         by_node: defaultdict[int, dict[Split, int]] = defaultdict(dict)
         epochs: dict[Split, int | None] = {}
         for split, spec in wanted.items():
@@ -120,9 +121,9 @@ class OffsetLookup:
         asked = []
         for node, part in by_node.items():
             request = OffsetsRequest(part, epochs, read_committed=self._read_committed)
-            asked.append((part, self._cluster.ask_soon(node, request, deadline)))
-        for part, answer in asked:
-            await _fold(part, answer, tried)
+            asked.append(self._cluster.begin(_fold, part, self._cluster.ask_soon(node, request, deadline), tried))
+        for folded in asked:
+            await folded
         return tried
 
 

@@ -121,8 +121,9 @@ class PendingRequests:
                 for split, at in silent.items()
                 if (soon.at if at.failure else begun) - at.since >= self._limit_seconds
             }
-            was_listened_to = all(at.was_listened_to for at in overdue.values())
-            is_over = await self._cluster.is_answered(over, soon if was_listened_to else at_last)
+            is_over = await self._cluster.is_answered(over, soon)
+            if not is_over and any(not at.was_listened_to for split, at in overdue.items() if split not in told):
+                is_over = await self._cluster.is_answered(over, at_last)
             found.update(told)
             rest = frozenset() if is_over else splits - told.keys()
             self._heard(splits - rest)

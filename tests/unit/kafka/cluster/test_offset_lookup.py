@@ -1,0 +1,47 @@
+"""Look-ups at several leaders: what one tells is there while another is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from pyspark_aligned_kafka.client.settings import parse_settings
+from pyspark_aligned_kafka.cluster.connections import Cluster
+from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.leaders import Leaders
+from pyspark_aligned_kafka.cluster.list_offsets import LATEST, Found, OffsetsRequest, OffsetsResponse
+from pyspark_aligned_kafka.cluster.metadata import Leader, Topic
+from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookup
+from pyspark_aligned_kafka.cluster.topic_lookup import TopicLookup
+from watermark_source.planning.split import Split
+
+A, B = Split("t", 0), Split("t", 1)
+
+
+@pytest.mark.parametrize("silent", [0, 1])
+def test_what_one_leader_tells_is_told_while_another_is_silent(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, leaders = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"})), Leaders()
+    leaders.learn({"t": Topic({0: Leader(0, 1), 1: Leader(1, 1)}, internal=False)})
+    lookup = OffsetLookup(cluster, TopicLookup(cluster, leaders), leaders, limit_ms=60_000, read_committed=False)
+
+    async def ask(node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
+        if node == silent:
+            await cluster._net.sleep(60)
+        return OffsetsResponse(0, {Split("t", node): Found(7, None)}, {})
+
+    monkeypatch.setattr(cluster, "ask", ask)
+    told: dict[Split, Found] = {}
+
+    async def work(deadline: Deadline) -> Mapping[Any, Any]:
+        over = cluster.begin(lookup.found, {A: LATEST, B: LATEST}, deadline, told)
+        while not told:
+            assert not await cluster.is_answered(over, Deadline.after(20))
+            assert deadline.left_ms
+        return dict(told)
+
+    try:
+        assert cluster.run(work).keys() == {Split("t", 1 - silent)}
+    finally:
+        cluster.close()
