@@ -119,6 +119,7 @@ def _reached_by(ends: Mapping[Split, int], reach: Reach, limit: Limit, backlog: 
 def _newest_matters(backlog: Backlog, reach: Reach) -> bool:
     if backlog.index is None:
         return False
-    # A split that has a watermark will count with no lower one: a limit that cuts nothing could only be higher.
+    # A split that has a watermark will count with no lower one: a limit that cuts nothing could only be higher. The
+    # slowest reads its next row though that is cut; of several that are equally far the newest rows tell which it is.
     may_count_lower = any(t.watermark is None for t in backlog.splits.values())
-    return bool(reach.blind) or reach.ends != backlog.ends or may_count_lower
+    return bool(reach.blind or reach.cut) or reach.ends != backlog.ends or may_count_lower

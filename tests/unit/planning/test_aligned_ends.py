@@ -128,6 +128,8 @@ def test_newest_event_times_do_not_matter_while_the_present_limit_holds_nobody()
     # A split may turn out to be behind all others.
     assert matters(together, {A: at(1, 99), B: at(1)})
     assert matters(together, {A: at(1), B: at(1)})
+    # Who is the slowest reads over a gap, and of two that are equally far it may be the other one.
+    assert matters(log_of([99, 500], [99]), {A: at(1, 98), B: at(1, 98)})
     # The index cannot tell.
     assert matters(log_of([5_000, 109], [99, 105]), splits)
     assert not matters(together, splits, drift=9, index=False)
