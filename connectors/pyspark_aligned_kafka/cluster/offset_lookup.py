@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafka.errors import (
     IncompatibleBrokerVersion,
@@ -118,26 +118,26 @@ class OffsetLookup:
             else:
                 by_node[leader.node][split] = spec
                 epochs[split] = leader.epoch
-        asked = []
-        for node, part in by_node.items():
-            request = OffsetsRequest(part, epochs, read_committed=self._read_committed)
-            asked.append(self._cluster.begin(_fold, part, self._cluster.ask_soon(node, request, deadline), tried))
-        for folded in asked:
-            await folded
+        asked = [self._cluster.begin(self._ask, node, part, epochs, deadline, tried) for node, part in by_node.items()]
+        for answer in asked:
+            await answer
         return tried
 
-
-async def _fold(part: Mapping[Split, int], answer: Awaitable[Any], tried: Round) -> None:
-    try:
-        received = await answer
-    except IncompatibleBrokerVersion:
-        if NEWEST not in part.values():
-            raise
-        tried.found.update(dict.fromkeys(part, Found(None, None)))
-    except KafkaError as error:
-        tried.again.update(dict.fromkeys(part, error))
-    else:
-        _read_offsets(received, part, tried)
+    async def _ask(
+        self, node: int, part: Mapping[Split, int], epochs: Mapping[Split, int | None], deadline: Deadline, tried: Round
+    ) -> None:
+        """Ask one leader and take in what it tells, whatever the others do."""
+        request = OffsetsRequest(part, epochs, read_committed=self._read_committed)
+        try:
+            received = await self._cluster.ask(node, request, deadline)
+        except IncompatibleBrokerVersion:
+            if NEWEST not in part.values():
+                raise
+            tried.found.update(dict.fromkeys(part, Found(None, None)))
+        except KafkaError as error:
+            tried.again.update(dict.fromkeys(part, error))
+        else:
+            _read_offsets(received, part, tried)
 
 
 def _read_offsets(response: OffsetsResponse, asked: Mapping[Split, int], tried: Round) -> None:

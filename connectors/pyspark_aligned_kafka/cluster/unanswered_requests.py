@@ -114,7 +114,7 @@ class PendingRequests:
         asked = [self._begin(part, look_up) for part in parts]
         found: dict[Split, Found] = {}
         for splits, over, told in asked:
-            silent = {split: at for split in splits if (at := self._silent.get(split)) is not None}
+            silent = {split: self._silent[split] for split in splits & self._silent.keys()}
             # A question ends before its limit where another try would begin after that: one more tells.
             overdue = {
                 split: at
@@ -159,19 +159,18 @@ class PendingRequests:
         self._late.update({split: _Late(told[split], self._called_at) for split in new})
         # Their broker is slow, not silent.
         self._heard(new)
-        still = question._replace(splits=splits - new)
-        if not over.is_done:
-            return still
-        if over.succeeded():
-            self._heard(splits)
-            return question._replace(splits=frozenset())
-        if isinstance(over.exception, (UnreachableError, ResponseTimeoutError)):
-            for split in still.splits & self._silent.keys():
-                self._silent[split] = self._silent[split]._replace(failure=over.exception)
-            return question._replace(splits=frozenset())
-        if wanted.isdisjoint(still.splits):
-            return still
-        raise over.exception
+        rest = splits - new
+        if over.is_done:
+            if over.succeeded():
+                self._heard(rest)
+                rest = frozenset()
+            elif isinstance(over.exception, (UnreachableError, ResponseTimeoutError)):
+                for split in rest & self._silent.keys():
+                    self._silent[split] = self._silent[split]._replace(failure=over.exception)
+                rest = frozenset()
+            elif not wanted.isdisjoint(rest):
+                raise over.exception
+        return question._replace(splits=rest)
 
     def _heard(self, splits: Set[Split]) -> None:
         for split in splits:

@@ -23,7 +23,7 @@ LIMIT = 0.6
 
 
 class Brokers:
-    """Two leaders, each of which answers after ``seconds``, or with ``errors``; a limit of 0.6 s, patience of 60 ms."""
+    """Leaders that answer after ``seconds``, or with ``errors``; a limit of 0.6 s, patience of 60 ms."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"}))
