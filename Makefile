@@ -70,8 +70,8 @@ test: prepared ## all tests, against real servers: 20 minutes on two cores
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
 
 test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more
-	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long --kills=30 --mysql-kills=30 --join-kills=$(JOIN_KILLS) \
-	    --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --late-rows-kills=30 --late-rows=10000000 \
+	$(RUN) -m pytest tests $(BY_FILE) --durations=30 --long --kills-seed=$$(date +%s) --kills=30 \
+	    --mysql-kills=30 --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --late-rows-kills=30 --late-rows=10000000 \
 	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
 	    --silences=20 --silent-seconds=60 --reader-replays=200 --reader-kills=30 --resumes=100 --wakes=50 \
 	    --broker-frozen=60 --partitions-added=50 --json-documents=1000000 \
