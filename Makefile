@@ -17,7 +17,7 @@ CHECK_PROCESSES ?= 4
 BENCH_ARGS ?=
 # Servers that are there: make demo-join DEMO_ARGS="--kafka 127.0.0.1:9092 --mysql mysql://root:root@127.0.0.1:3306"
 DEMO_ARGS ?=
-PURE_TESTS := tests/unit tests/property tests/reference tests/transcripts tests/compat
+PURE_TESTS := tests/unit tests/property tests/transcripts tests/compat
 # What differs with where servers run: how they start, and whether sources on executors reach them as they say.
 CONTAINER_TESTS := tests/services tests/integration/test_kafka_group_commits.py \
     tests/integration/test_kafka_alignment.py tests/integration/test_mysql_stream.py \
@@ -100,7 +100,7 @@ broker: java $(INSTALLED) ## a broker to play with, until Ctrl-C
 soak: java $(INSTALLED) ## property and integration tests and random HISTORIES (30), over and over for SOAK_MINUTES (30)
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
-	    $(RUN) -m pytest tests/property tests/reference tests/integration tests/soak -x --hypothesis-profile=soak \
+	    $(RUN) -m pytest tests/property tests/integration tests/soak -x --hypothesis-profile=soak \
 	        --timeout=7200 --kills=30 --mysql-kills=30 --kills-seed=$$(date +%s) --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) \
 	        --ordering-kills=$(ORDERING_KILLS) \
 	        --snapshot-replays=$(SNAPSHOT_REPLAYS) --snapshot-seed=$$(date +%s) --day-records=20000 --day-seed=$$(date +%s) \

@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy import create_engine, update
 
-from tests.transcripts.drivers_time import named
-from tests.transcripts.grammar import NAMES, Driver
+from tests.transcripts.grammar import Driver, named
 from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with, limit
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store.database import database_of
@@ -73,7 +72,7 @@ class StoreDriver(Driver):
 
     def do_announce(self, name: str) -> list[str]:
         there = sorted(member for member in self.reports.keys() - self.gone if self._group(member) == name)
-        return [f"{member} {NAMES.get(highest := self._limit(member), highest)}" for member in there]
+        return [f"{member} {named(self._limit(member))}" for member in there]
 
     def _limit(self, member: str) -> Millis:
         report = self.reports[member]

@@ -3,27 +3,27 @@
 A file is a list of transcripts. A transcript names the vectors it states, a claim, a subject (the driver) with what it
 is given, and steps. A step is a line of the clock (``at`` or ``after``, milliseconds), or one event with what it is
 expected to give, in order; ``then`` compares what can be seen afterwards, ``error`` names words of the error an event
-must raise. ``continues`` runs another transcript first, ``each`` runs the transcript once for every value.
+must raise. ``continues`` runs another transcript first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.reference.eventtime.watermark import Emission, Status, Watermark
 from watermark_source.errors import WatermarkSourceError
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 
+VECTORS = Path(__file__).parent / "vectors"
 TIMES = {"MIN": MIN, "MAX": MAX, "MAX-1": Millis(MAX - 1), "MIN+1": Millis(MIN + 1)}
 NAMES = {MIN: "MIN", MAX: "MAX", MAX - 1: "MAX-1"}
 CLOCK = ("at", "after")
 CHECKS = ("expect", "then", "error")
-KEYS = {"vectors", "claim", "subject", "given", "steps", "continues", "defect", "each"}
+KEYS = {"vectors", "claim", "subject", "given", "steps", "continues", "defect"}
 
 
 class GrammarError(Exception):
@@ -44,15 +44,6 @@ class Transcript:
     continues: int | None = None
     defect: str | None = None
     """The defect of the reference implementation instead of which this is the desired behaviour."""
-    each: Mapping[str, Sequence[Any]] | None = None
-
-    def variants(self) -> Iterator[Transcript]:
-        if not self.each:
-            yield self
-            return
-        ((name, values),) = self.each.items()
-        for value in values:
-            yield replace(self, given={**self.given, name: value}, each=None)
 
 
 class Driver:
@@ -84,7 +75,6 @@ def parse(read: Mapping[str, Any]) -> Transcript:
         tuple({k: v if k in ("expect", "error") else times(v) for k, v in step.items()} for step in read["steps"]),
         read.get("continues"),
         read.get("defect"),
-        times(read.get("each")),
     )
 
 
@@ -111,21 +101,19 @@ def times(value: Any) -> Any:
     return [times(inner) for inner in value] if isinstance(value, list) else value
 
 
-def shown(emissions: Sequence[Emission]) -> list[str]:
-    """Print emissions the way transcripts write them: W5, W5 clock, IDLE, ACTIVE."""
-    return [_shown(emission) for emission in emissions]
+def named(time: int) -> str:
+    """Print a time the way transcripts write it."""
+    return NAMES.get(time, str(time))
 
 
-def _shown(emission: Emission) -> str:
-    if isinstance(emission, Status):
-        return emission.name
-    assert isinstance(emission, Watermark)
-    name = NAMES.get(emission.timestamp, str(emission.timestamp))
-    return f"W{name} clock" if emission.use_processing_time else f"W{name}"
+def load(file: str) -> list[Transcript]:
+    """Read the transcripts of a file of the vectors."""
+    return [parse(read) for read in yaml.safe_load((VECTORS / file).read_text())]
 
 
-def load(folder: Path) -> list[Transcript]:
-    return [parse(read) for path in sorted(folder.glob("*.yaml")) for read in yaml.safe_load(path.read_text())]
+def label(transcript: Transcript) -> str:
+    """Return a transcript's name in the list of tests."""
+    return f"{'-'.join(map(str, transcript.vectors))} {transcript.claim}"
 
 
 def chain(transcript: Transcript, others: Sequence[Transcript]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.transcripts.drivers_time import named
-from tests.transcripts.grammar import Driver, Transcript, run
-from tests.transcripts.test_transcripts import TRANSCRIPTS, VARIANTS, label
+from tests.transcripts.grammar import Driver, Transcript, label, load, named, run
 from watermark_source.eventtime.summary import RangeSummary
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.eventtime.watermark_generators import BoundedOutOfOrderness, Generator, Punctuated
 
-STRATEGIES = {"bounded", "monotonous", "punctuated"}
+TRANSCRIPTS = load("generators.yaml")
 
 
 class RangeDriver(Driver):
@@ -56,24 +54,6 @@ class RecordDriver(RangeDriver):
 DRIVERS: dict[str, type[Driver]] = {"generator": RangeDriver, "assigner": RecordDriver}
 
 
-def is_ours(transcript: Transcript) -> bool:
-    """Whether it is about records and a strategy that a query can choose, without an idle timer or a clock."""
-    events = {event for step in transcript.steps for event in step if event not in ("expect", "then", "error")}
-    strategy = transcript.given.get("strategy")
-    fits = {"generator": events <= {"event", "marked", "probe"}, "assigner": events <= {"record", "marked"}}
-    punctuated = transcript.subject != "assigner" or strategy == "punctuated"
-    known = strategy in STRATEGIES and set(transcript.given) <= {"strategy", "bound"}
-    return fits.get(transcript.subject, False) and known and punctuated
-
-
-OURS = [variant for variant in VARIANTS if is_ours(variant)]
-
-
-@pytest.mark.parametrize("transcript", OURS, ids=label)
-def test_the_products_generator_says_what_the_vector_expects(transcript: Transcript) -> None:
+@pytest.mark.parametrize("transcript", TRANSCRIPTS, ids=label)
+def test_the_products_generator_emits_what_the_vector_expects(transcript: Transcript) -> None:
     run(transcript, DRIVERS, TRANSCRIPTS)
-
-
-def test_no_vector_of_a_strategy_that_a_query_can_choose_is_left_out() -> None:
-    held = {number for each in OURS for number in each.vectors}
-    assert held >= {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 19}

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.group import MemberDriver, Store
 from tests.simulation.log import SimulatedLog, SplitLog
 from tests.transcripts.drivers_store import StoreAggregatorDriver, StoreDriver
-from tests.transcripts.grammar import Driver, Transcript, load, run
+from tests.transcripts.grammar import Driver, Transcript, label, load, run
 from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store.database import database_of
@@ -23,34 +23,25 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import event_time_of
 from watermark_source.planning.state import SplitStatus
 
-ALL = load(Path(__file__).parent / "vectors")
-NOT_OF_A_STORE = {145, 146, 151}
-"""Of an announcer that calls on members; a store is asked by them."""
+ACROSS = load("groups.yaml")
 NOT_OF_SEVERAL = {
-    **dict.fromkeys(NOT_OF_A_STORE, "a store calls on nobody"),
+    **dict.fromkeys((145, 146, 151), "an announcer calls its members; a store is polled by them"),
     **dict.fromkeys((153, 154, 155), "nothing is sampled: a source tells what it has planned"),
     **dict.fromkeys((169, 170, 171), "what one source sends on, which its group does not change"),
     **dict.fromkeys((192, 193, 194), "no reader is told to pause: its range ends where the plan says"),
     **dict.fromkeys((195, 196, 197, 198), "what is shown of one split"),
 }
-SHORTER_HERE = {142}
-"""Its reports are very many, and each is a transaction here."""
-ACROSS = [
-    transcript
-    for transcript in ALL
-    if transcript.subject in ("group", "aggregator") and not (NOT_OF_A_STORE | SHORTER_HERE) & set(transcript.vectors)
-]
 DRIFT = 1_000
 TIMEOUT = 100
 
 
-@pytest.mark.parametrize("transcript", ACROSS, ids=lambda t: f"{'-'.join(map(str, t.vectors))} {t.claim}")
+@pytest.mark.parametrize("transcript", ACROSS, ids=label)
 def test_sources_that_meet_in_a_store_get_the_limits_of_the_vectors(transcript: Transcript, tmp_path: Path) -> None:
     drivers: dict[str, type[Driver]] = {
         "group": partial(StoreDriver, folder=tmp_path),  # type: ignore[dict-item]
         "aggregator": partial(StoreAggregatorDriver, folder=tmp_path),  # type: ignore[dict-item]
     }
-    run(transcript, drivers, ALL)
+    run(transcript, drivers, ACROSS)
 
 
 def test_every_vector_of_alignment_and_of_the_clock_is_shown_of_several_sources() -> None:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +15,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.transcripts.planned_inputs import PlannedInputs, PlannedRecords, row_of
-from tests.transcripts.test_scenarios import Answer, Scenario, lines
 from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with, limit
 from watermark_source.errors import OptionError
 from watermark_source.eventtime.watermark import MAX, MIN, Millis
@@ -25,6 +26,16 @@ from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
 
 ACTIVE, IDLE = SplitStatus.ACTIVE, SplitStatus.IDLE
 Event = dict[str, Any]
+Scenario = dict[str, Any]
+Answer = dict[str, Any]
+FOLDER = Path(__file__).parent / "scenarios"
+
+
+def lines(name: str) -> Iterator[tuple[int, Scenario, Answer]]:
+    with gzip.open(FOLDER / f"{name}.jsonl.gz", "rt") as file:
+        for number, line in enumerate(file, start=1):
+            read = json.loads(line)
+            yield number, read["scenario"], read["result"]
 
 
 class Said(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from watermark_source.eventtime.lowest_of_active import recompute
+from watermark_source.eventtime.lowest_of_active import lowest_of_active
 from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.learned_bound import in_force
 from watermark_source.planning.observation import Observation
@@ -29,7 +29,7 @@ def combined(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
         return before.watermark
     waited_for = active - left_out
     members = ((MIN if t.watermark is None else t.watermark, s not in waited_for) for s, t in splits.items())
-    found = recompute(members, MIN if before.watermark is None else before.watermark).timestamp
+    found = lowest_of_active(members, MIN if before.watermark is None else before.watermark)
     return None if found == MIN else found
 
 

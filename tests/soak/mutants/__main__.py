@@ -30,7 +30,6 @@ _TESTS = {
         "unit/planning",
         "unit/monitor",
         "unit/spark",
-        "reference",
         "property",
         "transcripts",
     ),
