@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from watermark_source.durations import format_duration
 from watermark_source.monitor.number_format import count_text
+from watermark_source.monitor.row_totals import NO_ROWS, RowTotals
 from watermark_source.monitor.source_status import Status
 from watermark_source.planning.state import SplitStatus
 
@@ -44,6 +45,12 @@ class Facts:
     """It has rows, and the batch's row budget (``maxOffsetsPerTrigger``) went to others."""
     waits_for_more: bool = False
     """It has rows, too few of them for a batch (``minOffsetsPerTrigger``)."""
+    rows: RowTotals = NO_ROWS
+    """Rows of the split that this run has read."""
+    by_marks: bool = False
+    """Only watermarks that records carry move it (``watermarkStrategy`` ``punctuated``)."""
+    resumed: bool = False
+    """An earlier run of the query may have read rows of the split, which ``rows`` does not count."""
 
 
 IN_GENERAL: dict[SplitStatus, str] = {
@@ -65,16 +72,44 @@ def _active(facts: Facts) -> str:
     if facts.lag:
         return _behind(facts)
     if facts.watermark is None:
-        return "its first records are being read" if facts.reading else _nothing_seen(facts)
+        reads_first = facts.reading and not facts.rows.read
+        return "its first records are being read" if reads_first else _without_watermark(facts)
     return _caught_up(facts)
 
 
-def _nothing_seen(facts: Facts) -> str:
-    return "no record seen yet; holds the watermark" if facts.holds_back else "no record seen yet"
+def _without_watermark(facts: Facts) -> str:
+    """Return why a split has no watermark; that it holds the combined one, and when it stops doing so."""
+    seen = _without_time(facts)
+    if not facts.holds_back:
+        return seen
+    if not facts.rows.read or facts.by_marks:
+        return f"{seen}; holds the watermark"
+    if facts.idle_timeout is None:
+        return f"{seen}; holds the watermark, and is never idle without idleTimeout"
+    return f"{seen}; holds the watermark until it is idle (idleTimeout {format_duration(facts.idle_timeout)})"
+
+
+def _without_time(facts: Facts) -> str:
+    rows = facts.rows
+    if not rows.read:
+        return "no record seen since the query was started" if facts.resumed else "no record seen yet"
+    if facts.by_marks:
+        far = "" if not rows.future else f" but {count_text(rows.future)} too far in the future (maxFutureSkew)"
+        return f"{_records(rows.read)}, none with a watermark (watermarkColumn){far}"
+    if rows.undated and rows.future:
+        return (
+            f"{_records(rows.read)}: {count_text(rows.undated)} without an event time, {count_text(rows.future)} too "
+            "far in the future (maxFutureSkew)"
+        )
+    if rows.future:
+        return f"{_records(rows.read)}, all too far in the future (maxFutureSkew)"
+    return f"{_records(rows.read)}, none with an event time"
 
 
 def _behind(facts: Facts) -> str:
     behind = f"behind by {_records(facts.lag or 0)}"
+    if facts.watermark is None and facts.rows.read:
+        behind = f"{behind}; {_without_time(facts)} so far"
     if facts.waits_for_more:
         return f"{behind}; waits for more to come (minOffsetsPerTrigger)"
     return f"{behind}; slower splits go first (maxOffsetsPerTrigger)" if facts.waits_for_budget else behind
@@ -111,7 +146,7 @@ _SENTENCES: dict[Status, Callable[[Facts], str]] = {
     Status.IDLE: _idle,
     Status.PAUSED: _paused,
     Status.FINISHED: lambda facts: (
-        _nothing_seen(facts)
+        _without_watermark(facts)
         if facts.watermark is None and facts.holds_back and not facts.reading
         else "read to the end this run was given"
     ),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from watermark_source.monitor.row_totals import RowTotals
 from watermark_source.monitor.source_status import Status
 from watermark_source.monitor.status_reasons import Facts, Held, reason
 
@@ -23,6 +24,7 @@ SLOWEST = "orders-3"
         ({"watermark": None, "holds_back": True}, "no record seen yet; holds the watermark"),
         ({"watermark": None}, "no record seen yet"),
         ({"watermark": None, "reading": True, "holds_back": True}, "its first records are being read"),
+        ({"watermark": None, "resumed": True}, "no record seen since the query was started"),
         ({}, "caught up"),
         ({"quiet": 0, "idle_timeout": 30_000}, "caught up"),
         ({"quiet": 12_000}, "nothing to read for 12 s"),
@@ -33,6 +35,43 @@ SLOWEST = "orders-3"
 def test_an_active_split_says_what_it_is_waiting_for(facts: dict[str, Any], sentence: str) -> None:
     known: dict[str, Any] = {"lag": 0, "watermark": 1_000} | facts
     assert reason(Facts(status=Status.ACTIVE, **known)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("rows", "facts", "sentence"),
+    [
+        (RowTotals(read=20, undated=20), {}, "20 records, none with an event time"),
+        (RowTotals(read=1, undated=1), {"reading": True}, "1 record, none with an event time"),
+        (RowTotals(read=20, future=20), {}, "20 records, all too far in the future (maxFutureSkew)"),
+        (
+            RowTotals(read=20, undated=12, future=8),
+            {},
+            "20 records: 12 without an event time, 8 too far in the future (maxFutureSkew)",
+        ),
+        (RowTotals(read=20), {"by_marks": True}, "20 records, none with a watermark (watermarkColumn)"),
+        (
+            RowTotals(read=20, future=3),
+            {"by_marks": True},
+            "20 records, none with a watermark (watermarkColumn) but 3 too far in the future (maxFutureSkew)",
+        ),
+    ],
+)
+def test_a_split_without_a_watermark_says_what_its_records_lack(
+    rows: RowTotals, facts: dict[str, Any], sentence: str
+) -> None:
+    known: dict[str, Any] = {"lag": 0, "watermark": None, "rows": rows} | facts
+    assert reason(Facts(status=Status.ACTIVE, **known)) == sentence
+    held = reason(Facts(status=Status.ACTIVE, holds_back=True, **known))
+    assert held.startswith(f"{sentence}; holds the watermark")
+    behind = reason(Facts(status=Status.ACTIVE, **(known | {"lag": 3})))
+    assert behind == f"behind by 3 records; {sentence} so far"
+
+
+def test_a_split_whose_records_have_no_event_time_says_when_it_stops_holding_the_watermark() -> None:
+    facts = Facts(status=Status.ACTIVE, lag=0, watermark=None, holds_back=True, rows=RowTotals(read=20, undated=20))
+    held = "20 records, none with an event time; holds the watermark"
+    assert reason(facts) == f"{held}, and is never idle without idleTimeout"
+    assert reason(replace(facts, idle_timeout=30_000)) == f"{held} until it is idle (idleTimeout 30 s)"
 
 
 @pytest.mark.parametrize(

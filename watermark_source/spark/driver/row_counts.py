@@ -14,11 +14,13 @@ class RowCounts:
     """Of one run."""
 
     totals: RowTotals = NO_ROWS
-    late_by_split: dict[Split, int] = field(default_factory=dict)
-    """Of splits that had some."""
+    by_split: dict[Split, RowTotals] = field(default_factory=dict)
+    """Of splits that rows were read of."""
 
     def add(self, split: Split, seen: Coverage) -> None:
         """Count what was seen in a range of a split."""
-        self.totals += RowTotals(read=seen.rows, future=seen.future_rows, undated=seen.undated_rows, late=seen.late)
-        if late := seen.late.rows:
-            self.late_by_split[split] = self.late_by_split.get(split, 0) + late
+        if not seen.rows:
+            return
+        rows = RowTotals(read=seen.rows, future=seen.future_rows, undated=seen.undated_rows, late=seen.late)
+        self.totals += rows
+        self.by_split[split] = self.by_split.get(split, NO_ROWS) + rows

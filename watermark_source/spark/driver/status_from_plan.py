@@ -9,6 +9,7 @@ from watermark_source.alignment.group import FIRST
 from watermark_source.eventtime.percentile import Percentile
 from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
 from watermark_source.monitor.bound_in_force import BoundInForce
+from watermark_source.monitor.row_totals import NO_ROWS
 from watermark_source.monitor.snapshot_progress import SnapshotProgress
 from watermark_source.monitor.source_status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
 from watermark_source.monitor.status_reasons import Facts, Held, reason
@@ -110,7 +111,7 @@ def bound_in_force(plan: Plan, wish: Percentile | None) -> BoundInForce | None:
 
 
 def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Millis, *, growing: bool) -> SplitView:
-    split, state = of.split, seen.splits[of.split]
+    split, state, rows = of.split, seen.splits[of.split], seen.counts.by_split.get(of.split, NO_ROWS)
     resting, unread = of.lag == 0, seen.plan.unread.get(split)
     idle_timeout = options.idleness.timeout_of(split, seen.observation.history.idle_timeouts)
     return SplitView(
@@ -133,10 +134,13 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
                 reading=state.position > state.observed,
                 waits_for_budget=not resting and state.position == state.observed,
                 waits_for_more=seen.plan.waits_for_more,
+                rows=rows,
+                by_marks=options.strategy.punctuated,
+                resumed=seen.plan.state.run > 1 and state.position > 0,
             )
         ),
         drift=None if state.watermark is None or lowest <= FIRST else state.watermark - lowest,
-        late_rows=seen.counts.late_by_split.get(split, 0),
+        late_rows=rows.late.rows,
         looked_ahead=None if unread is None else unread.until - state.position,
         holds_back=of.holds_back,
         idle_after=idle_timeout if options.idleness.learned else None,

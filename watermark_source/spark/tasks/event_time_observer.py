@@ -46,8 +46,9 @@ class EventTimeObserver:
         """Take a batch's event times in."""
         split = batch.split
         self._rows[split] = self._rows.get(split, 0) + batch.rows
-        if batch.undated:
-            self._undated[split] = self._undated.get(split, 0) + batch.undated
+        # Not every connector counts them; with a time of another kind in their place they are dated all the same.
+        if undated := max(batch.undated, batch.event_time.null_count):
+            self._undated[split] = self._undated.get(split, 0) + undated
         dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
         micros = integers(dated)
         if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):

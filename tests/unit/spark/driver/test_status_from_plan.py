@@ -12,6 +12,7 @@ from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
+from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.state import Returning, SourceState
 from watermark_source.spark.driver.row_counts import RowCounts
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
@@ -89,3 +90,25 @@ def test_a_split_that_came_back_holds_back_until_it_is_known_how_far_behind_it_i
         planned = plan(state, seen, PlanPolicy(idleness=options.idleness, alignment=options.alignment), log)
         status = source_status(Seen(planned, planned.state.splits, seen, RowCounts()), options, "file-log", seen.now)
         assert {v.split: v.holds_back for v in status.splits}[B] is holds_back
+
+
+@pytest.mark.parametrize(
+    ("run", "seen", "why"),
+    [
+        (1, None, "no record seen yet; holds the watermark"),
+        (2, None, "no record seen since the query was started; holds the watermark"),
+        (
+            2,
+            Coverage(None, rows=20, future_rows=0, missing=(), undated_rows=20),
+            "20 records, none with an event time; holds the watermark, and is never idle without idleTimeout",
+        ),
+    ],
+)
+def test_a_split_without_a_watermark_says_what_was_read_of_it(run: int, seen: Coverage | None, why: str) -> None:
+    log, counts = log_of([100], range(20)), RowCounts()
+    if seen is not None:
+        counts.add(B, seen)
+    observed = observation(log)
+    planned = plan(SourceState(splits={A: at(1, 99), B: at(20)}, run=run), observed, PlanPolicy(), log)
+    status = source_status(Seen(planned, planned.state.splits, observed, counts), OPTIONS, "file-log", observed.now)
+    assert {v.split: v.why for v in status.splits}[B] == why
