@@ -32,8 +32,10 @@ class Registry:
                 time.sleep(registry.wait_s)
                 status = registry.statuses.pop(0) if registry.statuses else 200
                 answer = registry.answers.get(self.path)
+                if answer is None:
+                    status, answer = 404, {"error_code": 40403, "message": "Schema not found"}
                 body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-                self.send_response(status if answer is not None else 404)
+                self.send_response(status)
                 self.send_header("Location", "/elsewhere")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

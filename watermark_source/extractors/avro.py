@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from watermark_source import durations
-from watermark_source.errors import EventTimeError, SchemaError, UsageError, listed
+from watermark_source.errors import SchemaError, UsageError, listed, shortened
 from watermark_source.extractors.avro_plan import NO_TIME, Plan, plan_of
 from watermark_source.extractors.avro_walk import walk
 from watermark_source.extractors.field_choice import Extractor, checked_path
@@ -22,6 +24,12 @@ from watermark_source.extractors.wire_format import NOT_FRAMED, framed
 from watermark_source.machine_code.calendar import NO_MOMENT
 
 _log = logging.getLogger(__name__)
+
+_UNKNOWN_SECONDS = 60
+"""After which the registry is asked again for a schema that it had not."""
+_MOST_UNKNOWN = 100
+"""Schemas that the registry had not, for which it is asked within that time: values that begin with a zero byte by
+chance, or on purpose, have any of four billion ids, and each would be a request."""
 
 
 def avro_event_time(
@@ -39,7 +47,8 @@ def avro_event_time(
 
     Compiled code walks each value to the field, by its writer's schema, and decodes nothing else. A value that is null,
     not in the wire format, or cut short, or in which the field is null, has no event time: ``eventTimeErrors`` says
-    what becomes of it. So has one whose schema has no such field, which is logged once for each schema.
+    what becomes of it. The same holds where the schema is the reason: the registry (or ``schemas``) has none of this
+    id, it is none of Avro, it has no such field, or the field can be no moment; each schema is logged once.
 
     Args:
         field: the field's name; ``outer.inner`` for one in a record in a record. Its type is ``int`` or ``long``, with
@@ -56,7 +65,8 @@ def avro_event_time(
         UsageError: the arguments do not fit together.
         SchemaError: one of ``schemas`` is no schema of Avro, or the field in it can be no moment.
 
-    The function raises ``EventTimeError`` for a schema that cannot be had, or in which the field can be no moment.
+    The function raises ``UnreachableError``, ``ResponseTimeoutError`` or ``RefusedError`` where the registry cannot be
+    asked: which event time its records have is then not known.
     """
     if (schema_registry is None) == (schemas is None):
         raise UsageError("avro_event_time: give schema_registry, or schemas, and not both")
@@ -74,7 +84,7 @@ def avro_event_time(
 
 
 class _AvroTimes:
-    """The function. Keeps a plan for each schema that it has seen."""
+    """The function. Keeps for each schema a plan, or the reason why its values have no event time."""
 
     def __init__(
         self, path: tuple[str, ...], unit: str, column: str, registry: SchemaRegistry | None, plans: dict[int, Plan]
@@ -83,36 +93,90 @@ class _AvroTimes:
         self._unit = unit
         self._column = column
         self._registry = registry
-        self._plans = plans
+        self._plans: dict[int, Plan | str] = {number: self._usable(plan) for number, plan in plans.items()}
+        self._given = listed(plans)
+        self._logged: set[int] = set()
+        self._unknown: dict[int, float] = {}
+        """Ids that the registry had not, and when it is asked for them again."""
+        self._logged_at = -math.inf
 
     def __call__(self, records: pa.RecordBatch) -> pa.Array:
         values = framed(records, self._column)
         micros = np.full(len(values.ids), NO_MOMENT, np.int64)
+        unknown: dict[int, str] = {}
+        # In ascending order: registries number schemas from 1 on, and a zero byte by chance is before any id.
         for number in np.unique(values.ids).tolist():
-            if number != NOT_FRAMED and (plan := self._plan(number)).entry != NO_TIME:
+            if number == NOT_FRAMED:
+                continue
+            plan = self._plan(number)
+            if isinstance(plan, Plan):
                 walk(values, number, plan, micros)
+            elif number not in self._plans:
+                unknown[number] = plan
+            elif number not in self._logged:
+                self._logged.add(number)
+                _log.warning("records of schema %d have no event time: %s", number, plan)
+        if unknown:
+            self._log_unknown(unknown)
         return moments_array(micros)
 
-    def _plan(self, number: int) -> Plan:
-        plan = self._plans.get(number)
+    def explain(self, records: pa.RecordBatch) -> str:
+        """Return why the first record has no event time, for the error that names it."""
+        number = int(framed(records, self._column).ids[0])
+        if number == NOT_FRAMED:
+            return f"a {self._column} that is null, or does not begin with a zero byte and the id of a schema"
+        plan = self._plan(number)
+        if isinstance(plan, Plan):
+            return f"a value of schema {number} that is cut short, or whose field {self._field} is null or no moment"
+        return f"a value of schema {number}: {plan}"
+
+    @property
+    def _field(self) -> str:
+        return ".".join(self._path)
+
+    def _plan(self, number: int) -> Plan | str:
+        """Return the plan of a schema, or why its values have no event time."""
+        known = self._plans.get(number)
+        if known is not None:
+            return known
+        if self._registry is None:
+            return f"given are the schemas {self._given}"
+        try:
+            plan = self._requested(number, self._registry)
+        except SchemaError as error:
+            plan = f"field {self._field}: {error}"
         if plan is None:
-            plan = self._plans[number] = self._asked(number)
-            if plan.entry == NO_TIME:
-                _log.warning("schema %d has no field %s: its records have no event time", number, ".".join(self._path))
+            return f"the schema registry {self._registry} has no schema of this id"
+        self._plans[number] = plan
         return plan
 
-    def _asked(self, number: int) -> Plan:
-        if self._registry is None:
-            raise EventTimeError(f"a record is of schema {number}, and given are the schemas {listed(self._plans)}")
-        found = self._registry.schema(number)
+    def _requested(self, number: int, registry: SchemaRegistry) -> Plan | str | None:
+        """Return what the registry has; ``None`` if it has no such schema, or is not asked for more of the kind."""
+        now = time.monotonic()
+        for old in [each for each, until in self._unknown.items() if until <= now]:
+            del self._unknown[old]
+        if number in self._unknown or len(self._unknown) >= _MOST_UNKNOWN:
+            return None
+        found = registry.schema(number)
         if found is None:
-            raise EventTimeError(f"a record is of schema {number}, which the schema registry {self._registry} has not")
+            self._unknown[number] = now + _UNKNOWN_SECONDS
+            return None
         if found.kind != "AVRO":
-            raise EventTimeError(f"a record is of schema {number}, which is one of {found.kind} and not of Avro")
-        try:
-            return plan_of(_parsed(found.text), self._path, self._unit, map(_parsed, found.references))
-        except SchemaError as error:
-            raise EventTimeError(f"schema {number}, field {'.'.join(self._path)}: {error}") from None
+            return f"it is one of {shortened(found.kind)} and not of Avro"
+        return self._usable(plan_of(_parsed(found.text), self._path, self._unit, map(_parsed, found.references)))
+
+    def _usable(self, plan: Plan) -> Plan | str:
+        return plan if plan.entry != NO_TIME else f"it has no field {self._field}"
+
+    def _log_unknown(self, unknown: dict[int, str]) -> None:
+        now = time.monotonic()
+        if now - self._logged_at >= _UNKNOWN_SECONDS:
+            self._logged_at = now
+            first, reason = next(iter(unknown.items()))
+            _log.warning(
+                "records of schemas such as %d have no event time: %s (at most one such line in %d s)",
+                first, reason, _UNKNOWN_SECONDS,
+            )  # fmt: skip
 
 
 def _parsed(given: Mapping[str, Any] | str | Path) -> Any:

@@ -2,6 +2,9 @@
 
 The plan is one array of nodes, each a code and what it needs, found by its place. What lies before the field is
 skipped, so its types are nodes as well; a named type is one node however often it is used, and may contain itself.
+Types whose values take no bytes (``null``, ``fixed`` of size 0, records of such types) are left out, so that each node
+of a plan takes a byte of the value or leads to one that does: a schema of forty records that each hold the one before
+twice would otherwise be a walk of 2 to the power of 40 steps over no bytes at all.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ class Node(IntEnum):
     SIZED = 3
     """A size, and so many bytes."""
     ARRAY = 4
-    """Blocks of items: the item's node, 1 if items take no bytes."""
+    """Blocks of items: the item's node, ``NO_BYTES`` if items take no bytes."""
     MAP = 5
     """Blocks of names and values: the value's node."""
     UNION = 6
@@ -48,6 +51,8 @@ class Node(IntEnum):
 
 NO_TIME: Final = 0
 """The place of the node that says so."""
+NO_BYTES: Final = 1
+"""The place of the node of every type whose values take no bytes."""
 _LOGICAL: Final = {
     "timestamp-millis": "millis", "timestamp-micros": "micros", "timestamp-nanos": "nanos", "date": "days",
     "local-timestamp-millis": "millis", "local-timestamp-micros": "micros", "local-timestamp-nanos": "nanos",
@@ -93,7 +98,8 @@ class _Planner:
         self._named: dict[str, tuple[Mapping[str, Json], str]] = {}
         self._places: dict[str, int] = {}
         self._empty: dict[str, bool] = {}
-        self._code: list[int] = [Node.NO_TIME]
+        self._targets: dict[tuple[str, int], int] = {}
+        self._code: list[int] = [Node.NO_TIME, Node.FIXED, 0]
         for each in (*others, schema):
             self._collect(each, "")
 
@@ -130,11 +136,13 @@ class _Planner:
             for full in (f"{space}.{used}" if space and "." not in used else used, used):
                 if full in self._named:
                     return self._named[full][0], full, self._named[full][1]
-            raise SchemaError(f"an Avro schema refers to the type {used!r}, which it does not define")
+            raise SchemaError(f"an Avro schema refers to the type {shortened(used)!r}, which it does not define")
         return schema, "", space
 
-    def _skip(self, schema: Json, space: str) -> int:
+    def _skip(self, schema: Json, space: str) -> int:  # noqa: PLR0911 - one for each kind
         """Return the node of a type that is passed over."""
+        if self._takes_no_bytes(schema, space, frozenset()):
+            return NO_BYTES
         schema, name, space = self._resolved(schema, space)
         if name in self._places:
             return self._places[name]
@@ -142,13 +150,17 @@ class _Planner:
             return self._with_nodes(Node.UNION, [(branch, space) for branch in schema])
         kind = _kind(schema)
         if kind in ("record", "error"):
-            return self._with_nodes(Node.RECORD, [(field["type"], space) for field in _fields(schema)], name)
+            return self._with_nodes(Node.RECORD, self._with_bytes(_fields(schema), space), name)
         if kind == "array":
-            item = _member(schema, "items")
-            return self._add(Node.ARRAY, self._skip(item, space), int(self._takes_no_bytes(item, space, frozenset())))
+            return self._add(Node.ARRAY, self._skip(_member(schema, "items"), space))
         if kind == "map":
             return self._add(Node.MAP, self._skip(_member(schema, "values"), space))
         return self._add(*self._plain(schema, kind))
+
+    def _with_bytes(self, fields: Iterable[Mapping[str, Json]], space: str) -> list[tuple[Json, str]]:
+        """Return the types of those fields that take bytes, with their namespace."""
+        types = [(field["type"], space) for field in fields]
+        return [each for each in types if not self._takes_no_bytes(*each, frozenset())]
 
     def _plain(self, schema: Json, kind: str) -> tuple[int, ...]:
         if kind == "enum":
@@ -188,7 +200,16 @@ class _Planner:
     def _target(self, schema: Json, space: str, path: tuple[str, ...]) -> int:
         """Return the node of a type in which the field is looked for; ``NO_TIME`` if it is not in it."""
         given = schema
-        schema, _, space = self._resolved(schema, space)
+        schema, name, space = self._resolved(schema, space)
+        # Of a named type once: unions of records that name each other have a power of two of ways through them.
+        if name and (name, len(path)) in self._targets:
+            return self._targets[name, len(path)]
+        place = self._new_target(schema, space, path, given)
+        if name:
+            self._targets[name, len(path)] = place
+        return place
+
+    def _new_target(self, schema: Json, space: str, path: tuple[str, ...], given: Json) -> int:
         if isinstance(schema, list):
             branches = [self._target(branch, space, path) for branch in schema]
             return self._add(Node.CHOICE, len(branches), *branches) if any(branches) else NO_TIME
@@ -205,7 +226,7 @@ class _Planner:
         wanted = self._target(fields[index]["type"], space, path[1:])
         if wanted == NO_TIME:
             return NO_TIME
-        before = [self._skip(field["type"], space) for field in fields[:index]]
+        before = [self._skip(*each) for each in self._with_bytes(fields[:index], space)]
         return self._add(Node.ON_PATH, len(before), *before, wanted)
 
     def _moment(self, schema: Json, kind: str, given: Json) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from watermark_source.extractors.avro_plan import Node, Plan
+from watermark_source.extractors.avro_plan import NO_BYTES, Node, Plan
 from watermark_source.extractors.time_units import scaled
 from watermark_source.extractors.varint import signed_at
 from watermark_source.extractors.wire_format import PREFIX, Framed
@@ -15,6 +15,10 @@ from watermark_source.machine_code.native import Word, address_of, compiled, inl
 
 DEPTH = 256
 """Types within each other in one value; one that goes deeper has no event time."""
+
+_STEPS_A_BYTE, _FIRST_STEPS = 64, 4_096
+"""Nodes that a walk may visit: so many for each byte of the value, and so many more. Records of one field in records of
+one field take many for a byte; without a limit a schema could have any value take any time."""
 
 _FIXED, _VARINT, _SIZED, _ARRAY, _MAP, _UNION, _RECORD = (
     int(n)
@@ -41,11 +45,19 @@ def _branch(data: Word, at: Word, stop: Word, code: Word, node: Word) -> tuple[W
 
 
 @inlined
-def _skip(data: Word, at: Word, stop: Word, code: Word, node: Word, frames: Word) -> Word:  # noqa: PLR0911, PLR0912, PLR0917
-    """Return the end of a value of any type, -1 if it is none. ``frames``: open nodes, and how far they are."""
+def _skip(  # noqa: PLR0911, PLR0912, PLR0917
+    data: Word, at: Word, stop: Word, code: Word, node: Word, frames: Word, steps: Word
+) -> tuple[Word, Word]:
+    """Return the end of a value of any type, -1 if it is none or takes too many steps, and the steps that are left.
+
+    ``frames``: open nodes, and how far they are.
+    """
     depth = 1
     frames[0, 0], frames[0, 1] = node, 0
     while depth > 0:
+        steps -= 1
+        if steps < 0:
+            return _BAD, steps
         place, state = frames[depth - 1, 0], frames[depth - 1, 1]
         kind = code[place]
         if kind == _VARINT:
@@ -72,18 +84,18 @@ def _skip(data: Word, at: Word, stop: Word, code: Word, node: Word, frames: Word
                 # An array or a map, before a block of it.
                 count, at = signed_at(data, at, stop)
                 if at < 0:
-                    return _BAD
+                    return _BAD, steps
                 if count == 0:
                     depth -= 1
                 elif count < 0:
                     # The block's size is told, to skip it.
                     at = _sized(data, at, stop)
                     if at < 0:
-                        return _BAD
-                elif kind == _MAP or code[place + 2] == 0:
+                        return _BAD, steps
+                elif kind == _MAP or code[place + 1] != NO_BYTES:
                     # An item takes a byte at least.
                     if count > stop - at:
-                        return _BAD
+                        return _BAD, steps
                     frames[depth - 1, 1] = count
                 continue
             else:
@@ -91,25 +103,26 @@ def _skip(data: Word, at: Word, stop: Word, code: Word, node: Word, frames: Word
                 if kind == _MAP:
                     at = _sized(data, at, stop)
                     if at < 0:
-                        return _BAD
+                        return _BAD, steps
             if depth == DEPTH:
-                return _BAD
+                return _BAD, steps
             frames[depth, 0], frames[depth, 1] = inner, 0
             depth += 1
         if at < 0:
-            return _BAD
-    return at
+            return _BAD, steps
+    return at, steps
 
 
 @inlined
 def _walk(data: Word, at: Word, stop: Word, code: Word, node: Word, frames: Word) -> Word:  # noqa: PLR0917
     """Return the microseconds of the field, ``NO_MOMENT`` if there are none."""
+    steps = _FIRST_STEPS + _STEPS_A_BYTE * (stop - at)
     while True:
         kind = code[node]
         if kind == _ON_PATH:
             before = code[node + 1]
             for i in range(before):
-                at = _skip(data, at, stop, code, code[node + 2 + i], frames)
+                at, steps = _skip(data, at, stop, code, code[node + 2 + i], frames, steps)
                 if at < 0:
                     return NO_MOMENT
             node = code[node + 2 + before]

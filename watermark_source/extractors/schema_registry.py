@@ -1,4 +1,4 @@
-"""A schema registry (Confluent's API): schemas by their ids, each asked for once, within a time limit.
+"""A schema registry (Confluent's API): schemas by their ids, with limits of time, bytes and references.
 
 Credentials are in no message: neither those of the address nor those given beside it.
 """
@@ -7,21 +7,36 @@ from __future__ import annotations
 
 import base64
 import http.client
+import io
 import json
+import socket
+import ssl
 import time
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from watermark_source.errors import RefusedError, ResponseTimeoutError, UnreachableError, UsageError, shortened
+from watermark_source.errors import (
+    RefusedError,
+    ResponseTimeoutError,
+    SchemaError,
+    UnreachableError,
+    UsageError,
+    shortened,
+)
 
-_LARGEST = 16 << 20
-"""Bytes of an answer; a schema has a few thousand."""
+_LARGEST = 4 << 20
+"""Bytes of a response, and of a schema with all that it refers to. Registries take a megabyte; most have thousands."""
+_MOST_REFERENCES = 1_000
 _PIECE = 1 << 16
 _PAUSE_S = 0.2
 _REFUSED = (401, 403)
 _BUSY = 429
 _SERVERS_FAULT = 500
+_UNKNOWN = range(40_401, 40_500)
+"""``error_code`` of a registry beside status 404: no such subject, version or schema."""
 
 
 class RegisteredSchema(NamedTuple):
@@ -79,30 +94,48 @@ class SchemaRegistry:
         """Return a schema and all it refers to; ``None`` if the registry has none of this id.
 
         Raises:
-            RefusedError: it refuses the login.
-            UnreachableError, ResponseTimeoutError: no connection, or no answer, within the time limit.
+            SchemaError: it refers to schemas that the registry has not, or to more than is read.
+            RefusedError: the registry refuses the login.
+            UnreachableError, ResponseTimeoutError: no connection, or no response of a registry, within the time limit.
         """
         end = time.monotonic() + self.timeout_ms / 1_000
         found = self._asked(f"/schemas/ids/{number}", end)
-        return None if found is None else self._with_references(found, end)
+        if found is None:
+            return None
+        return RegisteredSchema(
+            str(found.get("schemaType", "AVRO")), found["schema"], tuple(self._references(found, end))
+        )
 
-    def _with_references(self, found: dict[str, Any], end: float) -> RegisteredSchema:
+    def _references(self, found: dict[str, Any], end: float) -> list[str]:
+        """Return the texts of all schemas that a schema refers to, each once, also where they refer to each other."""
         texts: dict[tuple[str, int], str] = {}
-        self._refer(found, texts, end)
-        return RegisteredSchema(str(found.get("schemaType", "AVRO")), str(found.get("schema")), tuple(texts.values()))
-
-    def _refer(self, found: dict[str, Any], texts: dict[tuple[str, int], str], end: float) -> None:
-        for each in found.get("references") or ():
-            subject, version = str(each["subject"]), int(each["version"])
+        waiting, size = deque(self._references_in(found)), len(found["schema"])
+        while waiting:
+            subject, version = waiting.popleft()
             if (subject, version) in texts:
                 continue
+            named = f"version {version} of subject {shortened(subject)}"
+            if len(texts) == _MOST_REFERENCES:
+                raise SchemaError(f"it refers to more than {_MOST_REFERENCES} schemas, the last of them {named}")
             inner = self._asked(f"/subjects/{quote(subject, safe='')}/versions/{version}", end)
             if inner is None:
-                raise UnreachableError(
-                    f"{self} has no version {version} of subject {subject}, which a schema refers to"
+                raise SchemaError(f"it refers to {named}, which the schema registry {self} has not")
+            texts[subject, version] = inner["schema"]
+            size += len(inner["schema"])
+            if size > _LARGEST:
+                raise SchemaError(f"with the schemas that it refers to it has more than {_LARGEST} bytes")
+            waiting.extend(self._references_in(inner))
+        return list(texts.values())
+
+    def _references_in(self, found: dict[str, Any]) -> Iterator[tuple[str, int]]:
+        references = found.get("references") or []
+        for each in references if isinstance(references, list) else [references]:
+            subject, version = (each.get("subject"), each.get("version")) if isinstance(each, dict) else (None, None)
+            if not isinstance(subject, str) or type(version) is not int:
+                raise SchemaError(
+                    f"its references, from the schema registry {self}, name no subject and version: {shortened(each)}"
                 )
-            texts[subject, version] = str(inner.get("schema"))
-            self._refer(inner, texts, end)
+            yield subject, version
 
     def _asked(self, path: str, end: float) -> dict[str, Any] | None:
         while True:
@@ -118,39 +151,102 @@ class SchemaRegistry:
                 raise RefusedError(
                     f"the schema registry {self} refuses the login (status {status}); give user_info or token"
                 )
-            if status == http.client.NOT_FOUND:
+            if status == http.client.NOT_FOUND and self._is_unknown(body):
                 return None
             if status and status != _BUSY and status < _SERVERS_FAULT:
                 raise UnreachableError(f"the schema registry {self} answers {problem} to {path}; is that its address?")
             if time.monotonic() + _PAUSE_S >= end:
                 kind = ResponseTimeoutError if status else UnreachableError
-                raise kind(f"the schema registry {self} gave no schema within {self.timeout_ms} ms: {problem}")
+                raise kind(
+                    f"the schema registry {self} gave no schema within {self.timeout_ms} ms: {shortened(problem)}"
+                )
             time.sleep(_PAUSE_S)
 
     def _answer(self, path: str, end: float) -> tuple[int, bytes]:
         kind = http.client.HTTPSConnection if self.tls else http.client.HTTPConnection
-        connection = kind(self.host, self.port, timeout=max(0.01, end - time.monotonic()))
-        try:
+        client = kind(self.host, self.port)
+        with self._connected(client.port, end) as connection:
+            client.sock = _Until(connection, end)
             headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
             if self.authorization is not None:
                 headers["Authorization"] = self.authorization
             # Redirections are not followed: they would carry the login elsewhere.
-            connection.request("GET", self.path + path, headers=headers)
-            response = connection.getresponse()
-            body = b""
+            client.request("GET", self.path + path, headers=headers)
+            response = client.getresponse()
+            body = bytearray()
             while piece := response.read1(_PIECE):
                 body += piece
-                if len(body) > _LARGEST or time.monotonic() > end:
-                    raise TimeoutError(f"{len(body)} bytes and no end")
-            return response.status, body
-        finally:
+                if len(body) > _LARGEST:
+                    raise UnreachableError(
+                        f"the schema registry {self} answers {path} with more than {_LARGEST} bytes; is that its "
+                        "address?"
+                    )
+            return response.status, bytes(body)
+
+    def _connected(self, port: int, end: float) -> socket.socket:
+        connection = socket.create_connection((self.host, port), timeout=max(0.01, end - time.monotonic()))
+        if not self.tls:
+            return connection
+        try:
+            return ssl.create_default_context().wrap_socket(connection, server_hostname=self.host)
+        except BaseException:
             connection.close()
+            raise
+
+    def _is_unknown(self, body: bytes) -> bool:
+        """Return whether a registry says that it has no such schema, and not a web server that it has no such page."""
+        try:
+            code = json.loads(body)["error_code"]
+        except (ValueError, RecursionError, TypeError, KeyError):
+            return False
+        return type(code) is int and code in _UNKNOWN
 
     def _read(self, body: bytes) -> dict[str, Any]:
         try:
             found = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
             raise UnreachableError(f"what answers at {self} is no schema registry: {shortened(body[:80])}")
         return found
+
+
+class _Until:
+    """A connection, as ``http.client`` uses one, that ends at a moment of the monotonic clock.
+
+    A time limit for each read alone is renewed by every byte that trickles in. Closing the connection is the caller's.
+    """
+
+    def __init__(self, connection: socket.socket, end: float) -> None:
+        self._connection = connection
+        self._end = end
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_Bytes(self))
+
+    def sendall(self, data: bytes) -> None:
+        self._limited().sendall(data)
+
+    def receive(self, buffer: Any) -> int:
+        return self._limited().recv_into(buffer)
+
+    def close(self) -> None:
+        """Do nothing: ``http.client`` closes what it is still to read the response from."""
+
+    def _limited(self) -> socket.socket:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the response has no end")
+        self._connection.settimeout(left)
+        return self._connection
+
+
+class _Bytes(io.RawIOBase):
+    def __init__(self, source: _Until) -> None:
+        self._source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._source.receive(buffer)

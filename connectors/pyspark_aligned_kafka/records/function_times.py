@@ -60,7 +60,10 @@ class FunctionTimes:
         return np.ones(records.located.rows, np.bool_)
 
     def seen(self, records: Records, row: int) -> str:
-        """Return what the function answered for a row."""
+        """Return what the function answered for a row, and why, if it can say so."""
+        explain = getattr(self._function, "explain", None)
+        if explain is not None:
+            return str(explain(_batch(records).slice(row, 1)))
         return "null from the function, or a moment before the year 1 or after the year 9999"
 
 

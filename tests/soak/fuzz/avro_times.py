@@ -22,6 +22,8 @@ from watermark_source.machine_code.calendar import NO_MOMENT
 _SCHEMA_ID = 1
 _TREE = {"type": "record", "name": "T", "fields": [{"name": "l", "type": ["null", "T"]}, {"name": "n", "type": "int"}]}
 _NOTHING = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "null"}]}
+_TWICE = {"type": "record", "name": "D", "fields": [{"name": "a", "type": _NOTHING}, {"name": "b", "type": "N"}]}
+_ONE = {"type": "record", "name": "C", "fields": [{"name": "c", "type": ["null", "C"]}, {"name": "d", "type": "D"}]}
 
 
 def _record(*types: Any, at: Any = "long") -> Any:
@@ -35,6 +37,7 @@ _SCHEMAS = (
     _record(_TREE, {"type": "fixed", "name": "F", "size": 3}, {"type": "enum", "name": "E", "symbols": ["A"]}),
     _record({"type": "array", "items": _NOTHING}, {"type": "array", "items": {"type": "map", "values": "N"}}),
     _record(at={"type": "long", "logicalType": "timestamp-nanos"}),
+    _record({"type": "array", "items": _TWICE}, {"type": "map", "values": "D"}, {"type": "array", "items": _ONE}),
     {"type": "record", "name": "O", "fields": [{"name": "r", "type": ["null", _record("string", at="string")]}]},
 )
 _KNOWN = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.avro_examples import Example, encoded, examples, found, message, records
-from watermark_source.errors import EventTimeError, SchemaError, UsageError
+from watermark_source.errors import SchemaError, UsageError
 from watermark_source.extractors import avro_event_time
 
 ORDER = {
@@ -117,6 +118,76 @@ def test_items_without_bytes_cost_nothing_however_many_there_are() -> None:
     assert found(avro_event_time("at", schemas={1: schema})(records(message(1, count + b"\0\2")))) == [1_000]
 
 
+def doubled(leaf: Any, levels: int) -> Any:
+    """A type whose values are 2 ** levels of the leaf's: each record holds the one before twice."""
+    inner: Any = leaf
+    for level in range(levels):
+        name = f"D{level}"
+        fields = [{"name": "a", "type": inner}, {"name": "b", "type": inner if level == 0 else f"D{level - 1}"}]
+        inner = {"type": "record", "name": name, "fields": fields}
+    return inner
+
+
+def chained(leaf: Any, levels: int) -> Any:
+    for level in range(levels):
+        leaf = {"type": "record", "name": f"C{level}", "fields": [{"name": "c", "type": leaf}]}
+    return leaf
+
+
+def before_the_time(*kinds: Any) -> Any:
+    fields = [{"name": f"f{n}", "type": kind} for n, kind in enumerate(kinds)]
+    return {"type": "record", "name": "R", "fields": [*fields, {"name": "at", "type": "long"}]}
+
+
+FIXED_0 = {"type": "fixed", "name": "Z", "size": 0}
+MOST = b"\xfe" + b"\xff" * 8 + b"\1"  # 2 ** 63 - 1 items
+HOSTILE: dict[str, tuple[Any, bytes, int | None]] = {
+    "records of records of null": (before_the_time(doubled("null", 40)), b"\2", 1_000),
+    "records of records of no bytes": (before_the_time(doubled(FIXED_0, 40)), b"\2", 1_000),
+    "arrays of records of records of null": (before_the_time({"type": "array", "items": doubled("null", 40)}),
+                                             MOST + b"\0\2", 1_000),
+    "a map of records of records of null": (before_the_time({"type": "map", "values": doubled("null", 40)}),
+                                            b"\2\2k\0\2", 1_000),
+    "a map of more entries than there are bytes": (before_the_time({"type": "map", "values": "null"}), MOST, None),
+    "an array that has no end": (before_the_time({"type": "array", "items": doubled("null", 9)}), MOST * 50, None),
+    "a union of records of records of null": (before_the_time(["null", doubled("null", 40)]), b"\2\2", 1_000),
+    "fields without bytes for each byte": (
+        before_the_time({"type": "array", "items": {"type": "record", "name": "W", "fields": [
+            *({"name": f"n{n}", "type": "null"} for n in range(2_000)), {"name": "b", "type": "boolean"}]}}),
+        b"\x80\x7d" + b"\1" * 8_000 + b"\0\2", 1_000,
+    ),
+    "records of records of a byte": (before_the_time(doubled("boolean", 40)), b"\1" * 5_000, None),
+    "two hundred records around each byte": (
+        before_the_time({"type": "array", "items": chained("boolean", 200)}),
+        b"\x80\x7d" + b"\1" * 8_000 + b"\0\2", None,
+    ),
+    "a record that holds itself": (before_the_time({"type": "record", "name": "S", "fields": [
+        {"name": "a", "type": "S"}, {"name": "b", "type": "S"}]}), b"\1" * 50, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_no_schema_makes_a_walk_longer_than_its_bytes(case: str) -> None:
+    schema, body, micros = HOSTILE[case]
+    event_time = avro_event_time("at", schemas={1: schema})
+    batch = records(message(1, body))
+    began = time.perf_counter()
+    assert found(event_time(batch)) == [micros]
+    assert time.perf_counter() - began < 0.01
+
+
+def test_a_schema_whose_records_name_each_other_is_planned_once_each() -> None:
+    names = [f"U{level}" for level in range(60)]
+    inner: Any = {"type": "record", "name": "U", "fields": [{"name": "n", "type": "U"}, {"name": "at", "type": "long"}]}
+    for name in names:
+        kinds = [{"name": "n", "type": [inner, inner["name"], inner["name"]]}]
+        inner = {"type": "record", "name": name, "fields": kinds}
+    began = time.perf_counter()
+    event_time = avro_event_time(".".join(["n"] * 60 + ["at"]), schemas={1: inner})
+    assert found(event_time(records(message(1, b"")))) == [None]
+    assert time.perf_counter() - began < 1
+
+
 def test_a_value_that_goes_too_deep_has_no_time() -> None:
     tree = {"type": "record", "name": "T", "fields": [{"name": "left", "type": ["null", "T"]}]}
     schema = {"type": "record", "name": "R", "fields": [{"name": "t", "type": tree}, {"name": "at", "type": "long"}]}
@@ -150,11 +221,38 @@ def test_schemas_may_be_texts_and_files(tmp_path: Path) -> None:
     assert found(event_time(records(*(message(n, encoded(ORDER, ONE)) for n in (1, 2))))) == [5, 5]
 
 
-def test_a_schema_without_the_field_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(EventTimeError, match="schema 9, and given are the schemas 1"):
-        avro_event_time("at", schemas={1: ORDER})(records(message(9, b"")))
-    for path in ("created", "id.at", "at.ms"):
-        assert found(avro_event_time(path, schemas={1: ORDER})(records(message(1, encoded(ORDER, ONE))))) == [None]
+@pytest.mark.parametrize("path", ["created", "id.at", "at.ms"])
+def test_a_schema_without_the_field_is_logged_once(path: str, caplog: pytest.LogCaptureFixture) -> None:
+    event_time = avro_event_time(path, schemas={1: ORDER})
+    for _ in range(3):
+        assert found(event_time(records(message(1, encoded(ORDER, ONE))))) == [None]
+    assert caplog.messages == [f"records of schema 1 have no event time: it has no field {path}"]
+
+
+def test_a_value_that_begins_with_a_zero_byte_by_chance_has_no_time_and_the_others_have_theirs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    event_time = avro_event_time("at", schemas={7: ORDER})
+    for number in range(20):
+        foreign = message(90 + number, b"no Avro")
+        assert found(event_time(records(message(7, encoded(ORDER, ONE)), foreign))) == [5, None]
+    (line,) = caplog.messages
+    assert line.startswith("records of schemas such as 90 have no event time: given are the schemas 7 (at most one")
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (None, "a value that is null, or does not begin with a zero byte and the id of a schema"),
+        (b'{"at": 5}', "a value that is null, or does not begin with a zero byte and the id of a schema"),
+        (message(9, b""), "a value of schema 9: given are the schemas 1, 2"),
+        (message(1, b"\2"), "a value of schema 1 that is cut short, or whose field at is null or no moment"),
+        (message(2, b""), "a value of schema 2: it has no field at"),
+    ],
+)
+def test_why_a_record_has_no_event_time_can_be_asked(value: bytes | None, says: str) -> None:
+    event_time = avro_event_time("at", schemas={1: ORDER, 2: "string"})
+    assert event_time.explain(records(value)) == says  # type: ignore[attr-defined]
 
 
 WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+import socket
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
 from tests.avro_examples import encoded, found, message, records
 from tests.schema_registry import Registry, schema_registry
-from watermark_source.errors import EventTimeError, RefusedError, ResponseTimeoutError, UnreachableError
+from watermark_source.errors import RefusedError, ResponseTimeoutError, UnreachableError
 from watermark_source.extractors import avro_event_time
 
 INNER = {"type": "record", "name": "shop.Times", "fields": [{"name": "at", "type": "long"}]}
@@ -32,6 +37,22 @@ ANSWERS: dict[str, Any] = {
     "/base/schemas/ids/9": {"schema": json.dumps({"type": "array", "items": "long"})},
     "/base/schemas/ids/10": {"schema": json.dumps(WHOLE).replace('"long"', '"boolean"')},
     "/base/schemas/ids/11": b"<html>",
+    "/base/schemas/ids/12": b"[" * 100_000,
+    "/base/schemas/ids/13": {"schema": 5},
+    "/base/schemas/ids/14": b'{"schema": "' + b"x" * (5 << 20),
+    "/base/schemas/ids/15": gzip.compress(b'{"schema": "' + b"x" * (5 << 20)),
+    "/base/schemas/ids/16": {"schema": "[" * 100_000},
+    "/base/schemas/ids/17": {"schema": json.dumps(OUTER), "references": [{"subject": "gone", "version": 9}]},
+    "/base/schemas/ids/18": {"schema": json.dumps(OUTER), "references": 5},
+    "/base/schemas/ids/19": {"schema": json.dumps(OUTER), "references": [{"subject": "a", "version": "1"}]},
+    "/base/schemas/ids/20": {"schema": json.dumps(OUTER), "references": [{"subject": "many", "version": 0}]},
+    **{f"/base/subjects/many/versions/{n}": {"schema": '"int"', "references": [{"subject": "many", "version": n + 1}]}
+       for n in range(1_001)},
+    "/base/schemas/ids/21": {
+        "schema": json.dumps({**INNER, "name": "C"}), "references": [{"subject": "x", "version": 1}],
+    },
+    "/base/subjects/x/versions/1": {"schema": '"int"', "references": [{"subject": "y", "version": 1}]},
+    "/base/subjects/y/versions/1": {"schema": '"int"', "references": [{"subject": "x", "version": 1}]},
 }  # fmt: skip
 
 
@@ -82,14 +103,16 @@ def test_a_server_in_trouble_is_asked_again(registry: Registry) -> None:
         (7, [401], RefusedError, r"127.0.0.1:\d+/base refuses the login \(status 401\)"),
         (7, [403], RefusedError, "give user_info or token"),
         (7, [302], UnreachableError, "answers status 302"),
+        (7, [404], UnreachableError, "answers status 404"),
         (7, [500] * 99, ResponseTimeoutError, "gave no schema within 700 ms: status 500"),
-        (6, [], EventTimeError, "of schema 6, which the schema registry .* has not"),
-        (8, [], EventTimeError, "which is one of PROTOBUF and not of Avro"),
-        (10, [], EventTimeError, r"schema 10, field times\.at: the field's type is boolean, which is no moment"),
         (11, [], UnreachableError, "is no schema registry: b'<html>'"),
+        (12, [], UnreachableError, r"is no schema registry: b'\[\[\[\["),
+        (13, [], UnreachableError, "is no schema registry"),
+        (14, [], UnreachableError, "with more than 4194304 bytes"),
+        (15, [], UnreachableError, "is no schema registry"),
     ],
 )
-def test_what_goes_wrong_is_said_without_the_login(
+def test_a_registry_that_cannot_be_asked_is_an_error_without_the_login(
     registry: Registry, schema: int, statuses: list[int], error: type[Exception], says: str
 ) -> None:
     registry.statuses = statuses
@@ -102,6 +125,88 @@ def test_what_goes_wrong_is_said_without_the_login(
     assert "elsewhere" not in registry.asked
 
 
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        (6, r"the schema registry http://127.0.0.1:\d+/base has no schema of this id"),
+        (8, "it is one of PROTOBUF and not of Avro"),
+        (9, "it has no field times.at"),
+        (10, r"field times\.at: the field's type is boolean, which is no moment"),
+        (16, "an Avro schema is JSON; seen"),
+        (17, r"it refers to version 9 of subject gone, which the schema registry http.* has not"),
+        (18, "name no subject and version: 5"),
+        (19, r"name no subject and version: \{'subject': 'a', 'version': '1'\}"),
+        (20, "it refers to more than 1000 schemas"),
+    ],
+)
+def test_a_record_whose_schema_cannot_be_used_has_no_event_time_and_the_reason_is_logged_once(
+    registry: Registry, schema: int, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    event_time = avro_event_time("times.at", schema_registry=url(registry), user_info=f"me:{PASSWORD}")
+    for _ in range(2):
+        assert found(event_time(records(message(schema, b""), ORDER))) == [None, 5_000]
+    (line,) = caplog.messages
+    assert re.search(says, line)
+    assert re.search(says, event_time.explain(records(message(schema, b""))))  # type: ignore[attr-defined]
+    assert PASSWORD not in line
+    assert registry.asked.count(f"/base/schemas/ids/{schema}") == 1
+
+
+def test_schemas_that_refer_to_each_other_are_each_requested_once(registry: Registry) -> None:
+    event_time = avro_event_time("at", schema_registry=url(registry))
+    assert found(event_time(records(message(21, b"\4")))) == [2_000]
+    assert len(registry.asked) == 3
+
+
+def test_ids_by_chance_are_no_flood_of_requests_and_registered_ones_come_first(registry: Registry) -> None:
+    event_time = avro_event_time("times.at", schema_registry=url(registry))
+    values = [message(number, b"") for number in range(2**32 - 1_000, 2**32)]
+    for _ in range(3):
+        assert found(event_time(records(*values, ORDER))) == [None] * 1_000 + [5_000]
+    assert len(registry.asked) == 102
+
+
+@contextmanager
+def endless_responses(start: bytes, more: bytes) -> Iterator[int]:
+    """Serve connections at a port, all at once, with responses that go on until the end of the block."""
+    done = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        with connection, suppress(OSError):
+            connection.sendall(start)
+            while not done.wait(0.01):
+                connection.sendall(more)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],)).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept).start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            done.set()
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_response_without_end_ends_within_the_time_limit() -> None:
+    endless = {
+        "headers": (b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+        "a status that is to come": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        "a body by the byte": (b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b"["),
+        "lines behind the chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n"),
+    }
+    for start, more in endless.values():
+        with endless_responses(start, more) as port:
+            event_time = avro_event_time("at", schema_registry=f"http://127.0.0.1:{port}", timeout="500 ms")
+            began = time.monotonic()
+            with pytest.raises((UnreachableError, ResponseTimeoutError), match="gave no schema within 500 ms"):
+                event_time(records(ORDER))
+            assert time.monotonic() - began < 2
+
+
 def test_no_answer_and_no_server_end_within_the_time_limit(registry: Registry) -> None:
     registry.wait_s = 3
     for address in (url(registry), "http://127.0.0.1:1"):
@@ -109,8 +214,3 @@ def test_no_answer_and_no_server_end_within_the_time_limit(registry: Registry) -
         with pytest.raises(UnreachableError, match="gave no schema within 500 ms"):
             avro_event_time("at", schema_registry=address, timeout="500 ms")(records(ORDER))
         assert time.monotonic() - began < 2
-
-
-def test_a_schema_that_is_no_record_has_no_field(registry: Registry) -> None:
-    event_time = avro_event_time("at", schema_registry=url(registry))
-    assert found(event_time(records(message(9, b"\0")))) == [None]
