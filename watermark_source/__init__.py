@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from watermark_source.installation import name_python
 
 if TYPE_CHECKING:
     from watermark_source.operators.ordering import order_by_event_time
@@ -21,6 +25,8 @@ _HOMES = {
     "split_late": "spark.frames.late",
     "temporal_join": "operators.temporal_join",
 }
+
+name_python(os.environ, sys.executable)
 
 
 def __getattr__(name: str) -> Any:

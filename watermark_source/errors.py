@@ -7,7 +7,8 @@
     │   ├── OptionError             an option's value; ``UnknownOptionError`` for its name, ``StartMismatchError`` for a
     │   │                           start that does not name the splits there are
     │   ├── SchemaError             a user schema, a missing or wrong column
-    │   ├── UsageError              a call of the public API that cannot work
+    │   ├── UsageError              a call of the public API that cannot work; ``MissingPackageError`` for want of an
+    │   │                           extra that is not installed
     │   ├── OffsetError             a checkpoint that is broken, foreign or from a newer version
     │   └── StreamEndedError        a stream that has ended (``finalWatermark``) would be read on
     ├── SourceError                 the broker or server said no, or said nothing
@@ -100,6 +101,10 @@ class SchemaError(UserError):
 
 class UsageError(UserError):
     """A call of the public API that cannot work as written."""
+
+
+class MissingPackageError(UsageError, ModuleNotFoundError):
+    """A package of one of the project's extras is not installed."""
 
 
 class OffsetError(UserError):

@@ -13,6 +13,13 @@ from watermark_source.errors import OptionError, UnknownOptionError, shortened
 
 # Spark adds these to every reader by itself.
 _SPARK_OWN = frozenset({"path", "paths"})
+_PROVIDER = "provider"
+"""Given by Spark with the options of a table (``CREATE TABLE ... USING``), beside the table's own properties."""
+_TABLE_PROPERTIES = frozenset(
+    {_PROVIDER, "serialization.format", "owner", "comment", "location", "external", "is_managed_location", "collation"}
+)
+_OPTION_OF_TABLE = "option."
+"""Before the name of each option once more, with the options of a table."""
 _MOST = 2**63 - 1
 _WHERE_ALL_ARE = "docs/options.md has all there are"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -122,6 +129,7 @@ class OptionTable:
         Names ignore case. Raises ``UnknownOptionError`` naming an option that is near, or ``OptionError`` for a value
         or for an option that is needed.
         """
+        given = options_of_table(given)
         by_key = {option.name.lower(): option for option in self.options}
         elsewhere = {_letters(name): name for name in self.not_needed}
         values = {option.name: option.default for option in self.options}
@@ -146,6 +154,22 @@ def unknown_option(name: str, names: Iterable[str], where_all_are: str = _WHERE_
     near = difflib.get_close_matches(name.lower(), spelling, n=1)
     found = f"; the nearest is {spelling[near[0]]}" if near else f", nor one like it; {where_all_are}"
     return UnknownOptionError(name, None, f"there is no such option{found}")
+
+
+def is_of_table(given: Mapping[str, str]) -> bool:
+    """Return whether Spark handed over the properties of a table (``CREATE TABLE ... USING``)."""
+    return any(name.lower() == _PROVIDER for name in given)
+
+
+def options_of_table(given: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the user's options, without what Spark adds to those of a table; elsewhere such names are unknown."""
+    if not is_of_table(given):
+        return given
+    # What is among OPTIONS comes twice; what comes once is among TBLPROPERTIES.
+    twice = {name.lower()[len(_OPTION_OF_TABLE) :] for name in given if name.lower().startswith(_OPTION_OF_TABLE)}
+    if twice:
+        return {name: text for name, text in given.items() if name.lower() in twice}
+    return {name: text for name, text in given.items() if name.lower() not in _TABLE_PROPERTIES}
 
 
 def _letters(name: str) -> str:

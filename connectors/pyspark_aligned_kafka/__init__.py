@@ -5,13 +5,11 @@ Spark imports this module whenever any format is looked up, so it imports nothin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
@@ -34,25 +32,27 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Check the options and return the schema, which is the same in a stream and in a batch."""
-        schema: StructType = _readers().schema_of(self.options)
+        schema: StructType = _called("schema_of", self.options)
         return schema
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the stream's reader; its first call refuses a schema given by the user."""
-        reader: DataSourceStreamReader = _readers().stream_reader(self.options, schema)
+        reader: DataSourceStreamReader = _called("stream_reader", self.options, schema)
         return reader
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch's reader; refuses a schema given by the user."""
-        reader: DataSourceReader = _readers().batch_reader(self.options, schema)
+        reader: DataSourceReader = _called("batch_reader", self.options, schema)
         return reader
 
 
-def _readers() -> ModuleType:
-    """Import what is behind the format, or say what the installation lacks."""
+def _called(name: str, *arguments: object) -> Any:
+    """Call a function of ``spark_readers``, or say what the installation lacks."""
     from watermark_source.installation import need  # noqa: PLC0415 - see the module's docstring
+    from watermark_source.spark_process import sentence_first  # noqa: PLC0415 - see the module's docstring
 
-    need(_NEEDED, DefaultSource.name(), extra="kafka")
-    from pyspark_aligned_kafka import spark_readers  # noqa: PLC0415 - see the module's docstring
+    with sentence_first():
+        need(_NEEDED, DefaultSource.name(), extra="kafka")
+        from pyspark_aligned_kafka import spark_readers  # noqa: PLC0415 - see the module's docstring
 
-    return spark_readers
+        return getattr(spark_readers, name)(*arguments)

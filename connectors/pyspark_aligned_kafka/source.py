@@ -11,6 +11,7 @@ from pyspark_aligned_kafka.lookup.spark_source_offsets import foreign_positions
 from pyspark_aligned_kafka.options import kafka_options as options
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
+from pyspark_aligned_kafka.options.subscription import selection_text, selects_topic
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector.range_reader import RangeReader
@@ -45,6 +46,15 @@ class KafkaSource(SourceDefinition):
     def loss_conditions(self) -> Mapping[LossKind, str]:
         """Those of Spark's own Kafka source."""
         return spark_conditions.LOSSES
+
+    @property
+    def selection(self) -> str:
+        """Which topics are read."""
+        return selection_text(self.options.subscription)
+
+    def selects(self, log: str) -> bool:
+        """Whether partitions of a topic are read."""
+        return selects_topic(self.options.subscription, log)
 
     @property
     def range_reader(self) -> RangeReader:

@@ -10,20 +10,22 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from pyspark_aligned_kafka.batch import KafkaBatch, ignored
-from pyspark_aligned_kafka.options.kafka_option_table import FORMAT
+from pyspark_aligned_kafka.client.setting_table import may_be_secret
+from pyspark_aligned_kafka.options.kafka_option_table import FORMAT, OPTION_TABLE
 from pyspark_aligned_kafka.options.positions import start_of_stream
 from pyspark_aligned_kafka.schema import kafka_columns
 from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
 from watermark_source.spark.batch_reader import AlignedBatchReader, NarrowingBatchReader
 from watermark_source.spark.stream_reader import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
+from watermark_source.spark.table_options import kept_in_schema, taken_from_schema
 
 _log = logging.getLogger(__name__)
 
 
 def schema_of(given: Mapping[str, str]) -> StructType:
     """Return the chosen columns of Spark's Kafka schema, then the engine's own; raises ``OptionError``."""
-    return _schema(KafkaSource.of(given))
+    return kept_in_schema(_schema(KafkaSource.of(given)), given, _is_secret)
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
@@ -32,6 +34,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStr
 
 
 def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStreamReader:
+    given, schema = taken_from_schema(schema, given)
     source = KafkaSource.of(given)
     start_of_stream(source.options.start, source.options.end)
     refuse_user_schema(schema, _schema(source), FORMAT)
@@ -50,6 +53,7 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> AlignedBatchRe
 
     Options that belong to streams are ignored and named.
     """
+    given, schema = taken_from_schema(schema, given)
     source = KafkaSource.of(given)
     refuse_user_schema(schema, _schema(source), FORMAT)
     if names := ignored(given):
@@ -61,3 +65,8 @@ def batch_reader(given: Mapping[str, str], schema: StructType) -> AlignedBatchRe
 def _schema(source: KafkaSource) -> StructType:
     columns = kafka_columns(source.options.columns)
     return stream_schema(columns, source.options.engine, WatermarkCharacteristic.ANY_WATERMARK)
+
+
+def _is_secret(name: str) -> bool:
+    secrets = {option.name.lower() for option in OPTION_TABLE.options if option.secret}
+    return name in secrets or (name.startswith("kafka.") and may_be_secret(name.removeprefix("kafka.")))

@@ -5,13 +5,11 @@ Spark imports this module whenever any format is looked up, so it imports nothin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
@@ -32,29 +30,33 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """Check the options and the server, and return the schema of the tables as they are now."""
-        schema: StructType = _readers().schema_of(self.options)
+        schema: StructType = _called("schema_of", self.options)
         return schema
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the stream's reader; its first call refuses a schema given by the user."""
-        reader: DataSourceStreamReader = _readers().stream_reader(self.options, schema)
+        reader: DataSourceStreamReader = _called("stream_reader", self.options, schema)
         return reader
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Refuse: there is no batch read."""
         from watermark_source.errors import UsageError  # noqa: PLC0415 - see the module's docstring
+        from watermark_source.spark_process import sentence_first  # noqa: PLC0415 - see the module's docstring
 
-        raise UsageError(
-            'format("mysql-cdc-wm") is a stream: use spark.readStream; with the trigger AvailableNow it reads what is '
-            'there now and stops. To read a table once, Spark\'s format("jdbc") does it'
-        )
+        with sentence_first():
+            raise UsageError(
+                'format("mysql-cdc-wm") is a stream: use spark.readStream; with the trigger AvailableNow it reads what '
+                'is there now and stops. To read a table once, Spark\'s format("jdbc") does it'
+            )
 
 
-def _readers() -> ModuleType:
-    """Import what is behind the format, or say what the installation lacks."""
+def _called(name: str, *arguments: object) -> Any:
+    """Call a function of ``spark_readers``, or say what the installation lacks."""
     from watermark_source.installation import need  # noqa: PLC0415 - see the module's docstring
+    from watermark_source.spark_process import sentence_first  # noqa: PLC0415 - see the module's docstring
 
-    need(_NEEDED, DefaultSource.name(), extra="mysql")
-    from pyspark_mysql_cdc_wm import spark_readers  # noqa: PLC0415 - see the module's docstring
+    with sentence_first():
+        need(_NEEDED, DefaultSource.name(), extra="mysql")
+        from pyspark_mysql_cdc_wm import spark_readers  # noqa: PLC0415 - see the module's docstring
 
-    return spark_readers
+        return getattr(spark_readers, name)(*arguments)

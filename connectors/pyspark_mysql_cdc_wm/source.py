@@ -36,6 +36,7 @@ from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize
 from pyspark_mysql_cdc_wm.snapshot.described_tables import DescribedTables
 from watermark_source.checks import Verdict, examine, require
+from watermark_source.errors import shortened
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.stream import Connector, SourceDefinition
@@ -85,6 +86,15 @@ class MySqlSource(SourceDefinition):
     def event_time(self) -> str | None:
         """The column that the user chose; by default it is the time of the commit."""
         return None if self.layout.event_time is None else str(self.layout.event_time)
+
+    @property
+    def selection(self) -> str:
+        """Which tables are read."""
+        return f"tables is {shortened(self.tables)}"
+
+    def selects(self, log: str) -> bool | None:
+        """Whether a table is read; the binlog is that of every table."""
+        return None if log == BINLOG.log else self.tables.matches(TableName.of(log))
 
     def position_text(self, split: Split, position: int) -> str:
         """Return the file's number and the position in it; of a snapshot how many chunks are before."""

@@ -8,15 +8,16 @@ from functools import partial
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
+from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT, OPTION_TABLE
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
 from watermark_source.spark.stream_reader import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
+from watermark_source.spark.table_options import kept_in_schema, taken_from_schema
 
 
 def schema_of(given: Mapping[str, str]) -> StructType:
     """Return the tables' columns, what tells about changes, then the engine's own; raises as ``MySqlSource.of``."""
-    return _schema(MySqlSource.of(given))
+    return kept_in_schema(_schema(MySqlSource.of(given)), given, _is_secret)
 
 
 def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
@@ -28,6 +29,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStr
 
 
 def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStreamReader:
+    given, schema = taken_from_schema(schema, given)
     source = MySqlSource.of(given)
     refuse_user_schema(schema, _schema(source), FORMAT)
     return AlignedStreamReader(
@@ -41,3 +43,7 @@ def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStrea
 
 def _schema(source: MySqlSource) -> StructType:
     return stream_schema(source.columns, source.options.engine, WatermarkCharacteristic.ANY_WATERMARK)
+
+
+def _is_secret(name: str) -> bool:
+    return name in {option.name.lower() for option in OPTION_TABLE.options if option.secret}

@@ -182,3 +182,16 @@ def test_a_host_is_a_name_or_an_address(text: str) -> None:
 def test_what_no_resolver_can_be_asked_for_is_no_host(text: str) -> None:
     with pytest.raises(ValueError):
         host_name(text)
+
+
+TABLE_OF_SPARK = {"provider": "aligned-kafka", "owner": "root", "option.boxwidth": "5", "boxWidth": "5", "note": "mine"}
+
+
+def test_what_spark_adds_to_the_options_of_a_table_is_no_option() -> None:
+    assert TABLE.parse(TABLE_OF_SPARK)["boxWidth"] == 5
+    hive = {"provider": "aligned-kafka", "path": "/w/t", "serialization.format": "1", "boxWidth": "5"}
+    assert TABLE.parse(hive)["boxWidth"] == 5
+    with pytest.raises(UnknownOptionError, match="boxwidht: there is no such option; the nearest is boxWidth"):
+        TABLE.parse({**TABLE_OF_SPARK, "option.boxwidht": "5", "boxwidht": "5"})
+    with pytest.raises(UnknownOptionError, match="owner"):
+        TABLE.parse({"owner": "root", "boxWidth": "5"})

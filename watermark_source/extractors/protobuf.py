@@ -20,6 +20,7 @@ from watermark_source.extractors.protobuf_path import (
 from watermark_source.extractors.protobuf_walk import walk
 from watermark_source.extractors.time_units import UNITS, moments_array
 from watermark_source.extractors.wire_format import PREFIX, framed, unframed
+from watermark_source.installation import to_install
 
 _log = logging.getLogger(__name__)
 _EXAMPLE = (
@@ -142,8 +143,7 @@ def _found(name: str, given: bytes | Path) -> Descriptor:
         from google.protobuf import descriptor_pb2, descriptor_pool, message  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise UsageError(
-            f"protobuf_event_time: {error}; descriptors need protobuf, install it with: "
-            "pip install 'watermark-source[protobuf]'"
+            f"protobuf_event_time: {error}; descriptors need protobuf, install it with: {to_install('protobuf')}"
         ) from None
     try:
         content = given.read_bytes() if isinstance(given, Path) else given

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from watermark_source.errors import OptionError
 from watermark_source.group_store.file_database import FileDatabase
+from watermark_source.installation import to_install
 
 EXAMPLE = "postgresql+psycopg://user@host/database"
 Row = Sequence[Any]
@@ -77,7 +78,7 @@ def database_of(url: str) -> Database:
         raise OptionError(
             "alignmentStore", None,
             "needs the package sqlalchemy for the URL of a server, which is not installed where the driver runs; "
-            "install it with: pip install 'watermark-source[alignment]', and the database's own driver",
+            f"install it with: {to_install('alignment')}, and the database's own driver",
             example="sqlite:////shared/alignment.sqlite",
         )  # fmt: skip
     # Loaded where it is needed: it takes a third of a second.

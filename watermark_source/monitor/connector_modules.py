@@ -7,8 +7,9 @@ import importlib
 import pkgutil
 from types import ModuleType
 
-from watermark_source.errors import UsageError
+from watermark_source.installation import lacking
 
+_EXTRAS = ("kafka", "mysql")
 _PREFIX = "pyspark_"
 """Spark looks for formats in packages with such names; so does this."""
 
@@ -28,12 +29,11 @@ def module_of(package: str, name: str) -> ModuleType:
     """Return a module of a connector's package.
 
     Raises:
-        UsageError: something that it needs is not installed.
+        MissingPackageError: something that it needs is not installed.
     """
     try:
         return importlib.import_module(f"{package}.{name}")
     except ModuleNotFoundError as missing:
-        raise UsageError(
-            f"{package} needs the package {missing.name}, which is not installed; install the project with its extras: "
-            "pip install 'watermark-source[all]'"
-        ) from missing
+        # Named as its format: aligned-kafka has the extra kafka.
+        extra = next((name for name in _EXTRAS if name in package), "all")
+        raise lacking(package, missing.name, extra) from missing

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from watermark_source.clock import Clock
+from watermark_source.installation import lacking
 from watermark_source.monitor.followed_queries import FollowedQuery
 from watermark_source.monitor.metric_subjects import Subjects
 from watermark_source.monitor.metrics import METRICS, Kind, MetricRow
 from watermark_source.planning.late_rows import BOUNDS_MS, LateRows
+
+try:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as missing:
+    raise lacking("StatusListener with a registry", missing.name, "monitor") from None
 
 _PREFIX = "watermark_source_"
 _Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily

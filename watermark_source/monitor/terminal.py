@@ -9,18 +9,22 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Protocol
 
-from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
 from watermark_source.clock import Clock
 from watermark_source.errors import UsageError
+from watermark_source.installation import lacking
 from watermark_source.monitor.number_format import count_text
 from watermark_source.monitor.progress_event import parse_progress
 from watermark_source.monitor.source_status import SourceStatus, Status
 from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout, snapshot_lines
+
+try:
+    from rich import box
+    from rich.console import Console, Group, RenderableType
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+except ModuleNotFoundError as missing:
+    raise lacking("LiveStatus", missing.name, "monitor") from None
 
 _log = logging.getLogger(__name__)
 

@@ -19,6 +19,7 @@ from watermark_source.spark.connector.batch import BatchDefinition, BatchRangeRe
 from watermark_source.spark.options.engine_options import EngineOptions
 from watermark_source.spark.startup.garbage_collector import spare_imports
 from watermark_source.spark.tasks.reading import data_batch
+from watermark_source.spark_process import each_with_sentence, log_as_spark, says_why
 
 
 @dataclass
@@ -36,6 +37,7 @@ class AlignedBatchReader(DataSourceReader):
         self._options = options
         self._schema = schema
 
+    @says_why
     def partitions(self) -> Sequence[InputPartition]:
         """Look up what there is now and cut it; Spark asks once for each plan, and a plan may run several times."""
         laid = lay(
@@ -50,7 +52,8 @@ class AlignedBatchReader(DataSourceReader):
         """Read one task, in a task."""
         if not isinstance(partition, BatchPack):
             raise InternalError(f"not a task of ours: {type(partition).__name__}")
-        return read_pieces(self._definition.range_reader, partition.pieces, self._schema)
+        log_as_spark(self._options.source_name)
+        return each_with_sentence(read_pieces(self._definition.range_reader, partition.pieces, self._schema))
 
 
 class NarrowingBatchReader(AlignedBatchReader):
@@ -60,6 +63,7 @@ class NarrowingBatchReader(AlignedBatchReader):
     says how to switch it on.
     """
 
+    @says_why
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take the filters that hold for every row wanted. Spark evaluates all of them all the same."""
         self._definition = self._definition.narrowed(filters)

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSource
 
 from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
 from watermark_source.option_table import Option, OptionTable
+from watermark_source.spark_process import says_why
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
@@ -54,10 +55,14 @@ class AlignedDataSource(DataSource):
         """Return the format's name."""
         return cls.format_name
 
+    @says_why
     def schema(self) -> StructType:
         """Check the options and return the stream's schema."""
-        values, engine = self._parsed()
-        return self._schema(values, engine)
+        from watermark_source.spark.table_options import kept_in_schema  # noqa: PLC0415 - see the class's docstring
+
+        values, engine = self._parsed(self.options)
+        secrets = {option.name.lower() for option in self._table().options if option.secret}
+        return kept_in_schema(self._schema(values, engine), self.options, secrets.__contains__)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader; its first call raises what ``schema`` does, or ``SchemaError`` for one of the user's."""
@@ -65,18 +70,21 @@ class AlignedDataSource(DataSource):
 
         return made_or_refused(partial(self._reader, schema))
 
-    def _parsed(self) -> tuple[dict[str, Any], EngineOptions]:
+    def _table(self) -> OptionTable:
         from watermark_source.spark.options.default_option_table import STREAM_OPTIONS  # noqa: PLC0415
         from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS  # noqa: PLC0415
-        from watermark_source.spark.options.engine_options import EngineOptions  # noqa: PLC0415
 
         own = ", ".join(option.name for option in (*self.own_options, *STREAM_OPTIONS))
-        table = OptionTable(
+        return OptionTable(
             (*self.own_options, *STREAM_OPTIONS, *ENGINE_OPTIONS),
             where_all_are=f"{self.format_name} has {own}, and those of every source (docs/options.md)",
         )
-        values = table.parse(self.options)
-        return values, EngineOptions.of(values, format_name=self.name(), given=self.options)
+
+    def _parsed(self, given: Mapping[str, str]) -> tuple[dict[str, Any], EngineOptions]:
+        from watermark_source.spark.options.engine_options import EngineOptions  # noqa: PLC0415
+
+        values = self._table().parse(given)
+        return values, EngineOptions.of(values, format_name=self.name(), given=given)
 
     def _schema(self, values: Mapping[str, Any], engine: EngineOptions) -> StructType:
         from watermark_source.spark.stream_reader import stream_schema  # noqa: PLC0415
@@ -85,8 +93,10 @@ class AlignedDataSource(DataSource):
 
     def _reader(self, schema: StructType) -> AlignedStreamReader:
         from watermark_source.spark.stream_reader import AlignedStreamReader, refuse_user_schema  # noqa: PLC0415
+        from watermark_source.spark.table_options import taken_from_schema  # noqa: PLC0415
 
-        values, engine = self._parsed()
+        given, schema = taken_from_schema(schema, self.options)
+        values, engine = self._parsed(given)
         refuse_user_schema(schema, self._schema(values, engine), self.name())
         return AlignedStreamReader(
             self.source(values),

@@ -22,6 +22,7 @@ from watermark_source.spark.driver.runner import SourceRunner
 from watermark_source.spark.exchange.read_tasks import ReadTask
 from watermark_source.spark.options.engine_options import EngineOptions
 from watermark_source.spark.tasks.reading import run_task
+from watermark_source.spark_process import each_with_sentence, log_as_spark, query_of_task, says_why
 
 _UNLIMITED = 2**63 - 1
 """Rows of the default read limit. ``Trigger.Once`` overrides it with ``ReadAllAvailable``: so the two differ."""
@@ -74,6 +75,7 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, reason: WatermarkSourceError) -> None:
         self._reason = reason
 
+    @says_why
     def _refuse(self, *_: object) -> Any:
         raise self._reason
 
@@ -128,6 +130,7 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _open_runner(self) -> SourceRunner:
         if self._runner is None:
+            log_as_spark(self._options.source_name)
             self._runner = SourceRunner(
                 self._definition,
                 self._options,
@@ -137,29 +140,35 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return self._runner
 
+    @says_why
     def initialOffset(self) -> dict[str, Any]:
         """Return where a new query starts."""
         return self._open_runner.initial_offset()
 
+    @says_why
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the user's row limit, or one that is never reached. The first call to every source of a query."""
         self._own_membership.come()
         return ReadMaxRows(_UNLIMITED if self._max_rows is None else self._max_rows)
 
+    @says_why
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:  # type: ignore[override]
         """Return the end of the next batch, or ``start`` if there is none."""
         if not isinstance(limit, ReadMaxRows | ReadAllAvailable):
             raise InternalError(f"Spark asked with a read limit this source did not offer: {limit!r}")
         return self._open_runner.latest_offset(start, limit)
 
+    @says_why
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the status of the source and its splits, for ``StreamingQueryProgress``."""
         return None if self._runner is None else self._runner.status()
 
+    @says_why
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the ends of this run."""
         self._open_runner.freeze()
 
+    @says_why
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of the batch between two offsets."""
         return self._open_runner.tasks(start, end)
@@ -168,7 +177,8 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read one task, in a task."""
         if not isinstance(partition, ReadTask):
             raise InternalError(f"not a task of ours: {type(partition).__name__}")
-        return run_task(self._definition.range_reader, partition, self._schema)
+        log_as_spark(self._options.source_name, query_of_task())
+        return each_with_sentence(run_task(self._definition.range_reader, partition, self._schema))
 
     def stop(self) -> None:
         """Stop what runs beside the calls."""

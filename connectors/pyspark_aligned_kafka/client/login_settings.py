@@ -12,6 +12,7 @@ from typing import Any
 from pyspark_aligned_kafka.client.jaas_config import LoginModule
 from pyspark_aligned_kafka.client.token_source import TokenSource
 from watermark_source.errors import OptionError
+from watermark_source.installation import to_install
 
 _log = logging.getLogger(__name__)
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="user" password="secret";'
@@ -112,7 +113,7 @@ def _check_package(mechanism: str, package: str, extra: str) -> None:
         raise OptionError(
             "kafka.sasl.mechanism", mechanism,
             f"needs the package {package}, which is not installed where the driver runs (the executors need it too); "
-            f"install it with: pip install 'watermark-source[{extra}]'",
+            f"install it with: {to_install(extra)}",
         )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from pyspark_aligned_kafka.options.json_maps import parse_partitions
+from watermark_source.errors import listed, shortened
 from watermark_source.planning.split import Split
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -35,6 +36,26 @@ class Assign:
 
 
 Subscription = Subscribe | SubscribePattern | Assign
+
+
+def selects_topic(subscription: Subscription, topic: str) -> bool:
+    """Return whether a subscription reads partitions of a topic, be it there or not."""
+    if isinstance(subscription, SubscribePattern):
+        return subscription.pattern.search(topic) is not None
+    return topic in topics_of(subscription)
+
+
+def topics_of(subscription: Subscribe | Assign) -> frozenset[str]:
+    """Return the topics that a subscription names."""
+    return subscription.topics if isinstance(subscription, Subscribe) else frozenset(s.log for s in subscription.splits)
+
+
+def selection_text(subscription: Subscription) -> str:
+    """Return the option and its value, as one sentence."""
+    if isinstance(subscription, SubscribePattern):
+        return f"subscribePattern is {shortened(subscription.pattern.pattern)}"
+    option = "subscribe" if isinstance(subscription, Subscribe) else "assign"
+    return f"{option} is {listed(topics_of(subscription))}"
 
 
 def parse_subscribe(text: str) -> Subscribe:

@@ -294,7 +294,7 @@ except OptionError as error:
         [sys.executable, "-c", program, str(tmp_path / "a.sqlite")], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "install it with: pip install 'watermark-source[alignment]'" in done.stdout
+    assert "install it with: pip install 'sqlalchemy" in done.stdout
     assert "hidden" not in done.stdout
 
 

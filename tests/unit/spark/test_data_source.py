@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from watermark_source.errors import SchemaError, UnknownOptionError
+from watermark_source.errors import OptionError, SchemaError, UnknownOptionError
 from watermark_source.option_table import Option
 from watermark_source.spark.data_source import AlignedDataSource
+from watermark_source.spark.table_options import taken_from_schema
 
 FOLDER = Option(name="folder", parse=str, accepted="must be a folder", example="/data", doc="Where files are.")
 
@@ -42,3 +43,27 @@ def test_a_column_of_the_systems_that_has_a_name_of_ours_is_refused(
         Files({}).schema()
     with pytest.raises(SchemaError, match=f"named {taken}, late;"):
         Files({"includeLate": "true"}).schema()
+
+
+SECRET = Option(name="token", parse=str, accepted="must be a token", example="t", doc="", secret=True)
+
+
+def test_a_table_keeps_its_options_in_its_schema_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Files, "own_options", (FOLDER, SECRET))
+    plain = Files({"folder": "/data"}).schema()
+    of_table = Files({"provider": "files", "folder": "/data", "option.folder": "/data"}).schema()
+    assert taken_from_schema(plain, {"folder": "/here"}) == ({"folder": "/here"}, plain)
+    assert taken_from_schema(of_table, {}) == ({"folder": "/data"}, plain)
+    assert taken_from_schema(of_table, {"Folder": "/here"}) == ({"folder": "/here"}, plain)
+    given = {
+        "provider": "files",
+        "folder": "/data",
+        "token": "hidden",
+        "option.folder": "/data",
+        "option.token": "hidden",
+    }
+    with_secret = Files(given).schema()
+    assert "hidden" not in with_secret.json()
+    with pytest.raises(OptionError, match=r"option token: is a secret, which is not kept with a table: give it where"):
+        taken_from_schema(with_secret, {})
+    assert taken_from_schema(with_secret, {"token": "t"})[0] == {"folder": "/data", "token": "t"}

@@ -165,6 +165,18 @@ class SourceDefinition(Protocol):
         """What the system's usual Spark source calls each kind of loss; by default it has none."""
         return {}
 
+    @property
+    def selection(self) -> str | None:
+        """Return the option that selects logs and its value, such as ``subscribe is orders``; by default ``None``."""
+        return None
+
+    def selects(self, log: str) -> bool | None:
+        """Return whether the user's options select a log that a checkpoint holds.
+
+        ``None``, the default, if they do not select it by its name.
+        """
+        return None
+
     def position_text(self, split: Split, position: int) -> str:
         """Return a position as users of the system know it, for errors and logs; by default the number."""
         return str(position)

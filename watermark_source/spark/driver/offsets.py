@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from watermark_source.errors import OffsetError
+from watermark_source.errors import OffsetError, listed
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.spark.connector.replicas import Replicas
@@ -41,6 +41,22 @@ class Offsets:
     def decode(self, offset: Mapping[str, Any]) -> SourceState:
         """Return the state to plan from; raises as ``ReplicaPositions.here``."""
         return self.replica.here(self._decode(offset))
+
+    def check_logs(self, state: SourceState, *, fails: bool) -> None:
+        """Refuse a checkpoint of other logs than the query reads, which would be reported as a loss of all their rows.
+
+        Raises:
+            OffsetError: the options select none of them, and ``fails`` (``failOnDataLoss``).
+        """
+        snapshots = state.snapshots
+        logs = {split.log for split in state.splits} | set(snapshots.frontiers) | (snapshots.complete or frozenset())
+        selected = {log: chosen for log in logs if (chosen := self._definition.selects(log)) is not None}
+        if fails and selected and not any(selected.values()):
+            raise OffsetError(
+                f"this checkpoint was written for {listed(selected)}, and {self._definition.selection}: did you mean "
+                "another checkpointLocation? With failOnDataLoss=false the query continues, and rows of what it reads "
+                "now are late up to the checkpoint's watermark"
+            )
 
     def warn_of_another_time(self, state: SourceState) -> None:
         """Tell in the log if what another process planned last has a watermark of another event time."""

@@ -72,6 +72,7 @@ class SourceRunner:
             sends_markers=options.include_markers,
         )
         self._strategy = options.strategy
+        self._fails_on_loss = fail_on_data_loss
         clock = Clock()
         self._definition = definition
         self._connector = definition.open()
@@ -178,6 +179,7 @@ class SourceRunner:
             return self._last.state
         state = self._offsets.decode(start)
         if self._last.is_first:
+            self._offsets.check_logs(state, fails=self._fails_on_loss)
             self._ends.expect(state.splits.keys())
             if not self._strategy.use_processing_time:
                 self._offsets.warn_of_another_time(state)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import TWO
+from watermark_source.errors import OffsetError
 from watermark_source.spark.connector.stream import SourceDefinition
 
 COMMITTED, CREATED = "eventTimeColumn = committed", "eventTimeColumn = created"
@@ -54,3 +55,19 @@ def test_where_event_time_is_the_clock_no_row_is_behind_another_ones_watermark(
     monkeypatch.setattr(SourceDefinition, "event_time", None)
     live(watermarkStrategy="none").plan(end)
     assert "is of" not in caplog.text
+
+
+def test_a_checkpoint_of_other_logs_is_refused_with_both_names(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, TWO)
+    process = live()
+    end = process.run(process.runner.initial_offset())
+    monkeypatch.setattr(SourceDefinition, "selects", lambda _self, _log: False)
+    monkeypatch.setattr(SourceDefinition, "selection", "subscribe is meter")
+    with pytest.raises(
+        OffsetError, match=r"was written for \w+, and subscribe is meter: did you mean another checkpointLocation\?"
+    ):
+        live().plan(end)
+    # Who sets failOnDataLoss=false wants it so.
+    live(failOnDataLoss="false").plan(end)

@@ -1,0 +1,99 @@
+"""Which Python Spark starts, and how what is not installed is named."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from watermark_source.errors import MissingPackageError
+from watermark_source.installation import lacking, name_python, to_install
+
+OWN = "/job/.venv/bin/python"
+ELSEWHERE = {"PATH": "/nowhere"}
+
+
+@pytest.fixture
+def python3(tmp_path: Path) -> Path:
+    """A ``python3`` on the path."""
+    found = tmp_path / "bin" / "python3"
+    found.parent.mkdir()
+    found.write_text("#!/bin/sh\n")
+    found.chmod(0o755)
+    return found
+
+
+def named(environment: dict[str, str], executable: str = OWN) -> str | None:
+    name_python(environment, executable)
+    return environment.get("PYSPARK_PYTHON")
+
+
+def test_a_python_that_spark_would_not_find_is_named(python3: Path) -> None:
+    assert named({**ELSEWHERE}) == OWN
+    assert named({"PATH": str(python3.parent)}) == OWN
+
+
+def test_an_activated_environment_is_left_as_it_is(python3: Path) -> None:
+    assert named({"PATH": str(python3.parent)}, str(python3.parent / "python")) is None
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"PYSPARK_DRIVER_PYTHON": "/opt/python"},
+        {"PYSPARK_SUBMIT_ARGS": "--conf spark.pyspark.python=/opt/python pyspark-shell"},
+        {"PYSPARK_GATEWAY_PORT": "4711"},
+        {"SPARK_PYTHON_RUNTIME": "PYTHON_WORKER"},
+    ],
+)
+def test_a_python_that_is_chosen_elsewhere_is_kept(chosen: dict[str, str]) -> None:
+    assert named({**ELSEWHERE, **chosen}) is None
+    assert named({**ELSEWHERE, **chosen, "PYSPARK_PYTHON": "/opt/other"}) == "/opt/other"
+
+
+@pytest.mark.parametrize("line", ["spark.pyspark.python /opt/python", "  spark.pyspark.python=/opt/python"])
+def test_the_python_of_sparks_settings_is_kept(tmp_path: Path, line: str) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.master local[2]\n{line}\n")
+    assert named({**ELSEWHERE, "SPARK_CONF_DIR": str(tmp_path)}) is None
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.master local[2]\n# {line}\n")
+    assert named({**ELSEWHERE, "SPARK_CONF_DIR": str(tmp_path)}) == OWN
+
+
+def test_a_session_that_is_older_than_the_import_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SparkContext:
+        _gateway = object()
+
+    context = type(sys)("pyspark.core.context")
+    context.SparkContext = SparkContext  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyspark.core.context", context)
+    with pytest.warns(UserWarning, match=f"import watermark_source before .* or set PYSPARK_PYTHON={OWN}"):
+        assert named({**ELSEWHERE}) == OWN
+
+
+def test_what_is_not_installed_is_named_with_a_command_that_any_index_serves() -> None:
+    command = to_install("kafka")
+    assert command.startswith("pip install ")
+    assert "'kafka-python" in command
+    assert "watermark-source" not in command
+    error = lacking("LiveStatus", "rich", "monitor")
+    assert isinstance(error, ModuleNotFoundError)
+    assert str(error).startswith("LiveStatus needs the package rich, which is not installed")
+    assert "pip install 'prometheus-client" in str(error)
+
+
+def test_without_a_distribution_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("watermark_source.installation._DISTRIBUTION", "there-is-no-such-distribution")
+    assert to_install("kafka") == "pip install '.[kafka]' in a checkout of the project"
+
+
+@pytest.mark.parametrize(("module", "package"), [("terminal", "rich"), ("prometheus", "prometheus_client")])
+def test_a_view_without_its_package_names_it(monkeypatch: pytest.MonkeyPatch, module: str, package: str) -> None:
+    import importlib
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"watermark_source.monitor.{module}", raising=False)
+    with pytest.raises(MissingPackageError, match=f"needs the package {package}.*pip install 'prometheus-client"):
+        importlib.import_module(f"watermark_source.monitor.{module}")

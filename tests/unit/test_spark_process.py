@@ -1,0 +1,109 @@
+"""What a process that Spark started makes of our errors and log lines."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import pytest
+
+from watermark_source.errors import InternalError, OptionError
+from watermark_source.spark_process import LogContext, SparkLines, each_with_sentence, log_as_spark, says_why
+
+HIDE = "SPARK_HIDE_TRACEBACK"
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+    monkeypatch.setenv(HIDE, "")
+
+
+@pytest.mark.usefixtures("worker")
+@pytest.mark.parametrize(
+    ("error", "hidden"), [(OptionError("a", "b", "c"), "1"), (InternalError("x"), ""), (OSError(), "")]
+)
+def test_only_errors_for_the_user_lose_their_frames(error: Exception, hidden: str) -> None:
+    @says_why
+    def fails() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        fails()
+    assert os.environ[HIDE] == hidden
+
+
+@pytest.mark.usefixtures("worker")
+def test_an_error_between_two_rows_loses_its_frames_too() -> None:
+    def rows() -> object:
+        yield 1
+        raise OptionError("a", "b", "c")
+
+    with pytest.raises(OptionError):
+        list(each_with_sentence(rows()))  # type: ignore[arg-type]
+    assert os.environ[HIDE] == "1"
+
+
+def test_a_users_own_program_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_PYTHON_RUNTIME", raising=False)
+    monkeypatch.delenv(HIDE, raising=False)
+
+    @says_why
+    def fails() -> None:
+        raise OptionError("a", "b", "c")
+
+    with pytest.raises(OptionError):
+        fails()
+    assert HIDE not in os.environ
+    before = list(logging.getLogger("watermark_source").handlers)
+    log_as_spark("orders")
+    assert logging.getLogger("watermark_source").handlers == before
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def record(
+    text: str, *args: object, name: str = "watermark_source.spark", level: int = logging.WARNING
+) -> logging.LogRecord:
+    made = logging.LogRecord(name, level, "file", 1, text, args, None)
+    made.created = 0.0
+    return made
+
+
+def test_a_line_has_time_level_query_and_source() -> None:
+    named = LogContext()
+    lines = SparkLines(named, Clock())
+    line = lines.line(record("gone: %s", "a-0"))
+    assert line is not None
+    assert line.endswith(" WARN watermark_source: gone: a-0")
+    assert len(line.partition(" WARN")[0]) == len("26/11/26 23:44:34")
+    named.source, named.query = "orders", "by-minute"
+    told = lines.line(record("gone: %s", "b-0", level=logging.ERROR))
+    assert told is not None
+    assert told.endswith(" ERROR watermark_source: [query by-minute, source orders] gone: b-0")
+
+
+def test_the_same_line_comes_once_a_minute_with_how_often_it_came() -> None:
+    clock = Clock()
+    lines = SparkLines(LogContext(), clock)
+    assert lines.line(record("gone: %s", "a-0")) is not None
+    assert lines.line(record("gone: %s", "a-0")) is None
+    # What differs is another loss: it is written.
+    assert lines.line(record("gone: %s", "a-1")) is not None
+    clock.now = 59.9
+    assert lines.line(record("gone: %s", "a-0")) is None
+    clock.now = 60.0
+    again = lines.line(record("gone: %s", "a-0"))
+    assert again is not None
+    assert again.endswith("gone: a-0 (2 more like it since the last line)")
+
+
+def test_lines_of_a_client_are_folded_by_what_they_are_about() -> None:
+    lines = SparkLines(LogContext(), Clock())
+    assert lines.line(record("%s refused", "<connection 1>", name="kafka.conn")) is not None
+    assert lines.line(record("%s refused", "<connection 2>", name="kafka.conn")) is None

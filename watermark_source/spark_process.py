@@ -1,0 +1,160 @@
+"""Our code in a Python process that Spark started: errors reach Spark as a sentence, log lines look like Spark's own.
+
+Spark sends the text of an exception to the user's program, with every frame of a process the user never sees; Python
+logs without a handler as the bare text. Both are set here, and only where Spark started the process: in a user's own
+program exceptions and logging are the user's.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from watermark_source.errors import InternalError, WatermarkSourceError
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+_SET_BY_SPARK = "SPARK_PYTHON_RUNTIME"
+_HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+"""What Spark's Python workers look up when they send an exception: set, they send type and text alone."""
+_LOGGERS = ("watermark_source", "pyspark_aligned_kafka", "pyspark_mysql_cdc_wm", "kafka", "pymysql")
+_FOLDED_SECONDS = 60.0
+"""Seconds in which the same line is written once."""
+_MOST_LINES = 1_000
+"""Different lines that are remembered."""
+
+
+def is_spark_worker() -> bool:
+    """Return whether Spark started this process."""
+    return _SET_BY_SPARK in os.environ
+
+
+@contextmanager
+def sentence_first() -> Iterator[None]:
+    """Let an error of ours leave as its sentence; a bug of ours keeps its frames.
+
+    A process from which Spark has sent an exception ends: what is set here outlives no other error.
+    """
+    try:
+        yield
+    except InternalError:
+        raise
+    except WatermarkSourceError:
+        if is_spark_worker():
+            os.environ[_HIDE_TRACEBACK] = "1"
+        raise
+
+
+def says_why(call: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Decorate what Spark calls: an error of ours leaves it as ``sentence_first`` describes."""
+
+    @functools.wraps(call)
+    def called(*args: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        with sentence_first():
+            return call(*args, **named)
+
+    return called
+
+
+def each_with_sentence(rows: Iterable[_Result]) -> Iterator[_Result]:
+    """Yield what Spark reads; an error of ours leaves as ``sentence_first`` describes."""
+    with sentence_first():
+        yield from rows
+
+
+class LogContext:
+    """What every line of this process names: the source, and the query once it is known."""
+
+    def __init__(self) -> None:
+        self.source: str | None = None
+        self.query: str | None = None
+
+    def __str__(self) -> str:
+        named = {"query": self.query, "source": self.source}
+        text = ", ".join(f"{key} {value}" for key, value in named.items() if value)
+        return f"[{text}] " if text else ""
+
+
+_context = LogContext()
+
+
+def log_as_spark(source: str, query: str | None = None) -> None:
+    """Write log lines of this process to standard error, which Spark passes on, as Spark writes its own.
+
+    Nothing happens in a process that Spark did not start. A handler of the root logger, such as Spark's own for
+    ``spark.sql.pyspark.worker.logging.enabled``, gets the lines instead.
+
+    Args:
+        source: the source's name, which lines carry.
+        query: the query's name or id, once it is known.
+    """
+    if not is_spark_worker():
+        return
+    _context.source, _context.query = source, query or _context.query
+    for name in _LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(handler, SparkLines) for handler in logger.handlers):
+            logger.addHandler(SparkLines(_context))
+
+
+def query_of_task() -> str | None:
+    """Return the name of the query, or its id, that the task of this process belongs to; ``None`` outside of one."""
+    from pyspark import TaskContext  # noqa: PLC0415 - in a task it is loaded
+
+    task = TaskContext.get()
+    if task is None:
+        return None
+    # Spark describes the batch's job as name, id, run and batch, divided by <br/>; a query may have no name.
+    name, found, _ = (task.getLocalProperty("spark.job.description") or "").partition("<br/>")
+    return name if found and not name.startswith("id = ") else task.getLocalProperty("sql.streaming.queryId")
+
+
+class SparkLines(logging.Handler):
+    """Writes lines with time, level, query and source; the same line once a minute."""
+
+    def __init__(self, context: LogContext, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._named = context
+        self._clock = clock
+        self._written: dict[tuple[str, str], tuple[float, int]] = {}
+        """By logger and text: when it was written last, and how often it came since."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the line, unless another handler does or it was written within the last minute."""
+        if logging.getLogger().handlers:
+            return
+        try:
+            line = self.line(record)
+            if line is not None:
+                sys.stderr.write(f"{line}\n")
+                sys.stderr.flush()
+        except Exception:  # noqa: BLE001 - a line that cannot be written stops nothing
+            self.handleError(record)
+
+    def line(self, record: logging.LogRecord) -> str | None:
+        """Return the line; ``None`` for a repetition, which the next line with the same text counts."""
+        text, now = record.getMessage(), self._clock()
+        # A library's lines about one broker differ in numbers of sockets and milliseconds.
+        key = record.name, text if _is_ours(record.name) else str(record.msg)
+        at, folded = self._written.get(key, (-_FOLDED_SECONDS, 0))
+        if now - at < _FOLDED_SECONDS:
+            self._written[key] = at, folded + 1
+            return None
+        if len(self._written) >= _MOST_LINES:
+            self._written = {k: v for k, v in self._written.items() if now - v[0] < _FOLDED_SECONDS}
+        self._written[key] = now, 0
+        times = "" if not folded else f" ({folded} more like it since the last line)"
+        moment = time.strftime("%y/%m/%d %H:%M:%S", time.localtime(record.created))
+        level = "WARN" if record.levelno == logging.WARNING else record.levelname
+        return f"{moment} {level} {record.name.partition('.')[0]}: {self._named}{text}{times}"
+
+
+def _is_ours(logger: str) -> bool:
+    return not logger.startswith(("kafka", "pymysql"))
