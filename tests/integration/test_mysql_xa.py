@@ -123,6 +123,21 @@ def test_a_name_is_used_again_and_each_commit_brings_its_own_rows(database: Data
         assert shown(batch(life, middle, end)) == [("insert", 4)]
 
 
+@pytest.mark.needs_mysql("has formats up to 2147483647 alone")
+def test_a_name_may_have_any_format(database: Database) -> None:
+    database.run(_TABLE)
+    formats = (2**31, 2**32, 2**63 - 1)
+    with life_of(database, startingOffsets="latest") as life:
+        start: Offset = life.reader.initialOffset()
+        for number, kind in enumerate(formats):
+            name = f"{name_of(database, str(number))}, 'b', {kind}"
+            changes = (f"XA START {name}", f"INSERT INTO t VALUES ({number}, 'n', 0)", f"XA END {name}")
+            database.run(*changes, f"XA PREPARE {name}")
+            database.run(f"XA COMMIT {name}")
+        end = life.reader.latestOffset(start, ALL)
+        assert shown(batch(life, start, end)) == [("insert", number) for number in range(len(formats))]
+
+
 def test_a_limit_of_rows_and_tasks_that_share_a_range_count_them_where_they_are_committed(database: Database) -> None:
     database.run(_TABLE)
     options = {"startingOffsets": "latest", "maxRowsPerTrigger": 6, "minPartitions": 3}

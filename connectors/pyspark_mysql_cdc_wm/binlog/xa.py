@@ -13,6 +13,11 @@ from pyspark_mysql_cdc_wm.binlog.query_events import text_places
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 
 _XA = b"XA "
+_FORMATS = 2**32
+"""An XA_PREPARE event holds four bytes of the format's number; the statements hold all of it, up to 2**63 - 1.
+
+Servers compare only the two other parts of a name, so what is equal modulo this is one name.
+"""
 
 
 class XaEnd(NamedTuple):
@@ -36,7 +41,13 @@ def xa_ends(memory: Bytes, events: Longs) -> Iterator[XaEnd]:
         text = memory[texts[i] : events[queries[i], STOP]].tobytes().decode("ascii", errors="replace")
         _, what, name = text.split(" ", 2)
         if what in ("COMMIT", "ROLLBACK"):
-            yield XaEnd(name.casefold(), what == "COMMIT", int(queries[i]))
+            yield XaEnd(_as_prepared(name.casefold()), what == "COMMIT", int(queries[i]))
+
+
+def _as_prepared(name: str) -> str:
+    """Return the name in a statement with the format's number that an XA_PREPARE event has for it."""
+    parts, comma, number = name.rpartition(",")
+    return f"{parts}{comma}{int(number) % _FORMATS}" if number.isdecimal() else name
 
 
 def prepared_name(body: bytes) -> str:
@@ -44,6 +55,6 @@ def prepared_name(body: bytes) -> str:
 
     One byte, the number of the name's format and the sizes of its two parts (4 bytes each), then these.
     """
-    kind, first, second = struct.unpack_from("<iII", body, 1)
+    kind, first, second = struct.unpack_from("<III", body, 1)
     whole, begin = body[13 : 13 + first + second], first
     return f"X'{whole[:begin].hex()}',X'{whole[begin:].hex()}',{kind}".casefold()
