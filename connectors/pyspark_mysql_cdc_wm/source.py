@@ -156,7 +156,7 @@ class MySqlSource(SourceDefinition):
         return ChunkBounds(
             connection,
             TableList(connection, self.tables),
-            DescribedTables(connection, self.layout, self.options.choice, checked),
+            DescribedTables(connection, self.tables, self.layout, self.options.choice, checked),
             size=ChunkSize(wish.chunk_rows, wish.chunks).within(self.options.max_rows),
             come_first=self.options.reads_tables,
             nothing_follows=self.options.start is StartMode.SNAPSHOT,

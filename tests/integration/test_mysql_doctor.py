@@ -27,7 +27,7 @@ Lines = dict[str, tuple[str, str]]
 @pytest.fixture(scope="module")
 def server() -> Iterator[MySql]:
     """A server whose settings the tests change, and whose binlog leaves a database out."""
-    with mysql_service(config={"binlog_ignore_db": "hidden"}) as own:
+    with mysql_service(config={"binlog_ignore_db": "hidden", "sync_binlog": "1"}) as own:
         run(
             own.host, own.port, "CREATE DATABASE shop", "CREATE DATABASE hidden",
             "CREATE TABLE shop.t (id INT PRIMARY KEY, name TEXT)",
@@ -266,7 +266,7 @@ def test_foreign_keys_of_the_engine_log_nothing_and_are_named(
 
 
 def test_mariadb_is_checked_as_well(capsys: pytest.CaptureFixture[str]) -> None:
-    with mysql_service(flavour=Flavour.MARIADB) as own:
+    with mysql_service(flavour=Flavour.MARIADB, config={"log_slave_updates": "ON"}) as own:
         run(
             own.host, own.port, "CREATE DATABASE shop", "CREATE TABLE shop.parent (id INT PRIMARY KEY)",
             "CREATE TABLE shop.t (id INT PRIMARY KEY, p INT, CONSTRAINT whole FOREIGN KEY (p) REFERENCES parent (id) "
@@ -276,5 +276,6 @@ def test_mariadb_is_checked_as_well(capsys: pytest.CaptureFixture[str]) -> None:
         lines = examined(capsys, own, 0)
         assert "MariaDB" in lines["server"][1]
         assert lines["gtid_mode"][1] == "not needed with MariaDB"
-        assert not_ok(lines).keys() - {"TLS"} == {"foreign keys"}
+        assert not_ok(lines).keys() - {"TLS"} == {"foreign keys", "sync_binlog"}
+        assert "sync_binlog is 0: after a crash of the machine" in lines["sync_binlog"][1]
         assert lines["foreign keys"][1].startswith("shop.t whole: what ON DELETE or ON UPDATE changes")

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm import DefaultSource
+from pyspark_mysql_cdc_wm.lookup import table_list
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
+from services.mysql_program import Flavour
 from services.ports import free_ports
 from tests.integration.mysql_binlog import end_of_binlog
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, make_user
@@ -108,6 +111,49 @@ def test_a_server_without_a_binlog_is_refused() -> None:
         said = refused(UnsupportedFormatError, given(own))
     assert "log_bin is OFF, and must be ON" in said
     assert "set log_bin in the server's configuration" in said
+
+
+def test_a_replica_that_does_not_log_what_it_applies_is_refused() -> None:
+    # MariaDB's default, and on MySQL a choice. Both names of the setting are MySQL's.
+    with mysql_service(config={"log_slave_updates": "OFF"}) as own:
+        run(own.host, own.port, "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY)")
+        make_user(own, "cdc", *RIGHTS)
+        DefaultSource(given(own)).schema()
+        words = {Flavour.MYSQL: ("REPLICATION SOURCE", "SOURCE"), Flavour.MARIADB: ("MASTER", "MASTER")}
+        what, prefix = words[own.flavour]
+        address = f"{prefix}_HOST = '127.0.0.1', {prefix}_PORT = 9, {prefix}_USER = 'repl'"
+        run(own.host, own.port, f"CHANGE {what} TO {address}", "START REPLICA SQL_THREAD")
+        said = refused(UnsupportedFormatError, given(own))
+        if own.flavour is Flavour.MARIADB:
+            assert "log_slave_updates is OFF, and must be ON: the server is a replica (Slaves_running is 1)" in said
+            run(own.host, own.port, "GRANT SLAVE MONITOR ON *.* TO 'cdc'@'%'")
+            said = refused(UnsupportedFormatError, given(own))
+        assert "updates is OFF, and must be ON: the server is a replica of 127.0.0.1:9, and what it applies" in said
+
+
+def test_a_table_that_comes_later_in_a_database_that_is_not_logged_ends_the_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    # Names are compared with their case, whichever the databases have.
+    with mysql_service(config={"binlog_do_db": "shop", "sync_binlog": "1"}) as own:
+        run(
+            own.host,
+            own.port,
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY)",
+            "CREATE DATABASE Shop",
+        )
+        make_user(own, "cdc", *RIGHTS)
+        source = DefaultSource(given(own, tables="*.t", startingOffsets="initial"))
+        reader = source.streamReader(source.schema())
+        end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(2**63 - 1))
+        run(own.host, own.port, "CREATE TABLE Shop.t (id INT PRIMARY KEY)")
+        try:
+            with pytest.raises(UnsupportedFormatError, match=r"leaves out the database Shop \(binlog_do_db\)"):
+                reader.latestOffset(end, ReadMaxRows(2**63 - 1))
+        finally:
+            reader.stop()
 
 
 @pytest.mark.parametrize("missing", RIGHTS)

@@ -123,7 +123,7 @@ def test_a_name_is_used_again_and_each_commit_brings_its_own_rows(database: Data
         assert shown(batch(life, middle, end)) == [("insert", 4)]
 
 
-@pytest.mark.needs_mysql("has formats up to 2147483647 alone")
+@pytest.mark.needs_mysql("has formats of XA names up to 2147483647 alone")
 def test_a_name_may_have_any_format(database: Database) -> None:
     database.run(_TABLE)
     formats = (2**31, 2**32, 2**63 - 1)

@@ -18,7 +18,7 @@ from pyspark_mysql_cdc_wm.binlog.compressed_transactions import Unpacker
 from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk, Stopped
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, TYPE, EventType, next_file
 from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs, padded
-from pyspark_mysql_cdc_wm.client.connection import connected
+from pyspark_mysql_cdc_wm.client.connection import NOT_UNDERSTOOD, connected
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.long_event import LongEvent
 from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
@@ -97,32 +97,19 @@ class BinlogDump:
                 "new query, and keep transactions smaller"
             )
         self._settings = settings
+        self._connection: Any = connected(settings)
         try:
-            self._connection: Any = connected(settings)
             checksums = self._prepare(heartbeat_seconds)
-        except (pymysql.MySQLError, OSError) as failure:
+            self._request(start, server_id)
+        except (pymysql.MySQLError, OSError, *NOT_UNDERSTOOD) as failure:
+            self.close()
             raise server_error(failure, settings.where, settings.username) from failure
-        flags = _HEARTBEAT_V2 | (0 if server_id else _NON_BLOCKING)
-        if isinstance(start, FilePosition):
-            self.file, position = start.file, start.position
-            mariadb = "mariadb" in self._connection.get_server_info().lower()
-            # Without the statements' texts MariaDB's stream has holes, and a missing event would be one more.
-            flags = flags & _NON_BLOCKING | (_MARIADB_ANNOTATIONS if mariadb else 0)
-            request = struct.pack("<IHI", position, flags, server_id) + start.file.encode()
-            command = _DUMP
-        else:
-            self.file, position = "", _FIRST_POSITION
-            # Heartbeats of the first version say in their heads how far events were left out.
-            flags &= _NON_BLOCKING
-            request = struct.pack("<HIIQI", flags, server_id, 0, _FIRST_POSITION, len(start)) + start
-            command = _DUMP_GTID
-        self._connection._execute_command(command, request)  # noqa: SLF001 - PyMySQL has no public name for it
-        self._socket = self._connection._sock  # noqa: SLF001 - see above
+        self._socket = self._connection._sock  # noqa: SLF001 - PyMySQL has no public name for it
         self._socket.settimeout(timeout_seconds)
         self._waits = server_id != 0
         # A GTID set leaves out what it holds.
         gaps = not isinstance(start, FilePosition)
-        self._walk = PacketWalk(position=position, checksums=checksums, check=check, gaps=gaps)
+        self._walk = PacketWalk(position=self._first_position, checksums=checksums, check=check, gaps=gaps)
         self._buffer = ReceiveBuffer(_FIRST_ROOM)
 
     @property
@@ -133,6 +120,24 @@ class BinlogDump:
     def close(self) -> None:
         """End the connection without a farewell: the server is still sending."""
         self._connection._force_close()  # noqa: SLF001 - close() would wait for an answer
+
+    def _request(self, start: FilePosition | bytes, server_id: int) -> None:
+        """Ask for the binlog from a place on."""
+        flags = _HEARTBEAT_V2 | (0 if server_id else _NON_BLOCKING)
+        if isinstance(start, FilePosition):
+            self.file, self._first_position = start.file, start.position
+            mariadb = "mariadb" in self._connection.get_server_info().lower()
+            # Without the statements' texts MariaDB's stream has holes, and a missing event would be one more.
+            flags = flags & _NON_BLOCKING | (_MARIADB_ANNOTATIONS if mariadb else 0)
+            request = struct.pack("<IHI", start.position, flags, server_id) + start.file.encode()
+            command = _DUMP
+        else:
+            self.file, self._first_position = "", _FIRST_POSITION
+            # Heartbeats of the first version say in their heads how far events were left out.
+            flags &= _NON_BLOCKING
+            request = struct.pack("<HIIQI", flags, server_id, 0, _FIRST_POSITION, len(start)) + start
+            command = _DUMP_GTID
+        self._connection._execute_command(command, request)  # noqa: SLF001 - PyMySQL has no public name for it
 
     def blocks(self) -> Iterator[Block]:
         """Yield what arrives, until the end of a dump that does not wait.

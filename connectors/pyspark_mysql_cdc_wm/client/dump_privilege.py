@@ -6,7 +6,7 @@ import struct
 
 import pymysql
 
-from pyspark_mysql_cdc_wm.client.connection import connected
+from pyspark_mysql_cdc_wm.client.connection import NOT_UNDERSTOOD, connected
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.errors.server_errors import LOG_CANNOT_BE_READ, code_of, server_error
 
@@ -26,7 +26,7 @@ def check_may_dump(settings: ClientSettings) -> None:
     try:
         connection._execute_command(_DUMP, _ASKED)  # noqa: SLF001 - PyMySQL has no public name for it
         connection._read_packet()  # noqa: SLF001 - see above
-    except (pymysql.MySQLError, OSError) as failure:
+    except (pymysql.MySQLError, OSError, *NOT_UNDERSTOOD) as failure:
         # What else is wrong with the binlog is told to those who may have it.
         if code_of(failure) != LOG_CANNOT_BE_READ:
             raise server_error(failure, settings.where, settings.username) from failure

@@ -6,7 +6,7 @@ import re
 
 import pymysql
 
-from pyspark_mysql_cdc_wm.errors.server_errors import LOG_CANNOT_BE_READ, REFUSALS, server_error
+from pyspark_mysql_cdc_wm.errors.server_errors import LOG_CANNOT_BE_READ, kind_of, server_error
 from watermark_source.errors import DataLossError, SourceError, WatermarkSourceError
 
 _GONE = ("Could not find first log file", "purged required")
@@ -31,8 +31,9 @@ def dump_error(code: int, text: str, at: str, where: str, user: str) -> Watermar
             f"{at}: the binlog from here on, if it went on, was purged before it was read. Set failOnDataLoss to false "
             "to go on with what is left, and binlog_expire_logs_seconds on the server to keep it longer"
         )
-    if code in REFUSALS:
-        return server_error(pymysql.err.OperationalError(code, text), where, user)
+    failure = pymysql.err.OperationalError(code, text)
+    if kind_of(failure) is not None:
+        return server_error(failure, where, user)
     advice = _advice(text) if code == LOG_CANNOT_BE_READ else ""
     return SourceError(f"{at}: the server ended the dump: {code} {text}{advice}")
 

@@ -123,5 +123,14 @@ def end_statement(connection: MySqlConnection) -> str:
     """Return how this server is asked for the end of its binlog: the words changed in MySQL 8.2."""
     if connection.is_mariadb:
         return "SHOW MASTER STATUS"
-    major, minor = (int(part) for part in connection.server_version.split(".")[:2])
-    return "SHOW BINARY LOG STATUS" if (major, minor) >= (8, 2) else "SHOW MASTER STATUS"
+    return "SHOW BINARY LOG STATUS" if mysql_version(connection) >= (8, 2, 0) else "SHOW MASTER STATUS"
+
+
+def replica_statement(connection: MySqlConnection) -> str:
+    """Return the statement for the sources of a MySQL server: the words changed in 8.0.22."""
+    return "SHOW REPLICA STATUS" if mysql_version(connection) >= (8, 0, 22) else "SHOW SLAVE STATUS"
+
+
+def mysql_version(connection: MySqlConnection) -> tuple[int, ...]:
+    """Return the three numbers of a MySQL server's version."""
+    return tuple(int(part) for part in re.findall(r"\d+", connection.server_version)[:3])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 from pyspark.sql.types import StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
-from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement
+from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement, replica_statement
 from pyspark_mysql_cdc_wm.lookup.stream_layout import stream_layout
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.table_list import on_server, tables_of
@@ -19,6 +20,15 @@ from watermark_source.errors import RefusedError, UnsupportedFormatError
 from watermark_source.spark.stream_reader import stream_schema
 
 _ON = {"1": "ON", "0": "OFF"}
+
+
+class Sources(NamedTuple):
+    """What shows that a server applies changes of others, as ends of a sentence; ``None`` if nothing does."""
+
+    seen: str | None
+    """Proof: it is set up to do so now."""
+    traces: str | None = None
+    """It did so once, and the user may not see whether it still does."""
 
 
 class CheckedServer:
@@ -62,6 +72,28 @@ class CheckedServer:
         """Return a setting, ``ON`` or ``OFF`` where the server says 1 or 0."""
         value = self.settings.get(name)
         return None if value is None else _ON.get(value, value)
+
+    @cached_property
+    def sources(self) -> Sources:
+        """The servers that this one replicates, or a cluster that it is a node of."""
+        if self.switch("wsrep_on") == "ON":
+            return Sources("the server is a node of a Galera cluster (wsrep_on)")
+        mariadb = self.connection.is_mariadb
+        try:
+            replicated = self.connection.rows(
+                "SHOW ALL SLAVES STATUS" if mariadb else replica_statement(self.connection)
+            )
+        except RefusedError:
+            # MariaDB shows it to users with a privilege of its own.
+            running = self.connection.one("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+            if running is not None and str(running[1]) != "0":
+                return Sources(f"the server is a replica (Slaves_running is {running[1]})")
+            applied = self.settings.get("gtid_slave_pos", "")
+            return Sources(None, f"the server has been a replica (gtid_slave_pos is {applied})" if applied else None)
+        # Both have the address after one or three columns of names and states.
+        host = 3 if mariadb else 1
+        named = ", ".join(f"{row[host]}:{row[host + 2]}" for row in replicated)
+        return Sources(f"the server is a replica of {named}" if named else None)
 
     @cached_property
     def log_status(self) -> Row:

@@ -56,7 +56,9 @@ def shows_all_of_its_end(connection: MySqlConnection) -> bool:
 
 
 def _seen(connection: MySqlConnection) -> LogPosition:
-    connection.rows("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-    told = {str(name).lower(): value for name, value in connection.rows("SHOW STATUS LIKE 'binlog_snapshot_%'")}
-    connection.rows("ROLLBACK")
-    return LogPosition(file_number(str(told["binlog_snapshot_file"])), int(told["binlog_snapshot_position"]))
+    # A connection without a view would show the end of the binlog instead.
+    _, shown, _ = connection.together(
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT", "SHOW STATUS LIKE 'binlog_snapshot_%'", "ROLLBACK"
+    )
+    seen = {str(name).lower(): value for name, value in shown}
+    return LogPosition(file_number(str(seen["binlog_snapshot_file"])), int(seen["binlog_snapshot_position"]))

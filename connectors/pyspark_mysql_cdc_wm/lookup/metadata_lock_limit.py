@@ -14,6 +14,5 @@ HELD_SECONDS = 5
 @contextmanager
 def waiting_for_locks(connection: MySqlConnection) -> Iterator[None]:
     """Wait a few seconds for a table that somebody has locked, and not a year; then the server answers ``LOCKED``."""
-    connection.rows(f"SET SESSION lock_wait_timeout = {HELD_SECONDS}")
-    yield
-    connection.rows("SET SESSION lock_wait_timeout = DEFAULT")
+    with connection.variable("lock_wait_timeout", str(HELD_SECONDS)):
+        yield

@@ -11,6 +11,7 @@ from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
+from pyspark_mysql_cdc_wm.lookup.table_checks import names_of
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode
@@ -37,6 +38,7 @@ def advice(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
     yield Check("binlog kept", _retention, after=("log_bin", "tables"), at_load=False)
     yield from gaps(options)
     yield Check("clock", _clock, after=("login",), at_load=False)
+    yield Check("sync_binlog", _crashes, after=("login",), at_load=False)
 
 
 def gaps(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
@@ -44,6 +46,8 @@ def gaps(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
     if options.reads_tables:
         yield Check("engine", _engine, after=("tables",), at_load=False)
     yield Check("foreign keys", _cascades, after=("tables",), at_load=False)
+    yield Check("binlog_do_db", _one_name, after=("REPLICATION CLIENT",), at_load=False)
+    yield Check("binlog_error_action", _write_errors, after=("login",), at_load=False)
 
 
 def _tls(server: CheckedServer) -> str | Caution:
@@ -140,6 +144,40 @@ def _cascades(server: CheckedServer) -> str | Caution:
             + ", so the stream misses it. Make these changes in statements, or with triggers"
         )
     return "none that change rows"
+
+
+def _one_name(server: CheckedServer) -> str | Caution:
+    """A server does not show whether names with commas between them are one name."""
+    shown = server.log_status[2]
+    if len(names_of(shown)) < 2:
+        return str(shown) if shown else "not set"
+    return Caution(
+        f"{shown}: if this is one line of the server's configuration, the server takes it for the name of one "
+        "database, and logs no change of any of these. Give binlog_do_db once for each database"
+    )
+
+
+def _write_errors(server: CheckedServer) -> str | Caution:
+    value = server.settings.get("binlog_error_action", "")
+    if value.upper() != "IGNORE_ERROR":
+        return value or "not there, and not needed"
+    return Caution(
+        f"{value}: a server that cannot write its binlog (a full disk) goes on without it, and what is changed until "
+        "it is restarted is missing in the stream. On the server: SET GLOBAL binlog_error_action = 'ABORT_SERVER'"
+    )
+
+
+def _crashes(server: CheckedServer) -> str | Caution:
+    """Tables and binlog agree after a crash of the machine if both are written to disk at each commit."""
+    wanted = {"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1"}
+    others = {name: value for name in wanted if (value := server.settings.get(name, "1")) != wanted[name]}
+    if not others:
+        return "1"
+    shown = ", ".join(f"{name} is {value}" for name, value in others.items())
+    return Caution(
+        f"{shown}: after a crash of the machine (not of the server alone) the binlog may lack changes that the tables "
+        f"have, or have some that they lack. On the server: {'; '.join(f'SET GLOBAL {name} = 1' for name in others)}"
+    )
 
 
 def _clock(server: CheckedServer) -> str | Caution:

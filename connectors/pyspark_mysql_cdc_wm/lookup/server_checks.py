@@ -36,6 +36,8 @@ _SETTINGS = (
         "SET GLOBAL binlog_row_image = 'FULL'; sessions that are open keep their own image until they end",
     ),
 )  # fmt: skip
+_APPLIED = ("log_replica_updates", "log_slave_updates")
+"""The setting's names: MySQL's from 8.0.26 on, and that of MariaDB and of MySQL before."""
 _METADATA = _Needed(
     "binlog_row_metadata",
     "FULL",
@@ -52,6 +54,8 @@ def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
         *(Check(each.setting, partial(_setting, each), after=("login",)) for each in _SETTINGS),
         Check(_METADATA.setting, _metadata, after=("login",)),
         Check("server_id", _server_id, after=("login",)),
+        Check("log_replica_updates", _applied, after=("log_bin",)),
+        Check("binlog_storage_engine", _files, after=("log_bin",)),
         Check("REPLICATION CLIENT", _log_status, after=("log_bin",)),
         Check("REPLICATION SLAVE", _log_events, after=("log_bin",)),
         *table_checks(options),
@@ -109,6 +113,39 @@ def _server_id(server: CheckedServer) -> str:
             "nobody. On the server: SET GLOBAL server_id = 1, or any number that none of its replicas has"
         )
     return value
+
+
+def _applied(server: CheckedServer) -> str | Caution:
+    """Changes that a server applies, and does not execute itself, are in its binlog with this setting alone."""
+    setting = next((each for each in _APPLIED if each in server.settings), _APPLIED[0])
+    value = server.switch(setting)
+    if value is None or value.upper() == "ON":
+        return value or "not there, and not needed"
+    found = server.sources
+    if found.seen:
+        raise UnsupportedFormatError(
+            f"{server.where}: {setting} is {value}, and must be ON: {found.seen}, and what it applies from there is "
+            f"not in its own binlog. Set {setting} = ON in the server's configuration and restart it, or read the "
+            "server that the changes are made on"
+        )
+    if found.traces:
+        return Caution(
+            f"{value}: {found.traces}. Should it apply changes of another server, they are not in its own binlog, and "
+            f"the stream lacks them. Set {setting} = ON in the server's configuration and restart it, or on the "
+            f"server: GRANT SLAVE MONITOR ON *.* TO '{server.options.client.username}'@'%', and look again"
+        )
+    return f"{value}, and no other server is replicated"
+
+
+def _files(server: CheckedServer) -> str:
+    """A binlog in tablespaces of an engine has no files with positions."""
+    engine = server.settings.get("binlog_storage_engine", "")
+    if engine:
+        raise UnsupportedFormatError(
+            f"{server.where}: binlog_storage_engine is {engine}, and must be empty: read are positions in binlog "
+            "files. Leave binlog_storage_engine out of the server's configuration and restart it"
+        )
+    return "files"
 
 
 def _log_status(server: CheckedServer) -> str:

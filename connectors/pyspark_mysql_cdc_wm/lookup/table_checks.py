@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.errors.server_errors import LOCKED, code_of
+from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.commit_visibility import GTIDS_ON, shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.metadata_lock_limit import waiting_for_locks
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.lookup.table_list import grant_select
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
-from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from watermark_source.checks import Caution, Check
 from watermark_source.errors import OptionError, RefusedError, SourceError, UnsupportedFormatError, listed
@@ -29,20 +31,61 @@ def table_checks(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
 
 
 def _logged(server: CheckedServer) -> str:
-    """``binlog_do_db`` and ``binlog_ignore_db`` leave out whole databases, in silence."""
-    only, never = (_names(listed) for listed in server.log_status[2:4])
-    for table in server.table_names:
-        setting = "binlog_ignore_db" if table.database.lower() in never else "binlog_do_db"
-        if table.database.lower() in never or (only and table.database.lower() not in only):
-            raise UnsupportedFormatError(
-                f"{server.where}: the binlog leaves out the database {table.database} ({setting}), and must have it. "
-                f"Change {setting} in the server's configuration and restart it"
-            )
-    return ", ".join(sorted(only)) if only else "all" + (f" but {', '.join(sorted(never))}" if never else "")
+    logged = LoggedDatabases.of(server.log_status, folds_case=_folds_case(server.connection, server.selection))
+    logged.check(server.where, server.table_names)
+    only, never = (", ".join(sorted(names)) for names in (logged.only, logged.never))
+    return only or "all" + (f" but {never}" if never else "")
 
 
-def _names(listed: object) -> frozenset[str]:
-    return frozenset(name.strip().lower() for name in str(listed or "").split(",") if name.strip())
+def check_logged(connection: MySqlConnection, selection: Selection, tables: Iterable[TableName]) -> None:
+    """Check that the binlog has the databases of tables; raises as ``LoggedDatabases.check``."""
+    status = connection.one(end_statement(connection)) or ()
+    LoggedDatabases.of(status, folds_case=_folds_case(connection, selection)).check(connection.settings.where, tables)
+
+
+def _folds_case(connection: MySqlConnection, selection: Selection) -> bool:
+    # MariaDB compares with the names in its configuration as they are, whatever lower_case_table_names is.
+    return selection.ignores_case and not connection.is_mariadb
+
+
+class LoggedDatabases(NamedTuple):
+    """``binlog_do_db`` and ``binlog_ignore_db``, which leave whole databases out of the binlog."""
+
+    only: frozenset[str]
+    never: frozenset[str]
+    folds_case: bool
+
+    @classmethod
+    def of(cls, log_status: Row, *, folds_case: bool) -> LoggedDatabases:
+        """Read them from the answer for the end of the binlog."""
+        only, never = (names_of(shown) for shown in (*log_status[2:4], "", "")[:2])
+        return cls(only, never, folds_case)
+
+    def check(self, where: str, tables: Iterable[TableName]) -> None:
+        """Check that the binlog has the databases of tables.
+
+        Raises:
+            UnsupportedFormatError: it leaves one out.
+        """
+        for table in tables:
+            if setting := self._left_out_by(table.database):
+                raise UnsupportedFormatError(
+                    f"{where}: the binlog leaves out the database {table.database} ({setting}), and must have it. "
+                    f"Change {setting} in the server's configuration and restart it"
+                )
+
+    def _left_out_by(self, database: str) -> str | None:
+        if self._has(self.never, database):
+            return "binlog_ignore_db"
+        return "binlog_do_db" if self.only and not self._has(self.only, database) else None
+
+    def _has(self, names: frozenset[str], database: str) -> bool:
+        return database in names or (self.folds_case and database.lower() in map(str.lower, names))
+
+
+def names_of(shown: object) -> frozenset[str]:
+    """Return the names of databases that a server shows with commas between them."""
+    return frozenset(name.strip() for name in str(shown or "").split(",") if name.strip())
 
 
 def _tables(server: CheckedServer) -> str:

@@ -14,7 +14,7 @@ import pymysql
 from pyspark_mysql_cdc_wm.client.connection import connected
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.text_rows import TextReader
-from pyspark_mysql_cdc_wm.errors.server_errors import LOCKED, code_of, server_error
+from pyspark_mysql_cdc_wm.errors.server_errors import LOCKED, ErrorKind, code_of, kind_of, server_error
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
@@ -138,9 +138,18 @@ class ConsistentView:
             self._take(table, rows=rows, waits=waits - 1)
 
     def _execute(self, statement: str) -> None:
-        self._asked_at = time.monotonic()
-        with self._connection.cursor() as cursor:
-            cursor.execute(statement)
+        """Execute a statement without rows that matter; one that is ended from outside (KILL QUERY) again."""
+        until = time.monotonic() + self._settings.patience_seconds
+        while True:
+            self._asked_at = time.monotonic()
+            try:
+                with self._connection.cursor() as cursor:
+                    cursor.execute(statement)
+            except pymysql.MySQLError as failure:
+                if kind_of(failure) is not ErrorKind.INTERRUPTED or time.monotonic() >= until:
+                    raise
+            else:
+                return
 
     @contextmanager
     def _telling(self) -> Iterator[None]:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Set
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
-from pyspark_mysql_cdc_wm.lookup.table_checks import check_key, check_seen, check_tables, without_key
+from pyspark_mysql_cdc_wm.lookup.table_checks import check_key, check_logged, check_seen, check_tables, without_key
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
-from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import Layout
 
@@ -22,12 +22,14 @@ class DescribedTables:
     def __init__(
         self,
         connection: MySqlConnection,
+        selection: Selection,
         layout: Layout,
         choice: ColumnChoice,
         checked: Mapping[TableName, TableColumns],
     ) -> None:
         """Begin with tables that are ``checked`` already."""
         self._connection = connection
+        self._selection = selection
         self._layout = layout
         self._choice = choice
         self._known = dict(checked)
@@ -63,6 +65,8 @@ class DescribedTables:
         for name, table in found.items():
             check_fits(self._layout, self._choice, name, table)
             check_key(name, table)
+        if found:
+            check_logged(self._connection, self._selection, found)
         check_tables(self._connection, found)
         check_seen(self._connection, found)
         self._known.update(found)
