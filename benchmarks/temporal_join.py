@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +17,7 @@ from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topic
 from watermark_source import data_rows, follow_watermark, temporal_join
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE
+from watermark_source.spark.columns.source_time import SourceTime
 
 CLICKS, USERS = "join-clicks", "join-users"
 PROBE_ROWS, KEYS = 1_000_000, 50_000
@@ -75,6 +77,11 @@ def joins(rounds: int, spark: SparkSession, bootstrap: str) -> Iterator[Figure]:
 
     def ours(**options: str) -> DataFrame:
         probe, build = sides(follow_watermark, **options)
+        declared = SourceTime.of_metadata(build.schema["since"].metadata)
+        assert declared is not None
+        # The topic stands for a table: what is measured is the operator, not what its rows wait for.
+        metadata = {**build.schema["since"].metadata, **replace(declared, begins_with_snapshot=True).metadata}
+        build = build.withMetadata("since", metadata)
         return temporal_join(
             probe, build, on="user_id", probe_time="at", build_time="since", sequence=["offset"], buffer=True
         )  # fmt: skip

@@ -42,7 +42,12 @@ def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStrea
 
 
 def _schema(source: MySqlSource) -> StructType:
-    return stream_schema(source.columns, source.options.engine, WatermarkCharacteristic.ANY_WATERMARK)
+    return stream_schema(
+        source.columns,
+        source.options.engine,
+        WatermarkCharacteristic.ANY_WATERMARK,
+        begins_with_snapshot=source.options.reads_tables,
+    )
 
 
 def _is_secret(name: str) -> bool:

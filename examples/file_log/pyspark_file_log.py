@@ -22,6 +22,7 @@ from pyspark.sql.types import StructField, StructType
 from watermark_source.errors import CorruptDataError, DataLossError, UnknownSplitError
 from watermark_source.option_table import Option, non_empty
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.connector.abilities import Abilities
 from watermark_source.spark.connector.earliest_or_latest import EarliestOrLatest
 from watermark_source.spark.connector.range_reader import RangeReader
 from watermark_source.spark.connector.read_batch import ReadBatch, event_times
@@ -144,6 +145,9 @@ class DefaultSource(AlignedDataSource):
         Option(name="eventTimeColumn", parse=non_empty, default="time", accepted="must be the name of a member",
                example="time", doc="The member that is the event time, in milliseconds since 1970."),
     )  # fmt: skip
+
+    def abilities(self, values: Mapping[str, Any]) -> Abilities:
+        return Abilities(row_positions=True, rows_ahead=True)
 
     def columns(self, values: Mapping[str, Any]) -> StructType:
         kinds = values["columns"].items()

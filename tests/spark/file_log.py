@@ -37,6 +37,7 @@ COLUMNS = {"split": "long", "value": "long"}
 OWN_OPTIONS = (
     Option(name="directory", parse=non_empty, accepted="a path", example="/data", doc="Where the files are."),
     Option(name="dieAt", parse=non_empty, accepted="a path", example="/x", doc="Which file makes a task die."),
+    Option(name="snapshot", parse=boolean, default=False, accepted="a boolean", example="true", doc="Declares one."),
     Option(name="undeclared", parse=boolean, default=False, accepted="a boolean", example="true", doc="Declares."),
 )
 TABLE = OptionTable((*OWN_OPTIONS, *STREAM_OPTIONS, *ENGINE_OPTIONS))
@@ -119,4 +120,4 @@ class FileLogDataSource(example.DefaultSource):
 
     def _schema(self, values: Mapping[str, Any], engine: EngineOptions) -> StructType:
         declared = WatermarkCharacteristic.UNDEFINED if values["undeclared"] else self.characteristic
-        return stream_schema(self.columns(values), engine, declared)
+        return stream_schema(self.columns(values), engine, declared, begins_with_snapshot=values["snapshot"])

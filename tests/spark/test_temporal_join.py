@@ -194,7 +194,7 @@ def test_on_processing_time_all_types_come_out_as_they_went_in(streams: Streams)
         "value", "event_time", name, f"STRUCT({values}) AS _values"
     )
     probe = probe.select("value", "event_time", "name", "_values.*")
-    frame = follow_watermark(streams.load(name="users", **ON_CLOCK))
+    frame = follow_watermark(streams.load(name="users", snapshot="true", **ON_CLOCK))
     build = frame.selectExpr("value", "event_time AS since", name, f"STRUCT({values}) AS _values")
     build = build.select("value", "since", "name", *(F.col(f"_values.{c}").alias(c * 2) for c in "abcdefghijklmnop"))
     joined = temporal_join(probe, build, on=["value", "name"], build_time="since", buffer=True)

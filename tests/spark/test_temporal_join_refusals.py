@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("rocksdb")]
 Load = Callable[..., DataFrame]
 
 ON_CLOCK = {"watermarkStrategy": "none"}
+TABLE = {**ON_CLOCK, "snapshot": "true"}
 COLLATED = "CAST(value AS STRING) COLLATE UTF8_LCASE"
 GROUP = {"alignmentGroup": "together"}
 
@@ -67,7 +68,15 @@ CASES = {
     ),
     "clocks of no group": Case(
         ("probe (file-log) has none and build (file-log) is in 'together'", "alignmentGroup", "buffer=True"),
-        probe_options=ON_CLOCK, build_options={**ON_CLOCK, **GROUP},
+        probe_options=ON_CLOCK, build_options={**TABLE, **GROUP},
+    ),
+    "a clock without a snapshot": Case(
+        ("build (file-log) begins with no snapshot", "before its rows were read", "alignmentMaxDrift", "mysql-cdc-wm"),
+        probe_options={**ON_CLOCK, **GROUP}, build_options={**ON_CLOCK, **GROUP},
+    ),
+    "a clock without a snapshot, and a buffer": Case(
+        ("build (file-log) begins with no snapshot", "whatever buffer"),
+        probe_options=ON_CLOCK, build_options=ON_CLOCK, arguments={"buffer": True},
     ),
     "no column to compare": Case(("on names no column", 'on="user_id"'), arguments={"on": []}),
     "pairs of names": Case(
@@ -121,7 +130,7 @@ def test_a_source_that_declares_nothing_of_its_watermarks_is_refused_on_processi
 ) -> None:
     given = {"clicks": clicks, "users": users}
     probe, build = (
-        follow_watermark(loaded(sourceName=name, undeclared=str(undeclared).lower(), **ON_CLOCK))
+        follow_watermark(loaded(sourceName=name, undeclared=str(undeclared).lower(), **TABLE))
         for name, undeclared in given.items()
     )
     silent = " and ".join(name for name, undeclared in given.items() if undeclared)
@@ -138,7 +147,7 @@ def test_a_side_with_one_source_on_the_clock_goes_by_the_event_times_of_the_othe
     sources = [follow_watermark(loaded(sourceName=n, **o)) for n, o in (("clicks", ON_CLOCK), ("orders", {}))]
     probe, other = sources if first == "clock" else sources[::-1]
     both = probe.union(other)
-    on_clock = renamed(follow_watermark(loaded(sourceName="users", **ON_CLOCK)).drop("split"))
+    on_clock = renamed(follow_watermark(loaded(sourceName="users", **TABLE)).drop("split"))
     with pytest.raises(UsageError, match=r"probe \(orders\) goes by event time and build \(users\) by processing time"):
         temporal_join(both, on_clock, on="value", build_time="since", buffer=True)
     by_event_times = renamed(follow_watermark(loaded(sourceName="users")).drop("split"))
@@ -154,7 +163,7 @@ def test_state_in_another_store_is_refused(loaded: Load) -> None:
 
 
 def test_a_group_whose_snapshots_hold_it_is_enough_on_the_clock(loaded: Load) -> None:
-    rows = follow_watermark(loaded(**ON_CLOCK, **GROUP))
+    rows = follow_watermark(loaded(**TABLE, **GROUP))
     build = rows.selectExpr("split", "value AS user", "event_time AS since")
     joined = temporal_join(rows, build, on="split", build_time="SINCE", how="inner")
     assert joined.columns == ["split", "value", "event_time", "user"]

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 import pytest
 
 from watermark_source.errors import OptionError
 from watermark_source.eventtime.percentile import Percentile
 from watermark_source.option_table import OptionTable
+from watermark_source.spark.connector.abilities import Abilities
 from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, NOT_NEEDED
 from watermark_source.spark.options.engine_options import EngineOptions, LookAheadOptions
 
 TABLE = OptionTable(ENGINE_OPTIONS, not_needed=NOT_NEEDED)
+ABLE = Abilities(marks=True, row_positions=True, rows_ahead=True)
 
 
 def parsed(**given: str) -> EngineOptions:
-    return EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given)
+    return EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given, abilities=ABLE)
 
 
 def refusal(**given: str) -> OptionError:
@@ -100,7 +103,7 @@ def test_what_cannot_be_with_or_without_looking_ahead(given: dict[str, str], opt
 def test_a_log_in_the_order_of_its_times_needs_no_looking_ahead() -> None:
     given = {"watermarkStrategy": "lookahead"}
     with pytest.raises(OptionError, match="in the order in which its system dates the rows"):
-        EngineOptions.of(TABLE.parse(given), format_name="f", given=given, system_dates_rows=True)
+        EngineOptions.of(TABLE.parse(given), format_name="f", given=given, abilities=Abilities(dates_rows=True))
 
 
 def test_ingestion_has_a_lag_under_two_names() -> None:
@@ -160,12 +163,33 @@ def test_what_does_not_go_with_a_learned_bound_is_refused(given: dict[str, str],
     assert re.search(text, str(error))
 
 
-@pytest.mark.parametrize("strategy", ["percentile", "punctuated"])
-def test_a_system_that_dates_its_rows_in_order_has_nothing_to_learn_from(strategy: str) -> None:
-    given = {"watermarkStrategy": strategy, "maxOutOfOrderness": "1 minute"}
-    given = given if strategy == "percentile" else {"watermarkStrategy": strategy}
-    with pytest.raises(OptionError, match="positions that count rows"):
-        EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given, system_dates_rows=True)
+SERVED_BY_ALL = {"bounded", "monotonous", "ingestion", "none"}
+NEEDED = {"percentile": "row_positions", "punctuated": "marks", "lookahead": "rows_ahead"}
+ABILITIES = [each.name for each in fields(Abilities)]
+STRATEGIES = sorted(SERVED_BY_ALL | NEEDED.keys())
+
+
+def test_each_strategy_is_served_by_every_connector_or_names_what_it_needs() -> None:
+    (row,) = (row for row in ENGINE_OPTIONS if row.name == "watermarkStrategy")
+    assert [each for each in STRATEGIES if row.parse(each) != each] == []
+    assert all(f"`{each}`" in row.doc for each in STRATEGIES)
+    assert len(re.findall(r"`(\w+)`: ", row.doc)) == len(STRATEGIES)
+
+
+@pytest.mark.parametrize("ability", [None, *ABILITIES])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_that_a_connector_cannot_serve_is_refused(strategy: str, ability: str | None) -> None:
+    given = {"watermarkStrategy": strategy} | ({"maxOutOfOrderness": "1 minute"} if strategy == "percentile" else {})
+    abilities = Abilities() if ability is None else Abilities(**{ability: True})
+    needless = ability == "dates_rows" and strategy in ("ingestion", "lookahead")
+    if not needless and (strategy in SERVED_BY_ALL or NEEDED[strategy] == ability):
+        EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given, abilities=abilities)
+        return
+    with pytest.raises(OptionError, match="is not needed here" if needless else "needs .* this source") as refused:
+        EngineOptions.of(TABLE.parse(given), format_name="some-format", given=given, abilities=abilities)
+    assert (refused.value.option, refused.value.seen, refused.value.example) == (
+        "watermarkStrategy", strategy, "bounded"
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("given", [
@@ -175,6 +199,12 @@ def test_a_system_that_dates_its_rows_in_order_has_nothing_to_learn_from(strateg
 ])  # fmt: skip
 def test_without_event_time_there_is_neither_drift_nor_idleness_nor_a_future(given: dict[str, str]) -> None:
     assert refusal(watermarkStrategy="none", **given).option == next(iter(given))
+
+
+def test_on_the_clock_nobody_can_wait_for_a_first_row() -> None:
+    given = {"alignmentGroup": "g", "alignmentWaitForFirst": "true"}
+    assert refusal(watermarkStrategy="none", **given).option == "alignmentWaitForFirst"
+    assert parsed(alignmentMaxDrift="1 minute", **given).alignment.waits_for_first
 
 
 def test_strategy_none_is_processing_time() -> None:

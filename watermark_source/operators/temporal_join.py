@@ -51,7 +51,8 @@ def temporal_join(
 
     On event time a probe row waits until the watermark has passed it, and finds the version of that time. On processing
     time (``watermarkStrategy`` ``none`` of both sources) it finds the latest version, and waits only until the snapshot
-    that the build side begins with is complete. Which of the two, the sources say; the plan shows it.
+    that the build side begins with is complete; a build side without a snapshot is refused. Which of the two, the
+    sources say; the plan shows it.
 
     Args:
         probe: a stream of which ``probe_time`` follows its source's watermark (``follow_watermark``).
@@ -88,6 +89,7 @@ def temporal_join(
     _need_one_kind_of_time(probe_source, build_source)
     if probe_source.processing_time:
         _need_to_tell_when_time_is_the_clocks(probe_source, build_source)
+        _need_a_snapshot(build_source)
     if probe_source.processing_time and not buffer:
         _need_to_be_held(probe_source, build_source)
     probe_key, build_key = names_of_key(probe, build, on)
@@ -177,6 +179,20 @@ def _need_to_tell_when_time_is_the_clocks(probe: SourceTime, build: SourceTime) 
             f"{' and '.join(silent)} does not declare to send one: its connector leaves its watermark characteristic "
             "undefined. Join by event time, or use a connector that declares any_watermark"
         )
+
+
+def _need_a_snapshot(build: SourceTime) -> None:
+    """Refuse, on processing time, a build side of which nothing shows when it has been read."""
+    if build.begins_with_snapshot:
+        return
+    raise UsageError(
+        f"{CALLER}: on processing time a probe row waits until the build side has read what it begins with, and build "
+        f"({build.source}) begins with no snapshot: its watermark is the clock from its first batch on, and probe rows "
+        "would be answered before its rows were read, whatever buffer or alignmentWaitForFirst say. Join by event "
+        'time: leave watermarkStrategy none out of both sources, and give both .option("alignmentGroup", "enrichment") '
+        'and .option("alignmentMaxDrift", "2 minutes"). Or take the table itself as build side: format("mysql-cdc-wm") '
+        "with a snapshot"
+    )
 
 
 def _need_to_be_held(probe: SourceTime, build: SourceTime) -> None:

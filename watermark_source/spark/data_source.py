@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
+    from watermark_source.spark.connector.abilities import Abilities
     from watermark_source.spark.connector.stream import SourceDefinition
     from watermark_source.spark.options.engine_options import EngineOptions
     from watermark_source.spark.stream_reader import AlignedStreamReader
@@ -34,6 +35,22 @@ class AlignedDataSource(DataSource):
     characteristic: ClassVar[WatermarkCharacteristic] = WatermarkCharacteristic.ANY_WATERMARK
     """What is declared of its watermarks (FLIP-326): as the planner makes them, a watermark says so when time is the
     clock's."""
+
+    def abilities(self, values: Mapping[str, Any]) -> Abilities:
+        """Return what the connector can do for a watermark strategy; by default nothing but event times.
+
+        Strategies that need more are refused at ``load()``. Arguments as of ``columns``.
+        """
+        from watermark_source.spark.connector.abilities import Abilities  # noqa: PLC0415 - see the class's docstring
+
+        return Abilities()
+
+    def begins_with_snapshot(self, values: Mapping[str, Any]) -> bool:
+        """Return whether a new query reads what tables hold first, and has no watermark before that is complete.
+
+        By default it does not. Joins on processing time wait for it on their build side.
+        """
+        return False
 
     def columns(self, values: Mapping[str, Any]) -> StructType:
         """Return the system's own columns; ``event_time`` and ``marker`` come after them.
@@ -84,12 +101,13 @@ class AlignedDataSource(DataSource):
         from watermark_source.spark.options.engine_options import EngineOptions  # noqa: PLC0415
 
         values = self._table().parse(given)
-        return values, EngineOptions.of(values, format_name=self.name(), given=given)
+        return values, EngineOptions.of(values, format_name=self.name(), given=given, abilities=self.abilities(values))
 
     def _schema(self, values: Mapping[str, Any], engine: EngineOptions) -> StructType:
         from watermark_source.spark.stream_reader import stream_schema  # noqa: PLC0415
 
-        return stream_schema(self.columns(values), engine, self.characteristic)
+        snapshot = self.begins_with_snapshot(values)
+        return stream_schema(self.columns(values), engine, self.characteristic, begins_with_snapshot=snapshot)
 
     def _reader(self, schema: StructType) -> AlignedStreamReader:
         from watermark_source.spark.stream_reader import AlignedStreamReader, refuse_user_schema  # noqa: PLC0415

@@ -32,11 +32,14 @@ def stream_schema(
     system_columns: StructType,
     options: EngineOptions,
     characteristic: WatermarkCharacteristic = WatermarkCharacteristic.UNDEFINED,
+    *,
+    begins_with_snapshot: bool = False,
 ) -> StructType:
     """Return the stream's schema: the system's own columns, ``event_time``, and ``late`` and ``marker`` if wanted.
 
     ``characteristic`` is what the connector declares of its watermarks: operators that go by processing time take no
-    source that leaves it undefined (FLIP-326).
+    source that leaves it undefined (FLIP-326). ``begins_with_snapshot``: a new query has no watermark before it has
+    read what tables hold.
 
     Raises:
         SchemaError: the system has a column of one of these names; Spark ignores case.
@@ -45,7 +48,7 @@ def stream_schema(
     if options.include_late:
         added.append(StructField(LATE, BooleanType()))
     if options.include_markers:
-        told = SourceTime.of_options(options, characteristic).metadata
+        told = SourceTime.of_options(options, characteristic, begins_with_snapshot=begins_with_snapshot).metadata
         added.append(StructField(MARKER, MARKER_TYPE, metadata=told))
     ours = {field.name for field in added}
     if taken := sorted(name for name in system_columns.names if name.lower() in ours):

@@ -22,12 +22,14 @@ from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, Mar
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
 from watermark_source.planning.minimum_rows import MinimumRows
+from watermark_source.spark.connector.abilities import Abilities
 from watermark_source.spark.options.engine_options import EngineOptions
 
 _WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")
 # In the order in which Spark prefers them.
 _WHERE_TO_BEGIN = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _WHERE_TO_END = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+ABILITIES = Abilities(marks=True, row_positions=True, rows_ahead=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,7 @@ def parse(given: Mapping[str, str]) -> KafkaOptions:
         times=TimePlaces(event_time=event_time_choice(values, given), marks=mark_choice(values, given)),
         commit_group=values["commitGroupId"],
         client=settings.parse_settings(given),
-        engine=EngineOptions.of(values, format_name=FORMAT, given=given),
+        engine=EngineOptions.of(values, format_name=FORMAT, given=given, abilities=ABILITIES),
     )
 
 

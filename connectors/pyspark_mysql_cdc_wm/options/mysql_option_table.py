@@ -335,10 +335,14 @@ NO_MEANING: Mapping[str, str] = {
 }
 """Options of the engine that this source cannot honour, and why."""
 _BYTES = "needs positions that count rows, and those of the binlog count bytes"
-NOT_BY_COLUMN: Mapping[str, str] = {
-    INGESTION: "is not supported with eventTimeColumn: its rows alone move the watermark",
+NOT_SERVED: Mapping[str, str] = {
     PERCENTILE: _BYTES,
-    LOOKAHEAD: _BYTES,
     PUNCTUATED: "needs records that carry watermarks, and rows of a table carry none",
 }
-"""Watermark strategies that this source has not even with ``eventTimeColumn``, and why."""
+"""Watermark strategies that this source does not have, and why."""
+NOT_BY_COLUMN: Mapping[str, str] = {
+    INGESTION: "is not supported with eventTimeColumn: its rows alone move the watermark",
+    LOOKAHEAD: _BYTES,
+    **NOT_SERVED,
+}
+"""Those that it does not have with ``eventTimeColumn`` either, where without it they are not needed."""

@@ -13,6 +13,7 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
     MYSQL_OPTIONS,
     NO_MEANING,
     NOT_BY_COLUMN,
+    NOT_SERVED,
     ON_CLOCK,
     OPTION_TABLE,
 )
@@ -23,6 +24,7 @@ from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
+from watermark_source.spark.connector.abilities import Abilities
 from watermark_source.spark.options.engine_option_table import BOUNDED
 from watermark_source.spark.options.engine_options import EngineOptions
 
@@ -140,9 +142,10 @@ def _event_time(values: Mapping[str, Any]) -> EventTimeColumn | None:
 
 def _engine(values: Mapping[str, Any], given: Mapping[str, str]) -> EngineOptions:
     column, strategy = values["eventTimeColumn"], values["watermarkStrategy"]
-    if column is not None and strategy in NOT_BY_COLUMN:
-        raise OptionError("watermarkStrategy", strategy, NOT_BY_COLUMN[strategy], example=BOUNDED)
-    engine = EngineOptions.of(values, format_name=FORMAT, given=given, system_dates_rows=column is None)
+    refused = NOT_SERVED if column is None else NOT_BY_COLUMN
+    if strategy in refused:
+        raise OptionError("watermarkStrategy", strategy, refused[strategy], example=BOUNDED)
+    engine = EngineOptions.of(values, format_name=FORMAT, given=given, abilities=Abilities(dates_rows=column is None))
     if column is not None and engine.strategy.use_processing_time:
         raise OptionError(
             "eventTimeColumn", column, "has no meaning with watermarkStrategy none: event time is the clock",

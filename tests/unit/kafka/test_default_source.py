@@ -95,7 +95,7 @@ def test_the_schema_is_the_chosen_columns_then_event_time_and_marker(
 @pytest.mark.parametrize(("extra", "declared"), [
     ({"watermarkStrategy": "none"}, (True, None, False)),
     ({"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", "alignmentStore": "none"}, (False, None, False)),
-    ({"alignmentGroup": "g", "watermarkStrategy": "none"}, (True, "g", True)),
+    ({"alignmentGroup": "g", "watermarkStrategy": "none"}, (True, "g", False)),
 ])  # fmt: skip
 def test_the_schema_declares_the_sources_time_and_whom_it_meets(
     extra: dict[str, str], declared: tuple[bool, str | None, bool]

@@ -14,11 +14,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.spark.file_log import TABLE, source_of
 from tests.spark.queries import START, Rows
+from watermark_source.spark.connector.abilities import Abilities
 from watermark_source.spark.driver.runner import SourceRunner
 from watermark_source.spark.options.engine_options import EngineOptions
 from watermark_source.spark.stream_reader import stream_schema
 from watermark_source.spark.tasks.reading import run_task
 
+ABILITIES = Abilities(row_positions=True, rows_ahead=True)
 ALL = ReadMaxRows(2**63 - 1)
 SYSTEM = StructType([StructField("split", LongType()), StructField("value", LongType())])
 TWO: Rows = {0: [(100, 1), (101, 2)], 1: [(7, 3)]}
@@ -29,7 +31,7 @@ class Process:
 
     def __init__(self, directory: Path, **given: str) -> None:
         values = TABLE.parse({"startingOffsets": "earliest", "directory": str(directory), **given})
-        self.options = EngineOptions.of(values, format_name="file-log", given=given)
+        self.options = EngineOptions.of(values, format_name="file-log", given=given, abilities=ABILITIES)
         self.source = source_of(values)
         self.runner = SourceRunner(self.source, self.options, fail_on_data_loss=values["failOnDataLoss"])
 

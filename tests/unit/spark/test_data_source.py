@@ -34,6 +34,12 @@ def test_an_option_like_no_other_is_told_those_of_the_format() -> None:
         Files({"zzz": "1"}).schema()
 
 
+@pytest.mark.parametrize("strategy", ["punctuated", "percentile", "lookahead"])
+def test_a_format_that_declares_no_abilities_has_no_strategy_that_needs_some(strategy: str) -> None:
+    with pytest.raises(OptionError, match=f'watermarkStrategy = "{strategy}"'):
+        Files({"watermarkStrategy": strategy}).schema()
+
+
 @pytest.mark.parametrize("taken", ["event_time", "Marker"])
 def test_a_column_of_the_systems_that_has_a_name_of_ours_is_refused(
     taken: str, monkeypatch: pytest.MonkeyPatch

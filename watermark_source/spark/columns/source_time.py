@@ -29,9 +29,13 @@ class SourceTime:
     """The alignment group in which it meets other sources; ``None``: it meets nobody."""
     holds_group: bool = False
     """Whether the others of the group wait until it has read what it begins with."""
+    begins_with_snapshot: bool = False
+    """Whether it begins with what tables hold, and has no watermark before that is complete."""
 
     @classmethod
-    def of_options(cls, options: EngineOptions, characteristic: WatermarkCharacteristic) -> SourceTime:
+    def of_options(
+        cls, options: EngineOptions, characteristic: WatermarkCharacteristic, *, begins_with_snapshot: bool
+    ) -> SourceTime:
         """Return what a source is, by its user's options and by what its connector declares."""
         group = options.group
         meets = group is not None and group.store is not None
@@ -40,7 +44,8 @@ class SourceTime:
             characteristic=characteristic,
             processing_time=options.strategy.use_processing_time,
             group=group.name if group is not None and meets else None,
-            holds_group=meets and options.alignment.holds_in_snapshot,
+            holds_group=meets and begins_with_snapshot and options.alignment.holds_in_snapshot,
+            begins_with_snapshot=begins_with_snapshot,
         )
 
     @classmethod
@@ -55,6 +60,7 @@ class SourceTime:
             processing_time=told["processingTime"],
             group=told.get("group"),
             holds_group=told["holdsGroup"],
+            begins_with_snapshot=told["beginsWithSnapshot"],
         )
 
     @property
@@ -70,5 +76,6 @@ class SourceTime:
             "characteristic": self.characteristic.value,
             "processingTime": self.processing_time,
             "holdsGroup": self.holds_group,
+            "beginsWithSnapshot": self.begins_with_snapshot,
         }
         return {KEY: told if self.group is None else {**told, "group": self.group}}

@@ -1,4 +1,4 @@
 """The options of every source: their table, checks, and what they mean for the planner.
 
-Imports no other package.
+Imports ``connector``.
 """

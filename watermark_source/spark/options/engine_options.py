@@ -11,6 +11,7 @@ from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
 from watermark_source.planning.learned_idle_timeout import LONGEST
 from watermark_source.planning.policy import Alignment, Idleness, WatermarkStrategy
+from watermark_source.spark.connector.abilities import Abilities
 from watermark_source.spark.options.engine_option_table import (
     AUTO,
     BOUNDED,
@@ -27,6 +28,18 @@ from watermark_source.spark.options.percentile_options import PERCENTILE, PUNCTU
 
 _BOUNDED = (BOUNDED, PERCENTILE, INGESTION, LOOKAHEAD)
 """Strategies with a bound on out-of-orderness."""
+_NEEDED_OF_ROWS = {
+    PERCENTILE: ("row_positions", "needs positions that count rows, and those of this source do not"),
+    PUNCTUATED: ("marks", "needs records that carry watermarks, and those of this source carry none"),
+    LOOKAHEAD: ("rows_ahead", "needs a log that can be read from any position on, and that of this source cannot be"),
+}
+"""Which of ``Abilities`` a strategy needs. The others go by event times, or by the clock, which every source has."""
+_IN_ORDER = {
+    INGESTION: "the source's own system dates its rows, and with bounded the watermark follows its clock while nothing "
+    "is written",
+    LOOKAHEAD: "the source's log is in the order in which its system dates the rows",
+}
+"""Strategies that bring nothing where the system dates its rows, and why."""
 _LAGS = ("maxWatermarkLag", "maxEventTimeLag")
 """Two names for one bound: of clocks, and of an application."""
 _OF_OTHERS = ("alignmentTimeToLive", "alignmentMembers", "alignmentWaitForFirst", "snapshotHoldsGroup")
@@ -95,11 +108,16 @@ class EngineOptions:
 
     @classmethod
     def of(
-        cls, values: Mapping[str, Any], *, format_name: str, given: Mapping[str, str], system_dates_rows: bool = False
+        cls,
+        values: Mapping[str, Any],
+        *,
+        format_name: str,
+        given: Mapping[str, str],
+        abilities: Abilities = Abilities(),  # noqa: B008 - frozen
     ) -> EngineOptions:
         """Build from parsed values and check what concerns several options at once.
 
-        ``system_dates_rows``: the source's system dates its rows by itself, and tells what time it is.
+        ``abilities``: what the connector declares; a strategy that needs more is refused.
 
         Raises:
             OptionError: options that cannot be together, or one that another needs.
@@ -113,6 +131,7 @@ class EngineOptions:
             example = "2 minutes" if drift is None else "checkout"
             raise OptionError(missing, None, f"is needed because {here} is set", example=example)
         strategy = values["watermarkStrategy"]
+        _check_strategy(strategy, abilities)
         if strategy not in _BOUNDED and "maxoutoforderness" in named:
             raise OptionError(
                 "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
@@ -120,9 +139,9 @@ class EngineOptions:
                 f"{strategy}",
                 example="leave it out",
             )  # fmt: skip
-        lag = _watermark_lag(values, given, system_dates_rows=system_dates_rows)
-        percentile = percentile_of(values, given, system_dates_rows=system_dates_rows)
-        ahead = _look_ahead(values, given, system_dates_rows=system_dates_rows)
+        lag = _watermark_lag(values, given)
+        percentile = percentile_of(values, given)
+        ahead = _look_ahead(values, given)
         store = None if group is None or values["alignmentStore"] == NO_STORE else values["alignmentStore"]
         for name in ("alignmentStore", *_OF_OTHERS):
             if group is None and name.lower() in named:
@@ -134,7 +153,7 @@ class EngineOptions:
             raise OptionError(
                 "alignmentStore", NO_STORE, f"must be a place to meet, because {of_others[0]}", example=DRIVER
             )
-        goes_on = strategy in (NONE, INGESTION) or system_dates_rows or values["idleFollows"] == GROUP
+        goes_on = strategy in (NONE, INGESTION) or abilities.dates_rows or values["idleFollows"] == GROUP
         if not goes_on and "watermarkinterval" in named:
             raise OptionError(
                 "watermarkInterval", given_text(given, "watermarkInterval"),
@@ -149,6 +168,12 @@ class EngineOptions:
                     example="leave it out",
                 )  # fmt: skip
         _check_end(values, given)
+        if strategy == NONE and values["alignmentWaitForFirst"]:
+            raise OptionError(
+                "alignmentWaitForFirst", "true",
+                "has no meaning with watermarkStrategy none: the watermark is the clock, and comes before the first "
+                "row; of sources on the clock only a snapshot holds the group", example="leave it out",
+            )  # fmt: skip
         if strategy == NONE and group is not None and store is None:
             raise OptionError(
                 "alignmentStore", NO_STORE,
@@ -221,7 +246,16 @@ def _check_idleness(values: Mapping[str, Any]) -> None:
         raise OptionError("alignmentGroup", None, "is needed because idleFollows is group", example="checkout")
 
 
-def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, system_dates_rows: bool) -> int | None:
+def _check_strategy(strategy: str, abilities: Abilities) -> None:
+    """Refuse a strategy that the connector cannot serve, or that its system makes needless."""
+    if abilities.dates_rows and strategy in _IN_ORDER:
+        raise OptionError("watermarkStrategy", strategy, f"is not needed here: {_IN_ORDER[strategy]}", example=BOUNDED)
+    ability, why = _NEEDED_OF_ROWS.get(strategy, (None, ""))
+    if ability is not None and not getattr(abilities, ability):
+        raise OptionError("watermarkStrategy", strategy, why, example=BOUNDED)
+
+
+def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str]) -> int | None:
     strategy = values["watermarkStrategy"]
     named = [name for name in _LAGS if given_text(given, name) is not None]
     if strategy != INGESTION:
@@ -231,12 +265,6 @@ def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, syste
                 f"belongs to watermarkStrategy ingestion, and the strategy is {strategy}", example="leave it out",
             )  # fmt: skip
         return None
-    if system_dates_rows:
-        raise OptionError(
-            "watermarkStrategy", INGESTION,
-            "is not needed here: the source's own system dates its rows, and with bounded the watermark follows its "
-            "clock while nothing is written", example=BOUNDED,
-        )  # fmt: skip
     if len(named) > 1:
         raise OptionError(named[1], given_text(given, named[1]), f"excludes {named[0]}; give one of the two")
     bound = named[0] if named else _LAGS[0]
@@ -250,9 +278,7 @@ def _watermark_lag(values: Mapping[str, Any], given: Mapping[str, str], *, syste
     return lag
 
 
-def _look_ahead(
-    values: Mapping[str, Any], given: Mapping[str, str], *, system_dates_rows: bool
-) -> LookAheadOptions | None:
+def _look_ahead(values: Mapping[str, Any], given: Mapping[str, str]) -> LookAheadOptions | None:
     strategy = values["watermarkStrategy"]
     if strategy != LOOKAHEAD:
         for name in (name for name in ("lookaheadRows", "lookaheadTime") if given_text(given, name) is not None):
@@ -261,11 +287,6 @@ def _look_ahead(
                 f"belongs to watermarkStrategy lookahead, and the strategy is {strategy}", example="leave it out",
             )  # fmt: skip
         return None
-    if system_dates_rows:
-        raise OptionError(
-            "watermarkStrategy", LOOKAHEAD,
-            "is not needed here: the source's log is in the order in which its system dates the rows", example=BOUNDED,
-        )  # fmt: skip
     if values["idleReturn"] == PASSES:
         raise OptionError(
             "idleReturn", PASSES,

@@ -29,20 +29,13 @@ def on_time(text: str) -> int:
     return int(share)
 
 
-def percentile_of(values: Mapping[str, Any], given: Mapping[str, str], *, system_dates_rows: bool) -> Percentile | None:
+def percentile_of(values: Mapping[str, Any], given: Mapping[str, str]) -> Percentile | None:
     """Return what the user wished, ``None`` with another strategy.
-
-    ``system_dates_rows``: the source's system dates its rows by itself, and its positions are no rows.
 
     Raises:
         OptionError: options that cannot be together, or one that another needs.
     """
     strategy = values["watermarkStrategy"]
-    if system_dates_rows and strategy in (PERCENTILE, PUNCTUATED):
-        raise OptionError(
-            "watermarkStrategy", strategy,
-            "needs positions that count rows, and those of this source do not", example="bounded",
-        )  # fmt: skip
     if strategy != PERCENTILE:
         for name in (name for name in _OF_PERCENTILE if given_text(given, name) is not None):
             raise OptionError(

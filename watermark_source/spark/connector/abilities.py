@@ -1,0 +1,21 @@
+"""What a connector can do for a watermark strategy, as it declares itself; ``load()`` refuses a strategy that needs
+more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """What is not declared cannot be relied on, and a strategy that needs it is refused."""
+
+    marks: bool = False
+    """Its batches carry the watermarks of records (``ReadBatch.marks``)."""
+    row_positions: bool = False
+    """Each position is about one row, and batches carry the position of each row (``ReadBatch.positions``)."""
+    rows_ahead: bool = False
+    """Reading may begin at any position of a log, so that the driver can read the event times behind a batch."""
+    dates_rows: bool = False
+    """The system dates rows when it writes them, in the order of its log, and names its time with a log's end
+    (``Ends.reached``)."""
