@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark_aligned_kafka.errors import spark_conditions
@@ -12,6 +12,7 @@ from pyspark_aligned_kafka.options import kafka_options as options
 from pyspark_aligned_kafka.options.kafka_option_table import FORMAT
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.subscription import selection_text, selects_topic
+from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
 from watermark_source.planning.loss_kind import LossKind
 from watermark_source.planning.split import Split
 from watermark_source.spark.connector.range_reader import RangeReader
@@ -65,6 +66,15 @@ class KafkaSource(SourceDefinition):
     def observing_reader(self) -> RangeReader:
         """The executor side without columns, for event times alone."""
         return range_reader(self.options, (), stream=True)
+
+    @property
+    def reader_ahead(self) -> RangeReader:
+        """The executor side without columns, for which a record without an event time is no error."""
+        choice = self.options.times.event_time
+        if choice is None or choice.without is not WithoutTime.FAIL:
+            return self.observing_reader
+        times = replace(self.options.times, event_time=replace(choice, without=WithoutTime.NULL))
+        return range_reader(replace(self.options, times=times), (), stream=True)
 
     def open(self) -> Connector:
         """Return the driver side; it connects on first use."""

@@ -27,6 +27,8 @@ class Unread(NamedTuple):
     is none."""
     highest: Millis | None
     """Highest event time that was seen, rows of the planned range included where they were looked at."""
+    is_readable: bool = True
+    """False while rows behind its range cannot be read: what they hold is not known."""
 
 
 class LookAhead(Protocol):
@@ -76,15 +78,18 @@ def left_by(
 
     One millisecond less than the lowest event time that is known to be unread; of what is not known, behind the band or
     not yet in the log, no row is further behind the highest event time than ``out_of_orderness``. A split whose system
-    does not answer leads no further than the watermark that was ``sent``, to none before the first: what is unread of
-    it may be what held that.
+    does not answer, or whose rows ahead cannot be read, leads no further than the watermark that was ``sent``, to none
+    before the first: what is unread of it may be what held that.
     """
     splits = dict(planned)
-    for split in (logs.unknown | logs.stale) & planned.keys():
+    hidden = {s for s, found in unread.items() if not found.is_readable}
+    for split in (logs.unknown | logs.stale | hidden) & planned.keys():
         at = planned[split]
         if at.watermark is not None:
             splits[split] = replace(at, watermark=None if sent is None else min(at.watermark, sent))
     for split, found in unread.items():
+        if split in hidden:
+            continue
         at = planned[split]
         reached = at.watermark
         if found.highest is not None:

@@ -36,6 +36,15 @@ def test_a_split_has_the_lower_of_what_is_unread_and_the_bound(
     assert left[A].watermark == expected
 
 
+def test_a_split_whose_rows_ahead_cannot_be_read_leads_no_further_than_what_was_sent() -> None:
+    unread = {A: Unread(5, Millis(700), Millis(1_000), is_readable=False)}
+    logs = observation(log_of([])).logs
+    left = left_by({A: at(2, 99), B: at(1, 80)}, unread, Millis(49), logs, POLICY.strategy)
+    assert (left[A].watermark, left[B].watermark) == (49, 80)
+    assert left_by({A: at(2, 99)}, unread, None, logs, POLICY.strategy)[A].watermark is None
+    assert left_by({A: at(2)}, unread, Millis(49), logs, POLICY.strategy)[A].watermark is None
+
+
 @pytest.mark.parametrize("silence", ["unknown", "stale"])
 def test_a_split_that_does_not_answer_leads_no_further_than_what_was_sent(silence: str) -> None:
     """What of it is unread, and held the watermark, is not known to a process that has not looked at it."""

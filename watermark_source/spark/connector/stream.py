@@ -191,6 +191,14 @@ class SourceDefinition(Protocol):
         """The executor side with no columns but event time, to look at a range again; by default with all columns."""
         return self.range_reader
 
+    @property
+    def reader_ahead(self) -> RangeReader:
+        """``observing_reader`` for rows that no batch has read yet; by default that one itself.
+
+        A row whose event time cannot be found has none here: the batch that reads it decides what that means.
+        """
+        return self.observing_reader
+
     def open(self) -> Connector:
         """Connect the driver side."""
         ...

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from watermark_source.errors import WatermarkSourceError
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.range_reader import RangeReader
-from watermark_source.spark.driver.event_time_reads import event_times_of
+from watermark_source.spark.driver.event_time_reads import EventTimesRead, read_event_times
 from watermark_source.spark.driver.min_max_index import MinMaxIndex
 
 _log = logging.getLogger(__name__)
@@ -39,6 +38,10 @@ class ReadingAhead:
         self._span = span
         self._at_a_time = _AT_FIRST
         self._indexes: dict[Split, MinMaxIndex] = {}
+        self._failing: set[Split] = set()
+        """Splits that could not be read when they were looked at last: they are read apart from the others."""
+        self._suspects: set[Split] = set()
+        """Splits of which one could not be read: there was no time to find out which."""
 
     def unread(
         self,
@@ -56,10 +59,15 @@ class ReadingAhead:
             begin = max(batch.start, targets[split] - self._rows)
             self._indexes[split] = self._indexes.get(split, MinMaxIndex.at(begin)).going_on(batch.start, begin)
         until = time.monotonic() + _LONGEST
-        while wanted := self._next(planned, targets):
-            if not self._look_at(wanted, late_at, future_cap) or time.monotonic() >= until:
+        hidden: set[Split] = set()
+        while wanted := self._next(planned, {s: t for s, t in targets.items() if s not in hidden}):
+            hidden |= self._look_at(wanted, late_at, future_cap, until)
+            if time.monotonic() >= until:
                 break
-        return {split: self._indexes[split].unread(batch.end) for split, batch in planned.items()}
+        hidden |= self._sharpen(planned, hidden, late_at, future_cap, until)
+        hidden |= (self._failing | self._suspects) & planned.keys()
+        found = {split: self._indexes[split].unread(batch.end) for split, batch in planned.items()}
+        return {s: each._replace(is_readable=s not in hidden) for s, each in found.items()}
 
     def _next(self, planned: Mapping[Split, SplitRange], targets: Mapping[Split, int]) -> list[SplitRange]:
         short = [
@@ -82,20 +90,61 @@ class ReadingAhead:
                 break
         return now
 
-    def _look_at(self, wanted: list[SplitRange], late_at: Millis | None, future_cap: Millis | None) -> bool:
+    def _look_at(
+        self, wanted: list[SplitRange], late_at: Millis | None, future_cap: Millis | None, until: float
+    ) -> set[Split]:
+        """Look at ranges; return the splits that could not be read."""
         begun = time.monotonic()
-        try:
-            found = event_times_of(self._reader, wanted)
-        except WatermarkSourceError as error:
-            # The batch that comes there says so. Until then the watermark goes by what is known.
-            _log.warning("nothing can be looked at ahead of the batch for the moment: %s", error)
-            return False
-        took = time.monotonic() - begun
-        self._at_a_time = _learned(self._at_a_time, sum(each.size for each in wanted), took)
-        for each in wanted:
-            micros = found.get(each.split, _EMPTY)
+        found = self._read(wanted, until)
+        read = [each for each in wanted if each.split not in found.failed and each.split not in found.left_out]
+        if len(read) == len(wanted):
+            took = time.monotonic() - begun
+            self._at_a_time = _learned(self._at_a_time, sum(each.size for each in wanted), took)
+        for each in read:
+            micros = found.micros.get(each.split, _EMPTY)
             self._indexes[each.split] = self._indexes[each.split].with_rows(each, micros, late_at, future_cap)
-        return True
+        return {*found.failed, *found.left_out}
+
+    def _sharpen(
+        self,
+        planned: Mapping[Split, SplitRange],
+        hidden: set[Split],
+        late_at: Millis | None,
+        future_cap: Millis | None,
+        until: float,
+    ) -> set[Split]:
+        """Know the rows that follow each batch's end one by one, so that what the batch reads itself holds nothing up.
+
+        Returns the splits that could not be read. Where there is no time for it a row that is read counts as unread for
+        longer, not shorter.
+        """
+        blurred = [
+            SplitRange(split, *piece)
+            for split, batch in planned.items()
+            if split not in hidden and (piece := self._indexes[split].blurred(batch.end)) is not None
+        ]
+        if not blurred or time.monotonic() >= until:
+            return set()
+        found = self._read(blurred, until)
+        for each in blurred:
+            if each.split not in found.failed and each.split not in found.left_out:
+                micros = found.micros.get(each.split, _EMPTY)
+                self._indexes[each.split] = self._indexes[each.split].with_each_row(each, micros, late_at, future_cap)
+        return set(found.failed)
+
+    def _read(self, wanted: list[SplitRange], until: float) -> EventTimesRead:
+        apart = [*sorted(self._suspects - self._failing), *sorted(self._failing)]
+        found = read_event_times(self._reader, wanted, apart=apart, until=until)
+        for split, error in found.failed.items():
+            if split not in self._failing:
+                _log.warning(
+                    "%s: the rows behind the batch cannot be read, and %s holds the watermark until they can, or are "
+                    "part of a batch: %s", split, split, error,
+                )  # fmt: skip
+        answered = {each.split for each in wanted} - found.left_out
+        self._failing = (self._failing - answered) | found.failed.keys()
+        self._suspects = (self._suspects - answered) | found.left_out
+        return found
 
 
 def _learned(at_a_time: int, looked_at: int, took: float) -> int:

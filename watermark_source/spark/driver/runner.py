@@ -99,11 +99,11 @@ class SourceRunner:
             membership=self._membership,
             replica=self._offsets.replica,
             pauses=PauseMemory() if idleness.learned else None,
-            looks=FirstLooks(definition.observing_reader) if _learns_steps(self._connector, policy) else None,
+            looks=FirstLooks(definition.reader_ahead) if _learns_steps(self._connector, policy) else None,
         )
         ahead = None
         if (far := options.look_ahead) is not None:
-            ahead = ReadingAhead(definition.observing_reader, rows=far.rows, span=far.time)
+            ahead = ReadingAhead(definition.reader_ahead, rows=far.rows, span=far.time)
         self._planner = BatchPlanner(self._connector, policy, self._observer, ahead)
         self._partitions = InputPartitions(
             self._connector, options, self._reports, self._observer, fails_on_loss=fail_on_data_loss

@@ -22,12 +22,13 @@ class RowsInMemory:
         self.asked: list[SplitRange] = []
         self.reads = 0
         self.broken = False
+        self.unreadable: set[Split] = set()
         self.seconds_a_row = 0.0
 
     def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
         self.asked += ranges
         self.reads += 1
-        if self.broken:
+        if self.broken or self.unreadable & {each.split for each in ranges}:
             raise UnreachableError("gone")
         for split, start, end in ranges:
             time.sleep(self.seconds_a_row * (end - start))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.unit.spark.driver.rows_in_memory import RowsInMemory
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split, SplitRange
@@ -66,3 +68,11 @@ def test_a_system_that_does_not_answer_is_asked_once() -> None:
     asked, rows.broken = list(rows.asked), False
     assert looks.of(SourceState(), {A: 0}, {A: LONG}, None) == {}
     assert rows.asked == asked
+
+
+def test_a_split_that_cannot_be_read_leaves_the_others_their_first_look(caplog: pytest.LogCaptureFixture) -> None:
+    rows = RowsInMemory({A: list(range(LONG)), B: list(range(LONG))})
+    rows.unreadable = {A}
+    found = FirstLooks(rows).of(SourceState(), {A: 0, B: 0}, {A: LONG, B: LONG}, None)
+    assert found == {B: FirstLook(Millis(0), LONG - 100, LONG - 1)}
+    assert [r.getMessage() for r in caplog.records] == ["t-0 cannot be looked at before its first batch: gone"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -30,20 +31,29 @@ def look(
     return found[A]
 
 
-def test_the_lowest_of_what_follows_is_known_and_each_row_is_looked_at_once() -> None:
+def test_the_lowest_of_what_follows_is_known_and_no_row_is_looked_at_more_than_twice() -> None:
     times: list[int | None] = [1_000 + n for n in range(10_000)]
     times[7_000] = 5
     rows = RowsInMemory({A: times})
     ahead = ReadingAhead(rows, rows=4_000, span=None)
     assert look(ahead, 0, 2_000, 10_000) == Unread(6_000, Millis(3_000), Millis(6_999))
     assert look(ahead, 2_000, 4_000, 10_000).lowest == 5
-    assert look(ahead, 4_000, 7_001, 10_000).lowest in (5, 8_001)
-    lowest = look(ahead, 7_001, 9_000, 10_000).lowest
-    assert lowest is not None
-    assert 10_000 - PIECE_ROWS < lowest <= 10_000
+    assert look(ahead, 4_000, 7_001, 10_000).lowest == 8_001
+    assert look(ahead, 7_001, 9_000, 10_000).lowest == 10_000
     assert look(ahead, 9_000, 10_000, 10_000) == Unread(10_000, None, Millis(10_999))
-    covered = sorted((r.start, r.end) for r in rows.asked)
+    # Beside what is looked at for the first time, rows of one piece for each batch that ends within it.
+    covered = sorted((r.start, r.end) for r in rows.asked if r.size > PIECE_ROWS)
     assert all(a[1] <= b[0] for a, b in pairwise(covered))
+    assert max(Counter(n for r in rows.asked for n in range(r.start, r.end)).values()) == 2
+
+
+def test_of_rows_in_order_the_lowest_is_always_the_next_one() -> None:
+    """In steps of a batch's rows, not of the pieces in which they are kept."""
+    rows = RowsInMemory({A: [1_000 * n for n in range(6_000)]})
+    ahead = ReadingAhead(rows, rows=3_000, span=None)
+    for position in range(100, 6_000, 100):
+        assert look(ahead, position - 100, position, 6_000).lowest == 1_000 * position
+    assert sum(r.size for r in rows.asked) <= 2 * 6_000
 
 
 def test_a_batch_longer_than_the_band_is_not_looked_at_but_near_the_end() -> None:
@@ -53,7 +63,8 @@ def test_a_batch_longer_than_the_band_is_not_looked_at_but_near_the_end() -> Non
     assert rows.asked == [SplitRange(A, 5_000, 6_000)]
     # Behind it there are only 300: of the batch itself its last 700 tell how far it leads.
     assert look(ahead, 5_000, 9_700, 10_000).highest == 9_999
-    assert rows.asked[1:] == [SplitRange(A, 9_000, 10_000)]
+    # Once more those after the batch's end, which are known as one piece with some before it.
+    assert rows.asked[1:] == [SplitRange(A, 9_000, 10_000), SplitRange(A, 9_700, 10_000)]
 
 
 def test_a_plan_that_comes_less_far_than_the_one_before_looks_at_what_it_leaves_out() -> None:
@@ -111,9 +122,46 @@ def test_what_cannot_be_read_is_not_known_and_is_looked_at_again() -> None:
     rows = RowsInMemory({A: [100, 90, 300]})
     ahead = ReadingAhead(rows, rows=10, span=None)
     rows.broken = True
-    assert look(ahead, 0, 1, 3) == Unread(1, None, None)
+    assert look(ahead, 0, 1, 3) == Unread(1, None, None, is_readable=False)
     rows.broken = False
-    assert look(ahead, 0, 1, 3).highest == 300
+    assert look(ahead, 0, 1, 3) == Unread(3, Millis(90), Millis(300))
+
+
+@pytest.mark.parametrize("seconds", [1.0, 0.0])
+def test_a_split_that_cannot_be_read_keeps_nothing_of_the_others_back(
+    seconds: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where finding it takes longer than a plan has time for."""
+    monkeypatch.setattr(look_ahead, "_LONGEST", seconds)
+    splits = [Split("t", n) for n in range(4)]
+    rows = RowsInMemory({split: list(range(100, 130)) for split in splits})
+    rows.unreadable = {splits[0]}
+    ahead = ReadingAhead(rows, rows=10, span=None)
+    plans = 1 if seconds else 8
+    for position in range(plans):
+        if seconds == 0.0 and position:
+            monkeypatch.setattr(look_ahead, "_LONGEST", 0.2)
+        ranges = {s: SplitRange(s, position, position) for s in splits}
+        found = ahead.unread(ranges, dict.fromkeys(splits, 30), late_at=None, future_cap=None)
+        if seconds == 0.0 and not position:
+            # Which one it is, is not known yet: none leads anywhere.
+            assert not any(each.is_readable for each in found.values())
+    assert {s for s, each in found.items() if each.is_readable} == set(splits[1:])
+    assert {each.lowest for s, each in found.items() if s != splits[0]} == {100 + plans - 1}
+    assert len([r for r in caplog.records if "t-0: the rows behind the batch cannot be read" in r.getMessage()]) == 1
+
+
+def test_with_a_span_a_batch_without_event_times_ends_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_ahead, "_LEAST", 10)
+    monkeypatch.setattr(look_ahead, "_STEP", 100)
+    times: list[int | None] = [None] * 1_000 + [100 * n for n in range(9_000)]
+    ahead = ReadingAhead(RowsInMemory({A: times}), rows=10_000, span=60_000)
+    found = look(ahead, 0, 1_000, 10_000)
+    # 600 rows are a minute.
+    assert 1_600 <= found.until <= 1_800
+    assert found.lowest == 0
+    nothing = ReadingAhead(RowsInMemory({A: [None] * 5_000}), rows=3_000, span=60_000)
+    assert look(nothing, 0, 1_000, 5_000) == Unread(4_000, None, None)
 
 
 def test_a_plan_goes_on_with_what_is_known_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
