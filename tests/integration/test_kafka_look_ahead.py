@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from services.kafka import Kafka
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
@@ -102,6 +103,36 @@ def test_rows_ten_minutes_behind_are_on_time_and_the_watermark_does_not_wait_for
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, in_payload: bool
 ) -> None:
     compare(streams, kafka, new_topic(PARTITIONS), 40_000, in_payload=in_payload)
+
+
+def test_a_record_without_an_event_time_ahead_takes_no_other_partition_its_look_ahead(
+    streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    """And the watermark is one millisecond before the lowest event time behind each batch, in steps of its rows."""
+    topic, rows = new_topic(2), 600
+    times = {p: START + np.arange(rows, dtype=np.int64) * 1_000 for p in range(2)}
+    times[0][::10] -= BEHIND
+    for partition, found in times.items():
+        texts = np.char.mod('{"at":%d}', found).astype("S")
+        if partition:
+            texts[-5] = texts[-5].replace(b"at", b"no")
+        values = texts.view(np.uint8).reshape(rows, -1)
+        bulk_produce_partitions(kafka.bootstrap, topic, {partition: PartitionRecords(found, values=values)})
+    source = streams.source(
+        subscribe=topic, columns="offset", includeLate=True, maxOffsetsPerTrigger=100, watermarkStrategy="lookahead",
+        eventTimeColumn="value:$.at",
+    )  # fmt: skip
+    with pytest.raises(StreamingQueryException, match="no event time at value"):
+        streams.run(follow_watermark(source).select("offset", "late"), "q")
+    assert streams.result("q").where("late").count() == 0
+    offsets = streams.offsets("q")
+    assert len(offsets) > 10
+    for offset in offsets:
+        (splits,) = offset["splits"].values()
+        ahead = [times[int(p)][fields[0] :] for p, fields in splits.items()]
+        ahead[1] = ahead[1][ahead[1] != times[1][-5]]
+        lowest = [int(each.min()) if len(each) else int(times[p].max()) for p, each in enumerate(ahead)]
+        assert offset["wm"] == min(lowest) - 1
 
 
 @pytest.mark.long("test_rows_ten_minutes_behind_are_on_time_and_the_watermark_does_not_wait_for_them_all_day")
