@@ -37,6 +37,7 @@ ENGINE_GROUPS: dict[str, str] = {
     "idleReturn": EVENT_TIME,
     "maxFutureSkew": EVENT_TIME,
     "watermarkInterval": EVENT_TIME,
+    "watermarkWarningAfter": EVENT_TIME,
     "finalWatermark": EVENT_TIME,
     "includeMarkers": EVENT_TIME,
     "includeLate": EVENT_TIME,

@@ -35,7 +35,7 @@ from watermark_source.spark.driver.observed_logs import Logs
 from watermark_source.spark.driver.observer import Observer
 from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.pause_memory import PauseMemory
-from watermark_source.spark.driver.plan_warnings import warn_of
+from watermark_source.spark.driver.plan_warnings import WatermarkWarnings, warn_of
 from watermark_source.spark.driver.progress_to_sink import ShownProgress
 from watermark_source.spark.driver.status_from_plan import Seen
 from watermark_source.spark.driver.status_report import StatusReport
@@ -110,6 +110,7 @@ class SourceRunner:
         )
         self._last = LastPlan()
         self._status = StatusReport(options, definition.name, clock)
+        self._warnings = WatermarkWarnings(options, definition.name, clock)
         self._progress = ShownProgress(self._connector.progress)
         before_termination(self._tell_last)
 
@@ -149,7 +150,9 @@ class SourceRunner:
         self._reports.forget(observation.seen)
         self._observer.note(planned)
         self._membership.tell(planned)
-        self._status.note(self._seen(planned, splits, observation))
+        seen = self._seen(planned, splits, observation)
+        self._status.note(seen)
+        self._warnings.note(seen, state)
         goes_on, offset = planned.state, dict(start)
         if planned.is_batch:
             self._progress.expect()

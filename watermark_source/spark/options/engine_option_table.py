@@ -245,6 +245,17 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "`watermarkStrategy` `none` and `ingestion`, the group's with `idleFollows` `group`, that of a system that "
         "dates its rows.",
     ),
+    Option(
+        name="watermarkWarningAfter",
+        parse=duration(minimum=1),
+        default=60_000,
+        default_text="1 minute",
+        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        example="5 minutes",
+        doc="After how long without a first watermark, or with one that stands although rows are read, the log has a "
+        "warning: which partition holds the watermark, since when, and what to write "
+        "([troubleshooting](troubleshooting.md)).",
+    ),
     true_or_false(
         name="finalWatermark",
         default=False,

@@ -101,6 +101,8 @@ class EngineOptions:
     """``None``: the source is in no alignment group."""
     final_watermark: bool
     """Whether the run is the stream's last."""
+    watermark_warning_after: int
+    """For how long the watermark stands before a warning."""
     include_markers: bool
     include_late: bool
     tasks: TaskOptions
@@ -213,6 +215,7 @@ class EngineOptions:
                 members=values["alignmentMembers"],
             ),
             final_watermark=values["finalWatermark"],
+            watermark_warning_after=values["watermarkWarningAfter"],
             include_markers=values["includeMarkers"],
             include_late=values["includeLate"],
             tasks=TaskOptions(

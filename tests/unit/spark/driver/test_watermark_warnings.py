@@ -1,0 +1,85 @@
+"""Which warnings of its watermark a source's process logs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.queries import write
+from tests.unit.spark.runner_process import Process
+
+OF_ONE: dict[int, list[tuple[int, int]]] = {0: [(100, 1), (101, 2)], 1: []}
+"""The second split never has a row."""
+
+
+def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+
+
+def lasts(process: Process, offset: Any, seconds: float) -> Any:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        offset = process.run(offset)
+    return offset
+
+
+def test_a_split_without_rows_is_warned_of_once(log: Path, live: Any, caplog: pytest.LogCaptureFixture) -> None:
+    write(log, OF_ONE)
+    process = live(watermarkWarningAfter="200 ms")
+    lasts(process, process.runner.initial_offset(), 0.6)
+    (text,) = warned(caplog)
+    assert "held back by log-1: no record seen yet" in text
+    assert '.option("idleTimeout", "30 seconds")' in text
+
+
+def test_a_run_that_closes_nothing_is_warned_of_at_its_end(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(log, OF_ONE)
+    process = live()
+    process.runner.freeze()
+    end = process.run(process.runner.initial_offset())
+    process.plan(end)
+    (text,) = warned(caplog)
+    assert text.startswith("the run is over, and closed no window: 2 rows read")
+    assert "log-1: no record seen yet" in text
+
+
+@pytest.mark.parametrize("given", [{"includeMarkers": "false"}, {"watermarkStrategy": "none"}])
+def test_where_no_window_follows_the_watermark_nothing_is_said(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture, given: dict[str, str]
+) -> None:
+    write(log, OF_ONE)
+    process = live(watermarkWarningAfter="1 ms", **given)
+    offset = process.runner.initial_offset()
+    for _ in range(5):
+        offset = process.plan(offset)
+        time.sleep(0.01)
+    assert "window" not in caplog.text
+
+
+def test_a_run_whose_watermark_moves_is_not_warned_of(log: Path, live: Any, caplog: pytest.LogCaptureFixture) -> None:
+    write(log, {0: [(100, 1)], 1: [(101, 2)]})
+    process = live()
+    process.runner.freeze()
+    process.run(process.runner.initial_offset())
+    assert warned(caplog) == []
+
+
+def test_the_first_late_rows_of_a_split_that_was_idle_are_warned_of(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(log, {0: [(100, 1)], 1: [(200, 2)]})
+    process = live(idleTimeout="50 ms")
+    end = lasts(process, process.runner.initial_offset(), 0.4)
+    write(log, {0: [(150, 3)], 1: [(210, 4)]})
+    end = process.run(end)
+    write(log, {0: [(151, 5)], 1: [(211, 6)]})
+    process.run(end)
+    (text,) = warned(caplog)
+    assert text.startswith("1 row of log-0 came up to 49 s late")
+    assert 'To wait for it, write a longer one: .option("idleTimeout", ' in text
