@@ -45,7 +45,7 @@ def test_what_is_no_report_leaves_the_query_alone(streams: Streams) -> None:
     held = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(40)]
     try:
         held[0].sendall(b"GET / HTTP/1.1\r\n\r\n" + b"\0" * 100)
-        held[1].sendall(b"\0" * 32 + struct.pack(">I", 2**31))
+        held[1].sendall(struct.pack(">I", 2**31) + b"\0" * 64)
         held[2].sendall(b"\xff" * 4_096)
         held[3].shutdown(socket.SHUT_WR)
         for second in (10, 20):
@@ -64,22 +64,23 @@ def test_what_is_no_report_leaves_the_query_alone(streams: Streams) -> None:
     assert memory < 500 * 2**20
 
 
-def test_a_runner_nobody_can_reach_looks_at_every_range_itself(
-    streams: Streams, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More half-open connections than the runner takes: no task's report gets through."""
-    streams.write({0: [(0, 1)], 1: [(5, 2)]})
-    query = streams.start_file(streams.load(), "flooded")
+def test_reports_are_received_at_the_drivers_address_alone(streams: Streams) -> None:
+    streams.write({0: [(0, 1)]})
+    query = streams.start_file(streams.load(), "bound")
     query.processAllAvailable()
     (runner,) = runner_processes(streams.spark)
-    port = listening_port(runner)
-    held = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(64)]
-    try:
-        streams.write({0: [(10, 3)], 1: [(20, 4)]})
-        query.processAllAvailable()
-    finally:
-        for connection in held:
-            connection.close()
+    assert streams.spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"
+    assert {c.laddr.ip for c in runner.net_connections("tcp") if c.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
     query.stop()
-    streams.run(streams.load(), "flooded")
-    assert streams.offsets("flooded")[-1]["wm"] == START + 9_999
+
+
+def test_a_runner_nobody_can_reach_looks_at_every_range_itself(streams: Streams) -> None:
+    streams.write({0: [(0, 1)], 1: [(5, 2)]})
+    # An address of this machine at which nothing listens.
+    query = streams.start_file(streams.load(reportHost="127.0.0.99"), "unreached")
+    query.processAllAvailable()
+    streams.write({0: [(10, 3)], 1: [(20, 4)]})
+    query.processAllAvailable()
+    query.stop()
+    streams.run(streams.load(), "unreached")
+    assert streams.offsets("unreached")[-1]["wm"] == START + 9_999

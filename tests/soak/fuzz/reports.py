@@ -6,8 +6,6 @@ An input: a byte for how to connect, then what is sent. With the right key it is
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import json
 import logging
 import socket
@@ -31,7 +29,7 @@ _ORIGINALS: list[Any] = [
     json.loads(next(protocol.messages([RangeReport(SplitRange(Split("orders", n), 0, 10), Millis(99), 10, 1)])))
     for n in range(3)
 ]
-_FLOOD = 80
+_FLOOD = 300
 """Connections at once; more than the server serves."""
 _BETWEEN_FLOODS = 30.0
 _MOST_THREADS = 100
@@ -118,8 +116,7 @@ def _send(data: bytes, *, half_open: bool) -> None:
 def _sign_and_send(body: bytes, *, cut: int) -> None:
     connection, challenge = _connect()
     with connection, contextlib.suppress(OSError):
-        digest = hmac.new(_server.address.key, challenge + body, hashlib.sha256).digest()
-        message = digest + struct.pack(">I", len(body)) + body
+        message = protocol.header(_server.address.key, challenge, body) + body
         connection.sendall(message[: len(message) - cut] if cut else message)
         connection.shutdown(socket.SHUT_WR)
         connection.recv(2)

@@ -57,7 +57,8 @@ class ReadingAgain:
         self._definition = definition
         self._book = book
         self._server = server
-        self._told = False
+        self._warned: set[bool] = set()
+        """Whether strangers were the reason, for each of the warnings that were logged."""
 
     def at(self, again: ReadTask, missing: Coverage, *, reports_due: bool) -> Coverage:
         """Return what is in a task's one range, of which something is missing, as far as it can still be read.
@@ -67,14 +68,8 @@ class ReadingAgain:
         (wanted,), parts = again.ranges, missing.missing
         shown = wanted.shown(self._definition.position_text)
         _log.info("no report about %s; looking at %d positions again", shown, sum(part.size for part in parts))
-        if reports_due and not self._told:
-            self._told = True
-            _log.warning(
-                "no task reported what it read to %s, port %d, so the driver reads it again by itself. If executors "
-                "cannot reach that address, set reportHost and reportPorts",
-                " or ".join(self._server.address.hosts),
-                self._server.address.port,
-            )
+        if reports_due:
+            self._warn()
         reader = self._definition.observing_reader
         try:
             for part in parts:
@@ -85,3 +80,24 @@ class ReadingAgain:
             # on with the next range.
             _log.warning("%s cannot be looked at again, its watermark stays: %s", shown, error)
         return self._book.cover(wanted)
+
+    def _warn(self) -> None:
+        """Say once for each reason why what no task reported is read twice."""
+        strangers = self._server.strangers()
+        if (strangers is not None) in self._warned:
+            return
+        self._warned.add(strangers is not None)
+        where, port = " or ".join(self._server.address.hosts), self._server.address.port
+        if strangers is None:
+            _log.warning(
+                "no task reported what it read to %s, port %d, so the driver reads it again by itself. If executors "
+                "cannot reach that address, set reportHost and reportPorts",
+                where, port,
+            )  # fmt: skip
+        else:
+            _log.warning(
+                "no task reported what it read to %s, port %d, so the driver reads it again by itself. Meanwhile "
+                "connections that are no tasks of this query were closed there: %s. Keep them away from that port; "
+                "reportPorts names others",
+                where, port, strangers,
+            )  # fmt: skip

@@ -1,8 +1,9 @@
 """Progress reports on the wire: tasks tell the runner what they saw, over authenticated TCP.
 
-A connection carries one message; what is longer takes several. The server sends a random challenge; the client answers
-with an HMAC-SHA256 of challenge and body under a key that only the runner and its tasks have, then the body, JSON; the
-server says ``OK``. Sizes and times are bounded on both sides. The server is in ``driver``, the client in ``tasks``.
+A connection carries one message; what is longer takes several. The server sends a random challenge. The client sends a
+header: the body's length, its SHA-256, and an HMAC-SHA256 of challenge and both under a key that only the runner and
+its tasks have; so the server knows a stranger before any of the body. Then the client sends the body, JSON, and the
+server answers ``OK``. Sizes and times are bounded on both sides. The server is in ``driver``, the client in ``tasks``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import struct
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from watermark_source.errors import shortened
 from watermark_source.eventtime.disorder import BUCKETS, DisorderSegment
@@ -28,11 +30,14 @@ LENGTH = struct.Struct(">I")
 DIGEST = hashlib.sha256().digest_size
 OK = b"OK"
 _BETWEEN = b", "
+HEADER = LENGTH.size + 2 * DIGEST
 TIMEOUT = 5.0
 """Seconds for a whole message."""
+PROOF_TIMEOUT = 0.5
+"""Seconds for its header."""
+UNPROVEN = "it did not prove within half a second that it knows the key of this query"
 MAX_BODY = 4 * 1024 * 1024
-"""Bytes of a message: reports of ten thousand splits with the longest names, whose disorder nobody counts. A peer
-without the key can make the server hold this much."""
+"""Bytes of a message: reports of ten thousand splits with the longest names, whose disorder is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +49,38 @@ class ReportAddress:
     key: bytes = field(repr=False)
 
 
-def sign(key: bytes, challenge: bytes, body: bytes) -> bytes:
-    """Return what shows that the sender of a body knows the key and was asked just now."""
-    return hmac.new(key, challenge + body, hashlib.sha256).digest()
+class Header(NamedTuple):
+    """What a message's header says of its body."""
+
+    length: int
+    digest: bytes
+
+    def checked(self, body: bytes) -> bytes:
+        """Return the body; raises ``ValueError`` if it is another one."""
+        if hashlib.sha256(body).digest() != self.digest:
+            raise ValueError("a body that is not the one of its header")
+        return body
+
+
+def header(key: bytes, challenge: bytes, body: bytes) -> bytes:
+    """Return what shows that the sender of a body knows the key and was sent the challenge just now."""
+    said = LENGTH.pack(len(body)) + hashlib.sha256(body).digest()
+    return said + _proof(key, challenge, said)
+
+
+def read_header(key: bytes, challenge: bytes, seen: bytes) -> Header:
+    """Return what a header says; raises ``PermissionError`` for the wrong key, ``ValueError`` for too long a body."""
+    said, proof = seen[:-DIGEST], seen[-DIGEST:]
+    if not hmac.compare_digest(proof, _proof(key, challenge, said)):
+        raise PermissionError("wrong key")
+    (length,) = LENGTH.unpack_from(said)
+    if not 0 < length <= MAX_BODY:
+        raise ValueError(f"a report of {length} bytes")
+    return Header(length, said[LENGTH.size :])
+
+
+def _proof(key: bytes, challenge: bytes, said: bytes) -> bytes:
+    return hmac.new(key, challenge + said, hashlib.sha256).digest()
 
 
 def receive(connection: socket.socket, size: int, deadline: float) -> bytes:

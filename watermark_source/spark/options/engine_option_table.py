@@ -304,8 +304,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         default_text="found out",
         accepted="must be a host name or an address",
         example="driver.example.org",
-        doc="Under which name or address executors reach the driver with their progress reports, if not under those "
-        "its machine knows of itself; usually the same as `spark.driver.host`.",
+        doc="Under which name or address executors reach the driver with their progress reports, if not under "
+        "`spark.driver.host` of its command line, or those that its machine knows of itself.",
     ),
     Option(
         name="reportPorts",

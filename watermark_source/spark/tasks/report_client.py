@@ -15,6 +15,8 @@ _log = logging.getLogger(__name__)
 
 _SLOW = 1.0
 """Seconds after which a failure counts as slow: of a host that is down, or of a name nobody knows."""
+_ATTEMPTS = 3
+"""Connections for a message whose place the server needed for others."""
 _AVOIDED_SECONDS = 120.0
 """So long an address that failed slowly is not tried again by this process."""
 
@@ -45,18 +47,24 @@ def _is_delivered(address: ReportAddress, body: bytes) -> bool:
 def _deliver(host: str, address: ReportAddress, body: bytes) -> bool:
     began = time.monotonic()
     try:
-        with socket.create_connection((host, address.port), timeout=protocol.TIMEOUT) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            deadline = time.monotonic() + protocol.TIMEOUT
-            challenge = protocol.receive(connection, protocol.CHALLENGE, deadline)
-            connection.sendall(protocol.sign(address.key, challenge, body) + protocol.LENGTH.pack(len(body)) + body)
-            return protocol.receive(connection, len(protocol.OK), deadline) == protocol.OK
+        for attempt in range(1, _ATTEMPTS + 1):
+            with socket.create_connection((host, address.port), timeout=protocol.TIMEOUT) as connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                deadline = time.monotonic() + protocol.TIMEOUT
+                challenge = protocol.receive(connection, protocol.CHALLENGE, deadline)
+                try:
+                    connection.sendall(protocol.header(address.key, challenge, body) + body)
+                    return protocol.receive(connection, len(protocol.OK), deadline) == protocol.OK
+                except (EOFError, ConnectionError):
+                    # A report server, which was busy with strangers, or this process was late.
+                    if attempt == _ATTEMPTS or time.monotonic() - began > _SLOW:
+                        raise
     # A name that no resolver can be asked for is a UnicodeError.
     except (OSError, EOFError, UnicodeError) as error:
         _log.info("progress report to %s:%d not delivered: %s", host, address.port, error)
         if isinstance(error, TimeoutError) or time.monotonic() - began > _SLOW:
             _avoid(host, address.port)
-        return False
+    return False
 
 
 def _avoid(host: str, port: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping, Set
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,24 @@ def test_missing_reports_are_told_once_and_not_after_a_restart(
     process.plan(end)
     (told,) = [r.getMessage() for r in caplog.records if "set reportHost and reportPorts" in r.getMessage()]
     assert "to nobody.invalid, port " in told
+
+
+def test_idle_connections_at_the_port_cost_no_batch_its_reports(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(log, TWO)
+    process = live()
+    end = process.run(process.runner.initial_offset())
+    port = process.runner._reports.address.port
+    with ExitStack() as held:
+        for second in range(200, 208):
+            for _ in range(70):
+                held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            write(log, {0: [(second, second)]})
+            end = process.run(end)
+    assert wm(end) == 7_000 - 1
+    assert "was refused" in caplog.text
+    assert "reads it again" not in caplog.text
 
 
 def test_batches_done_again_as_one_read_all_their_rows(log: Path, live: Any) -> None:

@@ -8,11 +8,14 @@ import logging
 import resource
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +27,7 @@ from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.driver import report_server
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
+from watermark_source.spark.driver.unreported_ranges import ReadingAgain
 from watermark_source.spark.exchange import report_protocol as protocol
 from watermark_source.spark.exchange.report_protocol import ReportAddress
 from watermark_source.spark.tasks import report_client
@@ -121,7 +125,7 @@ def test_a_message_of_another_connection_is_refused(book: ReportBook, server: Re
     (body,) = protocol.messages([REPORT])
     with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as first:
         challenge = first.recv(32, socket.MSG_WAITALL)
-        message = protocol.sign(server.address.key, challenge, body) + struct.pack(">I", len(body)) + body
+        message = protocol.header(server.address.key, challenge, body) + body
         first.sendall(message)
         assert first.recv(2, socket.MSG_WAITALL) == b"OK"
     book.forget(WHOLE.split)
@@ -133,7 +137,7 @@ def test_a_message_of_another_connection_is_refused(book: ReportBook, server: Re
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + b"\0" * 64, b"\xff" * 36, b"\0" * 36, b"\0" * 32 + b"\x7f\xff\xff\xff"],
+    [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + b"\0" * 64, b"\xff" * 68, b"\0" * 68, b"\x7f\xff\xff\xff" + b"\0" * 64],
     ids=["http", "all ones", "empty body", "two gigabytes"],
 )
 def test_garbage_is_refused_and_the_next_report_arrives(book: ReportBook, server: ReportServer, garbage: bytes) -> None:
@@ -147,12 +151,28 @@ def test_garbage_is_refused_and_the_next_report_arrives(book: ReportBook, server
     assert arrived(book)
 
 
-def test_a_length_beyond_the_bound_is_refused_before_any_of_it_is_read(server: ReportServer) -> None:
-    with connect(server) as connection:
-        connection.sendall(b"\0" * 32 + struct.pack(">I", protocol.MAX_BODY + 1))
-        began = time.monotonic()
+@pytest.mark.parametrize("length", [0, protocol.MAX_BODY + 1, 2**32 - 1])
+def test_a_length_beyond_the_bound_is_refused_before_any_of_it_is_read(
+    server: ReportServer, caplog: pytest.LogCaptureFixture, length: int
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as connection:
+        challenge = connection.recv(32, socket.MSG_WAITALL)
+        said = struct.pack(">I", length) + bytes(32)
+        connection.sendall(said + protocol._proof(server.address.key, challenge, said))
         assert is_hung_up(connection)
-        assert time.monotonic() - began < protocol.TIMEOUT / 2
+    assert is_logged(caplog, f"a report of {length} bytes")
+
+
+def test_a_body_that_is_not_the_one_of_its_header_is_refused(
+    book: ReportBook, server: ReportServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    (body,) = protocol.messages([REPORT])
+    with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as connection:
+        challenge = connection.recv(32, socket.MSG_WAITALL)
+        connection.sendall(protocol.header(server.address.key, challenge, body) + body.replace(b"99", b"98"))
+        assert is_hung_up(connection)
+    assert is_logged(caplog, "a body that is not the one of its header")
+    assert not arrived(book)
 
 
 @pytest.mark.parametrize(
@@ -195,40 +215,101 @@ def test_any_json_is_a_report_or_a_value_error(value: object) -> None:
         assert all(isinstance(r, RangeReport) for r in protocol.decode(body))
 
 
-def test_a_silent_connection_is_closed_in_time(server: ReportServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "TIMEOUT", 0.3)
+@pytest.mark.parametrize("sent", [b"", b"\0", b"\0" * 67])
+def test_a_connection_that_does_not_prove_itself_is_closed_after_half_a_second(
+    server: ReportServer, sent: bytes
+) -> None:
     with connect(server) as connection:
         began = time.monotonic()
+        connection.sendall(sent)
         assert is_hung_up(connection)
-        assert time.monotonic() - began < 8
+        assert 0.4 < time.monotonic() - began < 2
+    assert server.strangers() == f"1 (the last from 127.0.0.1: {protocol.UNPROVEN})"
+    assert server.strangers() is None
 
 
 def test_a_connection_that_sends_a_byte_now_and_then_is_closed_in_time(
     server: ReportServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also behind a header that proves it."""
     monkeypatch.setattr(protocol, "TIMEOUT", 0.5)
-    with connect(server) as connection:
-        began = time.monotonic()
-        with contextlib.suppress(OSError):
-            for _ in range(120):
-                connection.sendall(b"\0")
-                time.sleep(0.1)
-        assert time.monotonic() - began < 8
+    for proves in (False, True):
+        with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as connection:
+            challenge = connection.recv(32, socket.MSG_WAITALL)
+            if proves:
+                connection.sendall(protocol.header(server.address.key, challenge, b"x" * 1_000))
+            began = time.monotonic()
+            with contextlib.suppress(OSError):
+                for _ in range(120):
+                    connection.sendall(b"\0")
+                    time.sleep(0.1)
+            assert time.monotonic() - began < 8
 
 
-def test_a_flood_is_turned_away_and_reports_arrive_after_it(
+@pytest.mark.parametrize("connections", [70, 300])
+def test_reports_arrive_at_once_while_strangers_hold_connections(
+    book: ReportBook, server: ReportServer, connections: int
+) -> None:
+    with contextlib.ExitStack() as held:
+        for number in range(connections):
+            if number % 20 == 0:
+                began = time.monotonic()
+                report = RangeReport(SplitRange(Split("log", number), 0, 10), Millis(99), 10, 1)
+                assert send_reports(server.address, [report])
+                assert time.monotonic() - began < 0.3
+                assert arrived(book, report.range)
+            held.enter_context(socket.create_connection(("127.0.0.1", server.address.port), timeout=10))
+
+
+def test_the_warning_about_missing_reports_names_strangers_where_there_were_any(
+    book: ReportBook, server: ReportServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    again = ReadingAgain(None, book, server)  # type: ignore[arg-type]
+    for _ in range(2):
+        again._warn()
+    with connect(server) as stranger:
+        assert is_hung_up(stranger)
+    caplog.clear()
+    for _ in range(2):
+        again._warn()
+    (line,) = caplog.messages
+    assert "connections that are no tasks of this query were closed there: 1 (the last from 127.0.0.1: it did" in line
+
+
+def test_a_stranger_makes_room_for_a_newer_connection_and_a_task_does_not(
     book: ReportBook, server: ReportServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "TIMEOUT", 3.0)
+    monkeypatch.setattr(report_server, "_MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(protocol, "PROOF_TIMEOUT", 60.0)
+    (body,) = protocol.messages([REPORT])
     with contextlib.ExitStack() as held:
-        for _ in range(report_server._MAX_CONNECTIONS):
-            held.enter_context(connect(server))
-        with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as one_more:
-            assert is_hung_up(one_more)
-        deadline = time.monotonic() + 60
-        while not send_reports(server.address, [REPORT]):
-            assert time.monotonic() < deadline, "the server did not recover"
+        task = held.enter_context(socket.create_connection(("127.0.0.1", server.address.port), timeout=10))
+        task.sendall(protocol.header(server.address.key, task.recv(32, socket.MSG_WAITALL), body))
+        time.sleep(0.1)
+        strangers = [held.enter_context(connect(server)) for _ in range(2)]
+        assert send_reports(server.address, [REPORT])
+        assert is_hung_up(strangers[0])
+        task.sendall(body)
+        assert task.recv(2, socket.MSG_WAITALL) == b"OK"
+    assert server.strangers() == "1 (the last from 127.0.0.1: its place was needed for another connection)"
+
+
+def test_a_task_whose_place_was_needed_connects_again(
+    book: ReportBook, server: ReportServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header, calls = protocol.header, []
+
+    def late(*given: bytes) -> bytes:
+        calls.append(given)
+        if len(calls) < 3:
+            time.sleep(0.1)
+        return header(*given)
+
+    monkeypatch.setattr(protocol, "PROOF_TIMEOUT", 0.05)
+    monkeypatch.setattr(protocol, "header", late)
+    assert send_reports(server.address, [REPORT])
     assert arrived(book)
+    assert len(calls) == 3
 
 
 def test_nobody_listening_costs_a_refusal_and_no_error(server: ReportServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -300,21 +381,6 @@ def test_the_server_goes_on_when_no_more_files_can_be_opened_for_a_moment(
     assert arrived(book)
 
 
-def test_the_server_goes_on_when_no_thread_can_be_started_for_a_moment(
-    book: ReportBook, server: ReportServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    # More than the address space has: no thread can be made with such a stack.
-    before = threading.stack_size(1 << 47)
-    try:
-        assert not send_reports(server.address, [REPORT])
-        assert is_logged(caplog, "turned away: can't start new thread")
-    finally:
-        threading.stack_size(before)
-    for _ in range(2 * report_server._MAX_CONNECTIONS):
-        assert send_reports(server.address, [REPORT])
-    assert arrived(book)
-
-
 def test_the_next_host_is_tried(book: ReportBook, server: ReportServer) -> None:
     assert send_reports(replace(server.address, hosts=("127.0.0.9", "no.such.host.invalid", "127.0.0.1")), [REPORT])
     assert arrived(book)
@@ -342,20 +408,67 @@ def has_ipv6() -> bool:
     return False
 
 
+def listening_at() -> set[str]:
+    connections = psutil.Process().net_connections("tcp")
+    return {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
+
+
 @pytest.mark.parametrize("local", ["127.0.0.7", "localhost", *(["::1"] if has_ipv6() else [])])
 def test_it_listens_where_spark_does_and_says_so(local: str, book: ReportBook, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_LOCAL_IP", local)
     server = ReportServer(book)
-    assert server.address.hosts == (socket.gethostbyname(local) if ":" not in local else local,)
+    expected = socket.gethostbyname(local) if ":" not in local else local
+    assert server.address.hosts == (expected,)
+    assert listening_at() == {expected}
     assert send_reports(server.address, [REPORT])
     server.close()
 
 
-@pytest.mark.parametrize("local", ["", "0.0.0.0"])
-def test_a_server_that_listens_everywhere_names_addresses_and_not_everywhere(
-    local: str, book: ReportBook, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("settings", "bound", "hosts"),
+    [
+        ({"spark.driver.bindAddress": "127.0.0.8", "spark.driver.host": "localhost"}, {"127.0.0.8"}, ("localhost",)),
+        ({"spark.driver.bindAddress": "127.0.0.8"}, {"127.0.0.8"}, ("127.0.0.8",)),
+        ({"spark.driver.host": "127.0.0.9"}, {"127.0.0.9"}, ("127.0.0.9",)),
+        ({"spark.driver.bindAddress": "0.0.0.0", "spark.driver.host": "localhost"}, {"0.0.0.0"}, ("localhost",)),
+    ],
+)
+def test_the_drivers_address_comes_before_that_of_its_machine(
+    settings: dict[str, str], bound: set[str], hosts: tuple[str, ...], book: ReportBook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_IP", local)
+    monkeypatch.setattr(report_server, "driver_settings", lambda: settings)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.7")
+    server = ReportServer(book)
+    assert server.address.hosts == hosts
+    assert listening_at() == bound
+    server.close()
+
+
+def test_settings_are_those_of_the_command_line_that_started_the_process() -> None:
+    words = ["--conf", "spark.driver.bindAddress=127.0.0.8", "-Dspark.driver.host=[::1]", "spark.ui.enabled=false"]
+    code = (
+        "import subprocess, sys\n"
+        "code = 'from watermark_source.spark.driver import report_server; print(report_server.driver_settings())'\n"
+        "sys.exit(subprocess.run([sys.executable, '-c', code]).returncode)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{'spark.driver.bindAddress': '127.0.0.8', 'spark.driver.host': '::1'}"
+
+
+def test_without_an_address_it_listens_at_those_of_its_machine_that_tasks_are_given(
+    book: ReportBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    server = ReportServer(book)
+    assert listening_at() == set(server.address.hosts)
+    assert "127.0.0.1" in server.address.hosts
+    server.close()
+
+
+def test_a_server_that_listens_everywhere_names_addresses_and_not_everywhere(
+    book: ReportBook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", "0.0.0.0")
     server = ReportServer(book)
     assert "127.0.0.1" in server.address.hosts
     assert "0.0.0.0" not in server.address.hosts
@@ -370,7 +483,7 @@ def test_ports_that_are_all_taken_or_an_address_of_another_machine_fail_no_query
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         server = ReportServer(book, ports=range(port, port + 1))
-    assert f"SPARK_LOCAL_IP '203.0.113.1', ports range({port}, {port + 1})" in caplog.text
+    assert f"where they should be (203.0.113.1, ports range({port}, {port + 1})" in caplog.text
     assert send_reports(server.address, [REPORT])
     server.close()
 
