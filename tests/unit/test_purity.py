@@ -22,7 +22,15 @@ IMPURE = {"pyspark", "kafka", "pymysql", "pyarrow", "numba", "numpy", "socket", 
 
 @pytest.mark.parametrize(
     "package",
-    ["eventtime", "alignment", "planning", "monitor.source_status", "monitor.status_json", "monitor.status_reasons", "monitor.watermark_warnings"],
+    [
+        "eventtime",
+        "alignment",
+        "planning",
+        "monitor.source_status",
+        "monitor.status_json",
+        "monitor.status_reasons",
+        "monitor.watermark_warnings",
+    ],
 )
 def test_pure_packages_load_nothing_that_does_io_or_reads_a_clock(package: str) -> None:
     command = [sys.executable, "-c", _LOADED, f"watermark_source.{package}"]

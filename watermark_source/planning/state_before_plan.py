@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from watermark_source.errors import OffsetError
 from watermark_source.eventtime.percentile import Learned
 from watermark_source.eventtime.summary import RangeSummary
+from watermark_source.eventtime.watermark import Millis, saturating_add
 from watermark_source.planning.learned_bound import in_force, learned_after
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
@@ -19,7 +20,8 @@ from watermark_source.planning.split_watermark import advanced
 from watermark_source.planning.state import Bound, SourceState, SplitState
 from watermark_source.planning.status_transitions import unanswered, uncommitted
 from watermark_source.planning.step_sizes import with_step
-from watermark_source.planning.watermark_without_rows import at_rest
+from watermark_source.planning.watermark_without_rows import CLOCKS_DIFFER, at_rest
+from watermark_source.watermark_text import watermark_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +63,10 @@ def known_before(
 
     Raises:
         DataLossError: rows are gone and ``policy.on_loss.fails`` is set.
-        OffsetError: the state is on processing time and the policy is not: that flag never goes back (FLIP-326).
+        OffsetError: the state is on processing time and the policy is not: that flag never goes back (FLIP-326). Or
+            the policy is, and the state's event times are of the future.
     """
-    _refuse_another_clock(state, policy.strategy)
+    _refuse_another_clock(state, policy.strategy, observation.now)
     logs, upcoming = observation.logs, observation.snapshots
     going_on = {**unfinished(state.snapshots), **dict.fromkeys(upcoming.found)}
     done = finished(state.snapshots) | set(map(snapshot_split, upcoming.dropped))
@@ -95,11 +98,19 @@ def known_before(
     )
 
 
-def _refuse_another_clock(state: SourceState, strategy: WatermarkStrategy) -> None:
+def _refuse_another_clock(state: SourceState, strategy: WatermarkStrategy, now: Millis) -> None:
     if state.use_processing_time and not strategy.use_processing_time:
         raise OffsetError(
             "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
             "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
+        )
+    to_clock = strategy.use_processing_time and not state.use_processing_time
+    if to_clock and state.watermark is not None and state.watermark > saturating_add(now, CLOCKS_DIFFER):
+        raise OffsetError(
+            f"the checkpoint's watermark, {watermark_text(state.watermark)}, is of event times and later than the "
+            f"driver's clock, {watermark_text(now)}: with watermarkStrategy none every row would be dated so, and no "
+            "window would close, until the clock has come there. Set the old strategy, or start with a new checkpoint "
+            "location."
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from watermark_source.alignment.group import FIRST
 from watermark_source.alignment.other_members import OtherMembers
@@ -17,6 +18,9 @@ from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import future_cap
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+
+CLOCKS_DIFFER: Final = 60_000
+"""Milliseconds by which a watermark may be later than the driver's clock because two clocks differ."""
 
 
 def at_rest(

@@ -251,6 +251,17 @@ def test_event_time_may_go_over_to_processing_time_and_its_watermark_waits_for_t
     assert found.state.use_processing_time
 
 
+def test_event_times_of_the_future_do_not_become_the_clock() -> None:
+    """Every row would be dated so, and no window would close until the clock has come there."""
+    clock = PlanPolicy(strategy=WatermarkStrategy(use_processing_time=True))
+    ahead = SourceState(watermark=Millis(NOW + 60_001))
+    with pytest.raises(OffsetError, match=r"2023-11-14 22:14:20\.001, is of event times .* clock, 2023-11-14 22:13:20"):
+        plan(ahead, observation(SimulatedLog()), clock, None)
+    # A clock that was set back does not change what time is.
+    stands = replace(ahead, use_processing_time=True)
+    assert plan(stands, observation(SimulatedLog()), clock, None).state.watermark == NOW + 60_001
+
+
 def test_ten_thousand_splits_are_planned_in_150_milliseconds() -> None:
     splits = {Split("log", n): SplitState(1_000, 900, Millis(NOW), SplitStatus.ACTIVE) for n in range(10_000)}
     seen = observed(

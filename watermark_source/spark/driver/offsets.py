@@ -59,9 +59,18 @@ class Offsets:
             )
 
     def warn_of_another_time(self, state: SourceState) -> None:
-        """Tell in the log if what another process planned last has a watermark of another event time."""
+        """Warn if what another process planned last has another event time."""
         before, now = state.event_time, self._definition.event_time
-        if state.watermark is None or state.ended or before == now:
+        # An offset in which nothing was planned is where this query begins.
+        if state.ended or not state.run or before == now:
+            return
+        if state.watermark is None:
+            _log.warning(
+                "the checkpoint is of a query that went by %s, and now it goes by %s: what it has read, and holds in "
+                "windows and joins, is of the first. If rows are of another time than before, start with a new "
+                "checkpoint location",
+                before or _DEFAULT_TIME, now or _DEFAULT_TIME,
+            )  # fmt: skip
             return
         _log.warning(
             "the checkpoint's watermark, %s, is of %s, and now the query goes by %s: rows whose event time is not "

@@ -26,6 +26,7 @@ from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.watermark_without_rows import CLOCKS_DIFFER
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
 from watermark_source.spark.options.engine_options import EngineOptions
 from watermark_source.watermark_text import watermark_text
@@ -43,6 +44,14 @@ def warn_of(planned: Plan, before: SourceState, now: Millis, strategy: Watermark
         _log.warning(
             "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
             "watermark, %s, are late", listed(added), watermark_text(before.watermark),
+        )  # fmt: skip
+    is_first = planned.state.run > before.run
+    stands = planned.state.use_processing_time and before.watermark is not None and is_first
+    if stands and before.watermark is not None and before.watermark > now + CLOCKS_DIFFER:
+        _log.warning(
+            "event time is the driver's clock, %s, and stands still at the checkpoint's, %s, until the clock has come "
+            "there: rows are dated so, and no window closes. Set the clock, or start with a new checkpoint location",
+            watermark_text(now), watermark_text(before.watermark),
         )  # fmt: skip
     watermark, soon = planned.state.watermark, now + _FAR_FUTURE
     if strategy.max_future_skew is None and watermark != MAX and (before.watermark or MIN) <= soon < (watermark or MIN):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def test_a_watermark_of_another_event_time_is_told_of_once(
     log.mkdir()
     end, told = goes_on(COMMITTED, None)
     assert told == []
-    # There is no watermark yet that anything could be behind.
+    # Nothing was planned yet that could be of another time.
     end, told = goes_on(CREATED, end)
     assert told == []
     write(log, TWO)
@@ -71,3 +72,33 @@ def test_a_checkpoint_of_other_logs_is_refused_with_both_names(
         live().plan(end)
     # Who sets failOnDataLoss=false wants it so.
     live(failOnDataLoss="false").plan(end)
+
+
+def test_a_checkpoint_without_a_watermark_tells_of_another_event_time_too(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Windows of rows by one time would be closed by the other."""
+    write(log, {0: [(100, 1)], 1: []})
+    monkeypatch.setattr(SourceDefinition, "event_time", COMMITTED)
+    process = live()
+    end = process.run(process.runner.initial_offset())
+    assert "wm" not in end
+    monkeypatch.setattr(SourceDefinition, "event_time", CREATED)
+    live().plan(end)
+    (warned,) = [text for record in caplog.records if "goes by" in (text := record.getMessage())]
+    assert f"a query that went by {COMMITTED}, and now it goes by {CREATED}" in warned
+
+
+def test_a_clock_that_stands_still_in_the_future_is_warned_of_once(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shift, true_time = 3_600.0, time.time
+    monkeypatch.setattr(time, "time", lambda: true_time() + shift)
+    write(log, TWO)
+    process = live(watermarkStrategy="none")
+    end = process.run(process.runner.initial_offset())
+    shift = 0.0
+    process = live(watermarkStrategy="none")
+    end = process.run(end)
+    process.run(end)
+    assert len([record for record in caplog.records if "stands still at the checkpoint's" in record.getMessage()]) == 1

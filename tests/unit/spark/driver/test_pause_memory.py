@@ -31,10 +31,18 @@ class Watched:
         self.read += rows if read is None else read
         return self.memory.timeouts(state, logs).get(SPLIT)
 
-    def look_often(self, at: int = 0, *, since: int | None = None) -> None:
+    def look_often(self) -> None:
         self.look(rows=0)
         for _ in range(10):
-            self.look(at, since=since)
+            self.look()
+
+    def pause(self, first: int, until: int) -> None:
+        """Rows at ``first``, read by the plan of a second later, and the next at ``until``."""
+        self.look(first - 1_000, rows=0)
+        self.look(first)
+        self.look(first + 1_000, rows=0)
+        self.look(until - 1_000, rows=0, since=first + 1_000)
+        self.look(until, since=first + 1_000)
 
 
 def test_only_a_split_with_nothing_left_has_a_timeout() -> None:
@@ -44,9 +52,11 @@ def test_only_a_split_with_nothing_left_has_a_timeout() -> None:
 
 
 def test_pauses_run_from_the_first_plan_without_rows_to_the_first_with_some() -> None:
+    """And from the plan before the last rows, which may have come right after it."""
     watched = Watched()
-    watched.look_often(130_000, since=100_000)
-    assert watched.look(200_000, rows=0) == 45_000
+    watched.look_often()
+    watched.pause(100_000, 130_000)
+    assert watched.look(200_000, rows=0) == 46_500
 
 
 def test_a_split_that_was_idle_was_quiet_before_too() -> None:
@@ -54,19 +64,43 @@ def test_a_split_that_was_idle_was_quiet_before_too() -> None:
     watched.look_often()
     assert watched.look(rows=0) == SHORTEST
     watched.look(150_000, since=100_000, status=SplitStatus.IDLE)
-    assert watched.look(200_000, rows=0) == 90_000
+    assert watched.look(200_000, rows=0) == 225_000
+
+
+def test_rows_that_long_batches_find_each_time_are_no_knowledge_of_pauses() -> None:
+    """A row every 12 seconds, and a batch takes 13: the next pause of 12 seconds is none to be idle in."""
+    watched = Watched()
+    watched.look(rows=0)
+    for batch in range(1, 40):
+        watched.look(13_000 * batch)
+    assert watched.look(13_000 * 40, rows=0) == LONGEST
+
+
+def test_a_pause_that_long_batches_saw_may_have_been_longer_than_it_seemed() -> None:
+    """A row every 20 seconds: two batches of three find one, and 13 seconds without rows were 20."""
+    watched = Watched()
+    watched.look(rows=0)
+    since = None
+    for batch in range(1, 60):
+        at = 13_000 * batch
+        rows = at // 20_000 - (at - 13_000) // 20_000
+        watched.look(at, rows=rows, since=since)
+        since = None if rows else since or at
+    timeout = watched.look(13_000 * 60, rows=0)
+    assert timeout is not None
+    assert 30_000 <= timeout < LONGEST
 
 
 def test_nothing_is_learned_of_what_came_before_the_process_of_paused_splits_and_of_fixed_ends() -> None:
     watched = Watched()
     watched.look(130_000, since=100_000)
     for _ in range(9):
-        watched.look()
-    assert watched.look(rows=0) == LONGEST
-    watched.look()
-    watched.look(130_000, since=100_000, status=SplitStatus.PAUSED)
-    watched.look(130_000, since=100_000, final=True)
-    assert watched.look(200_000, rows=0) == SHORTEST
+        watched.look(130_000)
+    assert watched.look(130_000, rows=0) == LONGEST
+    watched.look(130_000)
+    watched.look(230_000, since=130_000, status=SplitStatus.PAUSED)
+    watched.look(230_000, since=130_000, final=True)
+    assert watched.look(330_000, rows=0) == SHORTEST
 
 
 def test_batches_of_a_backlog_tell_nothing_of_when_its_rows_came() -> None:
