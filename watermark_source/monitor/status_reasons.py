@@ -24,6 +24,17 @@ class Held:
     """How far the split's watermark is ahead of that member, milliseconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """How far an active split is behind the combined watermark."""
+
+    millis: int
+    was_idle: bool
+    """Whether it was idle since it was that far."""
+    is_left_out: bool
+    """Whether the watermark goes on without it (``idleReturn``)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What is known about one split; durations in milliseconds."""
@@ -37,6 +48,8 @@ class Facts:
     """For how long there has been nothing to read; ``None`` if there is something."""
     idle_timeout: int | None = None
     held: Held | None = None
+    behind: Behind | None = None
+    """``None`` of one that is not behind the combined watermark."""
     has_more: bool = False
     """There are rows to read; matters where it is not known how many."""
     reading: bool = False
@@ -67,6 +80,18 @@ def reason(facts: Facts) -> str:
 
 
 def _active(facts: Facts) -> str:
+    return _reading(facts) if facts.behind is None else f"{_reading(facts)}; {_late(facts.behind)}"
+
+
+def _late(behind: Behind) -> str:
+    was_idle = " (it was idle)" if behind.was_idle else ""
+    late = f"{format_duration(behind.millis)} behind the watermark{was_idle}: its rows up to there are late"
+    if behind.is_left_out:
+        return f"{late}, and the watermark goes on without it (idleReturn=pass)"
+    return f"{late}; the watermark waits for it" + (", with idleReturn=pass it would not" if behind.was_idle else "")
+
+
+def _reading(facts: Facts) -> str:
     if facts.lag is None:
         return "has more to read" if facts.has_more else "its end is not known yet"
     if facts.lag:

@@ -232,11 +232,16 @@ def _combined(status: SourceStatus, *, raw: bool) -> str:
     if status.processing_time:
         clock = "" if status.watermark is None else f", {watermark_text(status.watermark, raw=raw)}{unit}"
         return f"watermark follows the clock{clock}"
-    holders = [str(view.split) for view in status.splits if view.holds_back]
+    holders = [view for view in status.splits if view.holds_back]
     held = ""
     if holders:
         more = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
-        held = _printable(f", held back by {holders[0]}{more}")
+        first = holders[0]
+        if first.watermark is not None and status.watermark is not None and first.watermark < status.watermark:
+            behind = format_duration(status.watermark - first.watermark)
+            held = _printable(f", waits for {first.split}{more}, {behind} behind it")
+        else:
+            held = _printable(f", held back by {first.split}{more}")
     if status.watermark is None:
         return f"no watermark yet{held}"
     return f"watermark {watermark_text(status.watermark, raw=raw)}{unit}{held}"

@@ -7,9 +7,10 @@ import pytest
 
 from watermark_source.monitor.row_totals import RowTotals
 from watermark_source.monitor.source_status import Status
-from watermark_source.monitor.status_reasons import Facts, Held, reason
+from watermark_source.monitor.status_reasons import Behind, Facts, Held, reason
 
 SLOWEST = "orders-3"
+IDLED = "20 min behind the watermark (it was idle): its rows up to there are late"
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,29 @@ SLOWEST = "orders-3"
 def test_an_active_split_says_what_it_is_waiting_for(facts: dict[str, Any], sentence: str) -> None:
     known: dict[str, Any] = {"lag": 0, "watermark": 1_000} | facts
     assert reason(Facts(status=Status.ACTIVE, **known)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("behind", "sentence"),
+    [
+        (
+            Behind(1_200_000, was_idle=True, is_left_out=False),
+            f"{IDLED}; the watermark waits for it, with idleReturn=pass it would not",
+        ),
+        (
+            Behind(1_200_000, was_idle=True, is_left_out=True),
+            f"{IDLED}, and the watermark goes on without it (idleReturn=pass)",
+        ),
+        (
+            Behind(5_000, was_idle=False, is_left_out=False),
+            "5 s behind the watermark: its rows up to there are late; the watermark waits for it",
+        ),
+    ],
+)
+def test_a_split_behind_the_watermark_says_that_its_rows_are_late_and_why(behind: Behind, sentence: str) -> None:
+    facts = Facts(status=Status.ACTIVE, lag=0, watermark=1_000, behind=behind)
+    assert reason(facts) == f"caught up; {sentence}"
+    assert reason(replace(facts, lag=7)) == f"behind by 7 records; {sentence}"
 
 
 @pytest.mark.parametrize(

@@ -232,3 +232,10 @@ def test_pieces_stand_side_by_side_while_there_is_room() -> None:
     assert join_pieces(["aaaa", "bbbb", "cccc"], 11) == ["aaaa | bbbb", "cccc"]
     assert join_pieces(["aaaa", "bbbb"], 10) == ["aaaa", "bbbb"]
     assert join_pieces(["aa bb cc"], 5) == ["aa bb", "cc"]
+
+
+def test_a_watermark_that_waits_for_a_split_behind_it_is_not_said_to_be_held_there() -> None:
+    behind, ahead = split_view(0, watermark=NOON - 1_200_000, holds_back=True), split_view(1, watermark=NOON)
+    assert headline(source_status(behind, ahead, watermark=NOON))[1].endswith(
+        "UTC, waits for orders-0, 20 min behind it"
+    )

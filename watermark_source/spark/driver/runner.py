@@ -8,7 +8,7 @@ A plan goes through four hands: it is asked what the connector, the tasks and th
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import OnLoss, PlanPolicy
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.spark.connector.stream import Connector, SourceDefinition
 from watermark_source.spark.driver.available_now import AvailableNowEnds
 from watermark_source.spark.driver.batch_planner import BatchPlanner
@@ -37,7 +37,7 @@ from watermark_source.spark.driver.offsets import Offsets
 from watermark_source.spark.driver.pause_memory import PauseMemory
 from watermark_source.spark.driver.plan_warnings import WatermarkWarnings, warn_of
 from watermark_source.spark.driver.progress_to_sink import ShownProgress
-from watermark_source.spark.driver.status_from_plan import Seen
+from watermark_source.spark.driver.status_from_plan import Seen, is_behind
 from watermark_source.spark.driver.status_report import StatusReport
 from watermark_source.spark.driver.stream_end import StreamEnd
 from watermark_source.spark.driver.task_reports import TaskReports
@@ -109,6 +109,8 @@ class SourceRunner:
             self._connector, options, self._reports, self._observer, fails_on_loss=fail_on_data_loss
         )
         self._last = LastPlan()
+        self._idled: Set[Split] = frozenset()
+        """See ``Seen.idled``."""
         self._status = StatusReport(options, definition.name, clock)
         self._warnings = WatermarkWarnings(options, definition.name, clock)
         self._progress = ShownProgress(self._connector.progress)
@@ -139,6 +141,11 @@ class SourceRunner:
         self._start.check(start)
         state = self._state_at(start)
         self._progress.show(state)
+        self._idled = {
+            s
+            for s, t in state.splits.items()
+            if t.status is SplitStatus.IDLE or (s in self._idled and is_behind(t, state.watermark))
+        }
         cpu = time.thread_time()
         observation = self._observer.observe(state, limit, self._last)
         if state.ended and self._last.is_first:
@@ -198,6 +205,7 @@ class SourceRunner:
             splits,
             observation,
             self._reports.rows,
+            idled=self._idled,
             uncounted=not self._connector.positions_are_rows,
             snapshots=self._reports.snapshots.progress(planned.state, observation.now),
             trouble=self._membership.trouble,

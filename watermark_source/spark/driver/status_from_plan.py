@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from watermark_source.alignment.group import FIRST
@@ -12,7 +12,7 @@ from watermark_source.monitor.bound_in_force import BoundInForce
 from watermark_source.monitor.row_totals import NO_ROWS
 from watermark_source.monitor.snapshot_progress import SnapshotProgress
 from watermark_source.monitor.source_status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
-from watermark_source.monitor.status_reasons import Facts, Held, reason
+from watermark_source.monitor.status_reasons import Behind, Facts, Held, reason
 from watermark_source.planning.backlog import Limit
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
@@ -35,6 +35,8 @@ class Seen:
     """With the watermarks they will have when the planned batch is read, as far as that is known."""
     observation: Observation
     counts: RowCounts
+    idled: Set[Split] = frozenset()
+    """Splits that are idle, or were and have not caught up with the watermark since."""
     uncounted: bool = False
     """Positions do not count rows."""
     snapshots: tuple[SnapshotProgress, ...] = ()
@@ -130,6 +132,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
                 holds_back=of.holds_back or (state.watermark is None and not options.strategy.use_processing_time),
                 quiet=_quiet(state, idle_timeout, now) if resting else None,
                 idle_timeout=idle_timeout,
+                behind=_behind(split, state, seen, options),
                 held=_held(split, state, seen.plan.limit, options.alignment.max_drift),
                 reading=state.position > state.observed,
                 waits_for_budget=not resting and state.position == state.observed,
@@ -153,6 +156,21 @@ def _quiet(state: SplitState, idle_timeout: int | None, now: Millis) -> int | No
     # An idle split has been idle since then, and quiet for the timeout before.
     # The clock may have been set back.
     return max(0, now - state.since) + (idle_timeout or 0 if state.status is SplitStatus.IDLE else 0)
+
+
+def _behind(split: Split, state: SplitState, seen: Seen, options: EngineOptions) -> Behind | None:
+    sent = seen.plan.state.watermark
+    # What looks ahead shows how far a split may lead, not how far it has come.
+    by_rows = not options.strategy.use_processing_time and not options.strategy.looks_ahead
+    if not by_rows or not is_behind(state, sent) or sent is None or state.watermark is None:
+        return None
+    return Behind(sent - state.watermark, split in seen.idled, is_left_out(state, seen.plan.state, options.idleness))
+
+
+def is_behind(state: SplitState, sent: Millis | None) -> bool:
+    """Return whether an active split is behind the combined watermark, so that its rows up to there are late."""
+    known = sent is not None and state.watermark is not None and MIN < sent < MAX
+    return known and state.status is SplitStatus.ACTIVE and (state.watermark or MIN) < (sent or MIN)
 
 
 def _order(state: SplitState) -> int:

@@ -112,3 +112,19 @@ def test_a_split_without_a_watermark_says_what_was_read_of_it(run: int, seen: Co
     planned = plan(SourceState(splits={A: at(1, 99), B: at(20)}, run=run), observed, PlanPolicy(), log)
     status = source_status(Seen(planned, planned.state.splits, observed, counts), OPTIONS, "file-log", observed.now)
     assert {v.split: v.why for v in status.splits}[B] == why
+
+
+@pytest.mark.parametrize("passes", [False, True])
+def test_a_split_that_was_idle_and_is_behind_says_so(passes: bool) -> None:
+    given = {**GIVEN, "idleTimeout": "1 second", "idleReturn": "pass" if passes else "wait"}
+    options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
+    log = log_of([400_000], [100_000])
+    back = at(1, 99_999, returning=Returning.READ if passes else None)
+    state = SourceState(splits={A: at(1, 399_999), B: back}, watermark=Millis(399_999))
+    seen = observation(log)
+    planned = plan(state, seen, PlanPolicy(idleness=options.idleness, alignment=options.alignment), log)
+    told = Seen(planned, planned.state.splits, seen, RowCounts(), idled={B})
+    (ahead, behind) = source_status(told, options, "file-log", seen.now).splits
+    assert "behind the watermark" not in ahead.why
+    assert "5 min behind the watermark (it was idle): its rows up to there are late" in behind.why
+    assert ("goes on without it" in behind.why) is passes
