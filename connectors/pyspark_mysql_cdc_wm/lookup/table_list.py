@@ -9,11 +9,17 @@ from dataclasses import replace
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import SYSTEM_DATABASES, Selection, TableName
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from watermark_source.errors import UnknownSplitError, listed
 
 LOOK_SECONDS = 5.0
 """So often a running query looks for new tables."""
 _BASE_TABLES = ("BASE TABLE", "SYSTEM VERSIONED")
+_SEQUENCE = "SEQUENCE"
+_OF_A_SEQUENCE = (
+    "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
+    "cycle_count",
+)  # fmt: skip
 _NEAR = 3
 
 
@@ -73,6 +79,23 @@ def tables_of(connection: MySqlConnection, selection: Selection) -> tuple[TableN
             f"tables it may see: {_near(connection, str(selection))}"
         )
     return tuple(found)
+
+
+def is_sequence(connection: MySqlConnection, table: TableMap) -> bool:
+    """Return whether rows in the binlog are states of a sequence of MariaDB's, logged as if it were a table.
+
+    What has the columns of one is one, unless the server lists a table of that name.
+
+    Raises:
+        SourceError: the server cannot be reached, or refuses.
+    """
+    if tuple(column.name for column in table.columns) != _OF_A_SEQUENCE or not connection.is_mariadb:
+        return False
+    name = TableName(table.database, table.table)
+    kind = connection.one(
+        "SELECT TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s", *name
+    )
+    return kind is None or str(kind[0]).upper() == _SEQUENCE
 
 
 def _is_read(selection: Selection, name: TableName, kind: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.minimal_row_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.table_columns import columns_now
+from pyspark_mysql_cdc_wm.lookup.table_list import is_sequence
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -85,7 +86,7 @@ class BinlogRows:
             reads = partial(is_read, self.tables, part)
             completed = LeastMetadata(connection, reads).completed if named else as_logged
             altered: dict[tuple[str, str], str] = {}
-            needed = partial(self._needed, part, partial(columns_now, connection), altered)
+            needed = partial(self._needed, part, connection, altered)
             decoder = ChangeDecoder(
                 charsets,
                 needed,
@@ -133,16 +134,18 @@ class BinlogRows:
     def _needed(
         self,
         part: Part,
-        columns: Callable[[TableName], Set[str]],
+        connection: MySqlConnection,
         altered: Mapping[tuple[str, str], str],
         table: TableMap,
-    ) -> Collection[str]:
-        """Return the columns to decode of a table that is read."""
+    ) -> Collection[str] | None:
+        """Return the columns to decode of a table that is read; ``None`` of a sequence, which a snapshot has not."""
+        if is_sequence(connection, table):
+            return None
         name = TableName(table.database, table.table)
         if self.known is not None:
             if part is EVERYTHING:
                 self.known.check(table)
-            self.known.compare_logged(table, partial(columns, name), altered.get(name))
+            self.known.compare_logged(table, partial(columns_now, connection, name), altered.get(name))
         looked_at = (*key_names(table), *part.compares(table))
         return self.layout.needed((str(column.name) for column in table.columns), looked_at)
 
