@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from tests.integration.mysql_lives import ALL, Life, data_of
 from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_tables import fill
 from watermark_source import follow_watermark
+from watermark_source.watermark_text import watermark_text
 
 pytestmark = pytest.mark.service
 
@@ -125,6 +127,31 @@ def test_a_batch_that_a_limit_cut_carries_what_was_read_before(mysql_database: D
         assert len(ends) >= 3
         assert all(wm < last for wm in ends[:2])
         assert ends[-1] >= last - 1
+
+
+@pytest.mark.needs_mysql("logs in which second a statement began, and no commit times")
+def test_no_row_is_late_while_a_clock_that_was_set_back_is_behind_and_a_warning_names_until_when(
+    mysql_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = mysql_database
+    database.run(_TABLE)
+    with life_of(database, startingOffsets="latest") as life:
+        end: dict[str, Any] = json.loads(json.dumps(life.reader.initialOffset()))
+        # As if the clock had been five minutes ahead until now.
+        end["wm"] = ahead = millis(database) + 300_000
+        end["splits"]["binlog"]["0"] = end["splits"]["binlog"]["0"][:2]
+        for number in range(2):
+            database.run(f"INSERT INTO t VALUES ({number}, 'n', 0)")
+            start, end = end, life.reader.latestOffset(end, ALL)
+            (row,) = life.rows(start, end)
+            assert _millis(row["event_time"]) == ahead + 1
+            assert committed([row])[0] < ahead
+            assert end["wm"] == ahead
+    (said,) = [each.getMessage() for each in caplog.records if "set back" in each.getMessage()]
+    assert (
+        "binlog-0: the server's clock, which dates the rows, is 5 min behind the watermark" in said or "4 min" in said
+    )
+    assert f"Until it has passed {watermark_text(ahead)} UTC" in said
 
 
 def test_nothing_is_told_by_the_clock_where_event_time_is_a_column(mysql_database: Database) -> None:

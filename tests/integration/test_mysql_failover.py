@@ -167,11 +167,10 @@ def test_no_row_is_late_where_the_other_servers_clock_is_behind(pair: MySqlPair,
     start["wm"] = round(time.time() * 1_000) + 3_600_000
     start["splits"]["binlog"]["0"] = start["splits"]["binlog"]["0"][:2]
     caught_up(pair, database, "INSERT INTO t VALUES (1, 'one', 1)")
-    for server, ahead in ((pair.source, False), (pair.replica, True)):
-        life = Life(on(server, database))
-        (row,) = life.rows(start, life.reader.latestOffset(start, ALL))
-        assert (row["event_time"].timestamp() * 1_000 > start["wm"]) == ahead
-        assert row["_commit_timestamp"].timestamp() * 1_000 < start["wm"]
+    life = Life(on(pair.replica, database))
+    (row,) = life.rows(start, life.reader.latestOffset(start, ALL))
+    assert row["event_time"].timestamp() * 1_000 > start["wm"]
+    assert row["_commit_timestamp"].timestamp() * 1_000 < start["wm"]
 
 
 @pytest.mark.parametrize("consistency", ["batch", "table"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,8 +14,9 @@ from watermark_source.monitor.row_totals import RowTotals
 from watermark_source.planning.late_rows import LateRows
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split
-from watermark_source.watermark_text import watermark_text
+from watermark_source.watermark_text import is_moment, watermark_text
 
+_SLEWED = 1_000
 _NAMED = 3
 """Splits of many that a warning gives the reason of."""
 
@@ -192,6 +193,25 @@ def _disorder(longest: int, strategy: WatermarkStrategy) -> str:
     return (
         f"Within the split they come that far out of order, and maxOutOfOrderness is {format_duration(bound)}: write "
         f'.option("maxOutOfOrderness", "{_seconds(bound + longest + 1)}")'
+    )
+
+
+def clocks_behind(reached: Mapping[Split, int], watermark: int | None) -> Mapping[Split, int]:
+    """Return the splits whose system's clock, which dates their rows, is behind the watermark that it led to.
+
+    Both are milliseconds since 1970; a clock that is slewed by less than a second is no reason to warn.
+    """
+    if watermark is None or not is_moment(watermark):
+        return {}
+    return {split: now for split, now in reached.items() if now < watermark - _SLEWED}
+
+
+def clock_text(behind: Mapping[Split, int], watermark: int) -> str:
+    """Return the warning of such clocks."""
+    by = format_duration(watermark - min(behind.values()))
+    return (
+        f"{listed(behind)}: the server's clock, which dates the rows, is {by} behind the watermark: it was set back. "
+        f"Until it has passed {_shown(watermark)}, the watermark stands, and rows have event times just after it"
     )
 
 

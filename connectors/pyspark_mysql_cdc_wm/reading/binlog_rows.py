@@ -114,7 +114,8 @@ class BinlogRows:
                     ):
                         rows = self._rows(changes, part, altered)
                         if rows.rows:
-                            yield ReadBatch(wanted.split, rows.rows, rows.columns, self._on_time(rows.event_time))
+                            times = rows.event_time if whole_transactions else self._on_time(rows.event_time)
+                            yield ReadBatch(wanted.split, rows.rows, rows.columns, times)
             except DataLossError:
                 if self.fail_on_data_loss:
                     raise
@@ -125,7 +126,10 @@ class BinlogRows:
                 yield ReadBatch(wanted.split, 0, (), pa.nulls(0, MOMENT), reached=decoder.reached or None)
 
     def _on_time(self, times: pa.Array) -> pa.Array:
-        """Return commit times of a new server, whose clock may be behind, as not before the watermark."""
+        """Return commit times as not before the watermark: the clock of a new server may be behind, or was set back.
+
+        MariaDB logs when statements began, which is not in the order of the log with any clock.
+        """
         floor = None if self.relocation is None or self.layout.event_time is not None else self.relocation.floor
         if floor is None:
             return times

@@ -10,6 +10,8 @@ from watermark_source.monitor.watermark_warnings import (
     LateSplit,
     Stand,
     Standing,
+    clock_text,
+    clocks_behind,
     end_text,
     late_text,
     standing_text,
@@ -136,3 +138,18 @@ def test_late_rows_of_a_new_split_are_named_as_such() -> None:
 )
 def test_the_line_for_late_rows_follows_from_the_strategy(strategy: WatermarkStrategy, line: str) -> None:
     assert line in late_text([LateSplit(ORDERS, LATE)], strategy, None)
+
+
+def test_a_clock_that_was_set_back_behind_the_watermark_is_named_with_the_moment_that_it_has_to_pass() -> None:
+    behind = clocks_behind({ORDERS: AT - 5 * MINUTE}, AT)
+    assert behind == {ORDERS: AT - 5 * MINUTE}
+    text = clock_text(behind, AT)
+    assert text.startswith("orders-2: the server's clock, which dates the rows, is 5 min behind the watermark")
+    assert "Until it has passed 2023-11-14 22:13:20.000 UTC, the watermark stands, and rows have event times" in text
+
+
+@pytest.mark.parametrize(("now", "watermark"), [(AT, AT), (AT - 900, AT), (AT, None), (AT, 2**63 - 1)])
+def test_a_clock_at_the_watermark_or_slewed_and_a_watermark_that_is_no_time_are_nothing(
+    now: int, watermark: int | None
+) -> None:
+    assert not clocks_behind({ORDERS: now}, watermark)

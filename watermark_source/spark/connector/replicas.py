@@ -77,7 +77,8 @@ class Relocation:
     shift: int = 0
     """What to add to this copy's positions where rows tell them."""
     floor: Millis | None = None
-    """No event of its log is taken to be earlier than this: it was on time, and clocks of replicas differ."""
+    """No event that the log's own clock dates is taken to be earlier than this: it was on time, but clocks of replicas
+    differ, and a clock may be set back."""
     left_out: str | None = None
     """Read all up to the range's end but this; ``None``: by positions."""
     as_of: tuple[int, str] | None = None

@@ -18,6 +18,8 @@ from watermark_source.monitor.watermark_warnings import (
     LateSplit,
     Stand,
     Standing,
+    clock_text,
+    clocks_behind,
     end_text,
     late_text,
     standing_text,
@@ -78,6 +80,8 @@ class WatermarkWarnings:
         self._were_idle: set[Split] = set()
         self._were_added: set[Split] = set()
         self._ended = False
+        self._set_back = False
+        """Whether a clock was behind the watermark the last time that it was asked for."""
 
     def note(self, seen: Seen, before: SourceState) -> None:
         """Take in a plan that began with the state ``before``."""
@@ -85,6 +89,7 @@ class WatermarkWarnings:
         if not options.include_markers or options.strategy.use_processing_time or state.use_processing_time:
             return
         self._note_left_out(seen, before)
+        self._warn_of_clocks(seen, before)
         if seen.counts.totals.late.rows != self._late_rows:
             self._late_rows = seen.counts.totals.late.rows
             self._warn_of_late_rows(seen)
@@ -110,6 +115,18 @@ class WatermarkWarnings:
                 s for s, at in was.items()
                 if at.status is SplitStatus.IDLE and s in now and now[s].status is not SplitStatus.IDLE
             }  # fmt: skip
+
+    def _warn_of_clocks(self, seen: Seen, before: SourceState) -> None:
+        """Warn once of each time that a clock which dates rows was set back behind the watermark."""
+        options, watermark = self._options, before.watermark
+        reached = seen.observation.logs.times.reached
+        # Others than that clock may have led the watermark.
+        if not reached or options.strategy.watermark_lag is not None or options.idleness.follows_group:
+            return
+        behind = clocks_behind(reached, watermark)
+        if behind and watermark is not None and not self._set_back:
+            _log.warning("%s", clock_text(behind, watermark))
+        self._set_back = bool(behind)
 
     def _warn_of_late_rows(self, seen: Seen) -> None:
         found = [

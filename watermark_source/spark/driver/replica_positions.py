@@ -103,7 +103,7 @@ class ReplicaPositions:
             first = _resumed(_moved(before, -start.shift), start, replicas, last.position)
             # It was planned while the log had its beginning, and reports are due from there on.
             left_out = start.done if last.observed < _log_of(first)[1].position else None
-            return TranslatedBatch(first, own, Relocation(end.copy, end.shift, floor if end.shift else None, left_out))
+            return TranslatedBatch(first, own, Relocation(end.copy, end.shift, floor, left_out))
         return TranslatedBatch(
             _at(before, replicas.begin(start.done)), own, Relocation(end.copy, end.shift, floor, left_out=start.done)
         )
