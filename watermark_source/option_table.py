@@ -214,13 +214,15 @@ def ports(text: str) -> range:
     return range(lowest, highest + 1)
 
 
-def duration(*, minimum: int) -> Callable[[str], int]:
-    """Return a parser of durations of at least ``minimum`` milliseconds."""
+def duration(*, minimum: int, maximum: int | None = None) -> Callable[[str], int]:
+    """Return a parser of durations of at least ``minimum`` and at most ``maximum`` milliseconds."""
 
     def parse(text: str) -> int:
         value = durations.parse_duration(text)
         if value < minimum:
             raise ValueError("must be greater than zero" if minimum == 1 else f"must be at least {minimum} ms")
+        if maximum is not None and value > maximum:
+            raise ValueError(f"must be at most {maximum} ms")
         return value
 
     return parse

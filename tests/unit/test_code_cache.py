@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import watermark_source
+from watermark_source.machine_code import code_cache
 
 ENGINE = Path(watermark_source.__file__).parent
 CHOOSING = ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "SPARK_LOCAL_DIRS", "PYTHONPATH")
@@ -106,3 +107,48 @@ def test_damaged_code_is_compiled_again_once(suffix: str, tmp_path: Path) -> Non
     assert how == "compiled"
     assert "cannot be read" in log
     assert run(where, HOME=home) == ("loaded", "")
+
+
+def test_code_that_another_user_may_have_put_there_is_not_run(tmp_path: Path) -> None:
+    where, shared, home = unpacked(tmp_path / "code"), tmp_path / "shared", tmp_path / "home"
+    assert run(where, NUMBA_CACHE_DIR=shared)[0] == "compiled"
+    (folder,) = shared.iterdir()
+    folder.chmod(0o777)
+    how, log = run(where, NUMBA_CACHE_DIR=shared, HOME=home)
+    assert how == "compiled"
+    assert log.count("as another user may have put it there: others may write to") == 1
+    assert "set NUMBA_CACHE_DIR to one of this user's own" in log
+
+
+@pytest.mark.parametrize("file", ["a.nbi", "b.1.nbc"])
+def test_a_folder_and_all_in_it_must_be_this_users_own_and_not_writable_by_others(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir(mode=0o755)
+    (folder / file).write_bytes(b"")
+    assert code_cache._foreign(folder) is None
+    for place, mode in ((folder, 0o775), (folder, 0o757), (folder / file, 0o666)):
+        before = place.stat().st_mode
+        place.chmod(mode)
+        assert "others may write to" in str(code_cache._foreign(folder))
+        place.chmod(before)
+    # In a folder that others cannot enter, a file of any mode is this user's alone.
+    (folder / file).chmod(0o666)
+    folder.chmod(0o700)
+    assert code_cache._foreign(folder) is None
+    with monkeypatch.context() as other_user:
+        own = os.geteuid()
+        other_user.setattr(os, "geteuid", lambda: own + 1)
+        assert f"{folder} belongs to the user {own}, and this is {own + 1}" in str(code_cache._foreign(folder))
+    (tmp_path / "link").symlink_to(folder)
+    assert "is no folder" in str(code_cache._foreign(tmp_path / "link"))
+
+
+def test_a_folder_made_for_compiled_code_is_this_users_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert run(archive(tmp_path / "one"), NUMBA_CACHE_DIR=tmp_path / "kept") == ("compiled", "")
+        assert run(archive(tmp_path / "other"), NUMBA_CACHE_DIR=tmp_path / "kept") == ("loaded", "")
+    finally:
+        os.umask(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import NamedTuple
 
 from watermark_source.alignment.group import LONGEST_NAME, GroupMember, counts_with
@@ -10,6 +11,12 @@ from watermark_source.errors import CorruptDataError, shortened
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store import statements
 from watermark_source.group_store.database import Database
+
+_log = logging.getLogger(__name__)
+
+LAST_MOMENT = Millis(253_402_300_799_999)
+"""The last millisecond of the year 9999, the last that Spark writes."""
+_MOST_LOGGED = 100
 
 
 class Identity(NamedTuple):
@@ -42,6 +49,8 @@ class Answer(NamedTuple):
     """Of the first of them by name that has one and comes before this member."""
     idle: Millis | None
     """Highest watermark of those that are idle."""
+    lasting: str | None = None
+    """One of them whose row claims a time-to-live beyond the longest."""
 
 
 class GroupStore:
@@ -49,6 +58,7 @@ class GroupStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._logged: set[str] = set()
 
     @property
     def shown(self) -> str:
@@ -94,7 +104,32 @@ class GroupStore:
             self._check("source", answer.slowest, is_right=isinstance(answer.slowest, str))
         if answer.idle is not None:
             self._check("watermark", answer.idle, is_right=isinstance(answer.idle, int))
+        return self._bounded(answer)
+
+    def _bounded(self, answer: Answer) -> Answer:
+        """Return an answer in which no row of another program counts for longer, or as later, than a source's may."""
+        if answer.lasting is not None:
+            self._warn(
+                f"has a row of {_printable(answer.lasting)} whose time_to_live is more than a day, which counts as a "
+                "day; no source writes so much"
+            )
+        if answer.slowest is not None:
+            answer = answer._replace(slowest=_printable(answer.slowest))
+        if answer.minimum is not None and answer.minimum > LAST_MOMENT:
+            self._warn(f"has a watermark after the year 9999, of {answer.slowest}: nobody goes by it")
+            answer = answer._replace(minimum=None, slowest=None)
+        if answer.idle is not None and answer.idle > LAST_MOMENT:
+            self._warn("has an idle member with a watermark after the year 9999: nobody goes by it")
+            answer = answer._replace(idle=None)
         return answer
+
+    def _warn(self, what: str) -> None:
+        """Log what a row says, once for each such row."""
+        if what not in self._logged and len(self._logged) < _MOST_LOGGED:
+            self._logged.add(what)
+            _log.warning(
+                "the store of the alignment group, %s, %s. If it was written by hand, delete it", self.shown, what
+            )
 
     def join(self, who: Identity) -> bool:
         """Look whether the group has room for a member, and return whether others with another drift are silent.
@@ -136,3 +171,8 @@ class GroupStore:
                 f"the store of the alignment group, {self.shown}, has in column {column} of table {statements.TABLE} "
                 f"what no member writes, {shortened(repr(found))}: delete that row"
             )
+
+
+def _printable(name: object) -> str:
+    """Return a member's name as one line: it goes into logs and the status."""
+    return "".join(each if each.isprintable() else "?" for each in str(name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from watermark_source.alignment.group import MemberStatus
+from watermark_source.alignment.group import LONGEST_NAME, MemberStatus
 
 TABLE = "watermark_source_members"
 INDEX = "watermark_source_slowest"
@@ -20,6 +20,12 @@ AT_ONCE = ("postgresql", "sqlite")
 """Databases that can write and tell in one statement."""
 _SILENT_FOR = 10
 """A row is removed when its member was silent for so many times its time-to-live."""
+LONGEST_TIME_TO_LIVE = 86_400_000
+"""Milliseconds, a day: a row with more in it counts as one with so much. No source writes more."""
+_TIME_TO_LIVE = (
+    f"CASE WHEN {{row}}time_to_live > {LONGEST_TIME_TO_LIVE} THEN {LONGEST_TIME_TO_LIVE} "
+    "WHEN {row}time_to_live < 0 THEN -1 ELSE {row}time_to_live END"
+)
 _DAYS_OF_ORACLE = "(CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - DATE '1970-01-01')"
 _CLOCKS = {
     # As a question of its own it is asked once a statement, and not for each row.
@@ -73,7 +79,7 @@ def leave(dialect: str) -> str:
     """Return the statement that removes a row, if still its own, and those of members silent for very long."""
     return (
         f"DELETE FROM {TABLE} WHERE group_name = :group_name AND ((member = :member AND writer = :writer) "
-        f"OR {_clock(dialect)} - seen > {_SILENT_FOR} * time_to_live)"
+        f"OR seen < {_clock(dialect)} - {_SILENT_FOR} * {_TIME_TO_LIVE.format(row='')})"
     )
 
 
@@ -99,11 +105,13 @@ def _clock(dialect: str) -> str:
 def _ask_members(dialect: str, what: str, *where: str, alive: bool = True) -> str:
     """Return a question about the other members: those heard of within their time-to-live, or those that were not."""
     # One that was heard of in the future was not: the clock was set back, and it is heard of again within a second.
-    silent_for = f"ABS({_clock(dialect)} - o.seen)"
+    # Compared and not subtracted: a foreign row may hold any number of 64 bits.
+    clock, limit = _clock(dialect), _TIME_TO_LIVE.format(row="o.")
+    within = f"o.seen BETWEEN {clock} - {limit} AND {clock} + {limit}"
     conditions = (
         "o.group_name = :group_name",
         "o.member <> :member",
-        f"{silent_for} {'<=' if alive else '>'} o.time_to_live",
+        within if alive else f"NOT ({within})",
         *where,
     )
     return f"(SELECT {what} FROM {TABLE} o WHERE {' AND '.join(conditions)})"
@@ -114,15 +122,17 @@ def _of_others(dialect: str) -> tuple[str, ...]:
         return _ask_members(dialect, what, *where)
 
     minimum = living("MIN(o.counts_with)")
+    name = f"{'SUBSTRING' if dialect == 'mssql' else 'SUBSTR'}(MIN(o.source), 1, {LONGEST_NAME})"
     # Of several that come at once with different drifts the first by name has the group's.
     before_us = ("o.member < :member", "o.max_drift IS NOT NULL")
     return (
         minimum,
         # Of equal ones always the same.
-        living("MIN(o.source)", f"o.counts_with = {minimum}"),
+        living(name, f"o.counts_with = {minimum}"),
         living("COUNT(*)", f"o.status <> '{COMING}'"),
         living("COUNT(*)", f"o.status = '{COMING}'"),
         _clock(dialect),
         living("MIN(o.max_drift)", f"o.member = {living('MIN(o.member)', *before_us)}"),
         living("MAX(o.watermark)", f"o.status = '{IDLE}'"),
+        living(name, f"o.time_to_live > {LONGEST_TIME_TO_LIVE}"),
     )

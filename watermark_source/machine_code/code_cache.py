@@ -3,6 +3,9 @@
 numba itself goes by the path of the source. Spark unpacks archives into a new folder for every application and
 executor, so each would compile all over again (six seconds of a core); and for source in a zip file numba knows no
 place but the home folder, and fails without one.
+
+Compiled code is kept as pickles, which run as they are read. So a folder is used only if it is this user's own and no
+other may write to it or has written to it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import resources
@@ -91,15 +95,43 @@ def folder(package: str) -> Path | None:
     for root in _roots():
         found = root / f"{package}-{_digest(package)}"
         try:
-            found.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                found.mkdir(mode=0o700, parents=True)
+            if not os.access(found, os.W_OK | os.X_OK):
+                continue
+            foreign = _foreign(found)
         except OSError:
             continue
-        if os.access(found, os.W_OK | os.X_OK):
+        if foreign is None:
             return found
+        _log.warning(
+            "compiled code in %s is not used, as another user may have put it there: %s. Remove that folder, or set "
+            "NUMBA_CACHE_DIR to one of this user's own",
+            found, foreign,
+        )  # fmt: skip
     _log.warning(
         "no folder for compiled code can be written, so every process compiles it itself (seconds): "
         "set NUMBA_CACHE_DIR to a folder that can be written"
     )
+    return None
+
+
+def _foreign(folder: Path) -> str | None:
+    """Return what in a folder, itself included, another user may have written; ``None`` if there is nothing."""
+    own, closed = os.geteuid(), False
+    for each in (folder, *folder.iterdir()):
+        # Of a link to elsewhere not what it leads to.
+        found = each.lstat()
+        mode = stat.S_IMODE(found.st_mode)
+        if each == folder:
+            closed = not mode & 0o011
+            if not stat.S_ISDIR(found.st_mode):
+                return f"{each} is no folder"
+        if found.st_uid != own:
+            return f"{each} belongs to the user {found.st_uid}, and this is {own}"
+        # Where others cannot enter a folder, they reach no file in it.
+        if mode & 0o022 and (each == folder or not closed):
+            return f"others may write to {each} (mode {mode:04o})"
     return None
 
 

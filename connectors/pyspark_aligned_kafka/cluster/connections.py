@@ -36,27 +36,51 @@ _SHORTEST_TRY_MS = 20
 """In less time nobody answers, and a healthy broker would be blamed."""
 _TELLING_TRY_MS = 1_000
 """A silence of less time tells less than an earlier failure."""
+_MOST_AT_ONCE = 1 << 20
+"""Bytes that are read from a broker before they are looked at: a frame's length is in the first four."""
 _FIRST_TRY_MS = 3_000
 """So long nobody else is asked: more than a broker takes that is only busy."""
 
 
-class _HearsOut(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
-    """Delivers what a broker said before it hung up.
+class _Some:
+    """A socket from which a limited number of bytes can be read; then it seems to have no more for now."""
 
-    kafka-python drops bytes that arrive together with the end of a connection, and a broker closes right after it has
-    refused a login: on a busy machine the reason was never heard.
+    def __init__(self, whole: Any) -> None:
+        self._whole = whole
+        self._left = _MOST_AT_ONCE
+
+    def recv(self, size: int) -> bytes:
+        # What TLS has deciphered already makes no socket readable again: it is read to its end.
+        if self._left <= 0 and not (hasattr(self._whole, "pending") and self._whole.pending()):
+            raise BlockingIOError
+        data: bytes = self._whole.recv(size)
+        self._left -= len(data)
+        return data
+
+
+class _BoundedReads(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
+    """Reads a limited number of bytes at a time, and delivers what a broker said before it hung up.
+
+    kafka-python reads a socket until nothing more is there before it looks at a frame's length: what sends without end
+    fills the memory of the process. And it drops bytes that arrive together with the end of a connection, and a broker
+    closes right after it has refused a login: on a busy machine the reason was never heard.
     """
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at)
         receive = transport._sock_recv  # noqa: SLF001 - there is no public place to mend it
 
-        def heard_out() -> tuple[bytes, KafkaError | None]:
-            data, error = receive()
+        def bounded() -> tuple[bytes, KafkaError | None]:
+            whole = transport._sock  # noqa: SLF001 - see above
+            transport._sock = _Some(whole)  # noqa: SLF001
+            try:
+                data, error = receive()
+            finally:
+                transport._sock = whole  # noqa: SLF001
             # The end is still there when the socket is read again.
             return data, None if data else error
 
-        transport._sock_recv = heard_out  # noqa: SLF001 - see above
+        transport._sock_recv = bounded  # noqa: SLF001 - see above
         return transport
 
 
@@ -266,5 +290,5 @@ class Cluster:
                 hide_wire_logs()
             configs = self._settings.client_configs()
             self._net = NetworkSelector(client_id=configs["client_id"])
-            self._manager = _HearsOut(self._net, **configs)
+            self._manager = _BoundedReads(self._net, **configs)
         return self._manager

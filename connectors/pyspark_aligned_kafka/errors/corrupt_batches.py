@@ -57,7 +57,8 @@ def fault_error(fault: Fault, split: Split, offset: int) -> SourceError:
     if fault is Fault.TIMESTAMP:
         return UnsupportedFormatError(
             f"{where}: {_FAULT_TEXT[fault]}, as Spark keeps it; was it written in micro- or nanoseconds? "
-            "Kafka's timestamps are milliseconds. To go on, begin after it, with startingOffsets and a new checkpoint"
+            "Kafka's timestamps are milliseconds. Where event time is in the payload (eventTimeColumn), leave "
+            "timestamp out of the option columns; otherwise begin after it, with startingOffsets and a new checkpoint"
         )
     return CorruptDataError(
         f"{where}: {_FAULT_TEXT[fault]}; the data on the broker or on its way is damaged. "

@@ -19,11 +19,12 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 from pyspark_aligned_kafka.records.json_path import parse_path
 from pyspark_aligned_kafka.records.time_format import Format
 from watermark_source.errors import OptionError
-from watermark_source.option_table import Option, given_text, one_of
+from watermark_source.option_table import Option, given_text, one_of, true_or_false
 from watermark_source.spark.options.percentile_options import PUNCTUATED
 
 TIMESTAMP = "timestamp"
 FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"
+SHOWS = "recordsInErrors"
 MARKS, MARKS_FORMAT = "watermarkColumn", "watermarkFormat"
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
 _FORMATS = tuple(each.value for each in Format)
@@ -68,7 +69,7 @@ EVENT_TIME_OPTIONS = (
         doc="How it is written there. Numbers since 1970-01-01 UTC, also as texts and with fractions: `seconds`, "
         "`millis`, `micros`, `nanos`. `iso8601`: a date, or a date and a time, with a zone or in UTC. `auto`: ISO "
         "8601, or a number whose size says its unit: below 10^11 seconds, below 10^14 milliseconds, below 10^17 "
-        "microseconds.",
+        "microseconds; 8, 12, 14 or 17 digits that may be a date (20240507) are refused: name the format.",
     ),
     one_of(
         name=ERRORS,
@@ -78,6 +79,14 @@ EVENT_TIME_OPTIONS = (
         doc="What becomes of a record in which it is not found. `fail`: the query ends with an error that names the "
         "record. `timestamp`: the record's own timestamp is its event time. `null`: it is delivered without an event "
         "time and moves no watermark. Such records are counted in the status and in `undated_records_total`.",
+    ),
+    true_or_false(
+        name=SHOWS,
+        default=True,
+        example="false",
+        doc="Whether an error about a record without an event time, or with a watermark that is none, holds the first "
+        "80 bytes of its content, and the message of a function that failed. Errors are in the logs of the driver and "
+        "the executors: see [security](security.md).",
     ),
 )
 
@@ -129,7 +138,7 @@ def mark_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> MarkChoi
             MARKS_FORMAT, given_text(given, MARKS_FORMAT),
             f"has no meaning with {MARKS} = {text}, which is no text to be read", example="leave it out",
         )  # fmt: skip
-    return MarkChoice(place, Format(values[MARKS_FORMAT]))
+    return MarkChoice(place, Format(values[MARKS_FORMAT]), shows_records=values[SHOWS])
 
 
 def event_time_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> EventTimeChoice | None:
@@ -153,4 +162,4 @@ def event_time_choice(values: Mapping[str, Any], given: Mapping[str, str]) -> Ev
             OPTION, given_text(given, OPTION), "has no meaning with watermarkStrategy none: event time is the clock",
             example="leave it out",
         )  # fmt: skip
-    return EventTimeChoice(place, Format(values[FORMAT]), WithoutTime(values[ERRORS]))
+    return EventTimeChoice(place, Format(values[FORMAT]), WithoutTime(values[ERRORS]), shows_records=values[SHOWS])

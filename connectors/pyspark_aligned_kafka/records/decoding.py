@@ -25,6 +25,8 @@ from pyspark_aligned_kafka.records.record_batches import (
 )
 from pyspark_aligned_kafka.records.record_fields import RowLocator, exhausted, new_cursor
 from pyspark_aligned_kafka.records.time_finder import Records
+from watermark_source.arrow_columns import bitmap
+from watermark_source.machine_code.calendar import NO_MOMENT
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
 
@@ -58,6 +60,8 @@ class RecordDecoder:
         self._times = None if event_time is None else event_times_of(event_time)
         self._marks = None if marks is None else marks_of(marks)
         looked_at = {*columns, *(field for each in (event_time, marks) if each is not None for field in each.fields)}
+        if event_time is None or (marks is not None and marks.place is None):
+            looked_at.add("timestamp")
         self._locator = RowLocator(looked_at, capacity=batch_rows, byte_limit=batch_bytes)
         self._builder = ColumnBuilder(columns)
         self._check_crcs = check_crcs
@@ -72,7 +76,8 @@ class RecordDecoder:
 
         Raises:
             CorruptDataError: bytes that fail their own checks.
-            UnsupportedFormatError: a codec that does not exist, or a timestamp too large for microseconds in 64 bits.
+            UnsupportedFormatError: a codec that does not exist, or a timestamp too large for microseconds in 64 bits
+                where it is needed.
             EventTimeError: a record without an event time where the user chose.
         """
         frames = visible_frames(wanted, data, start, batches, aborted, check_crcs=self._check_crcs)
@@ -107,7 +112,8 @@ class RecordDecoder:
             located = self._locator.locate(wanted, data, frames, cursor, (offsets_view, micros_view))
             left -= located.rows
             if located.rows:
-                timestamp = pa.Array.from_buffers(TIMESTAMP, located.rows, [None, micros])
+                known = bitmap(micros_view[: located.rows] != NO_MOMENT) if located.timeless else None
+                timestamp = pa.Array.from_buffers(TIMESTAMP, located.rows, [known, micros], located.timeless)
                 event_time, undated, marks = timestamp, 0, None
                 records = Records(wanted.split, data, located, offsets_view, timestamp)
                 if self._times is not None:

@@ -89,6 +89,8 @@ class EventTimeChoice:
     place: Place
     written: Format = Format.AUTO
     without: WithoutTime = WithoutTime.FAIL
+    shows_records: bool = True
+    """Whether errors hold the beginning of a record's content."""
 
     @property
     def fields(self) -> frozenset[str]:
@@ -105,6 +107,8 @@ class MarkChoice:
     place: Place | None
     """``None``: each record's timestamp is one."""
     written: Format = Format.AUTO
+    shows_records: bool = True
+    """Whether errors hold the beginning of a record's content."""
 
     @property
     def fields(self) -> frozenset[str]:

@@ -14,7 +14,7 @@ from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALU
 from pyspark_aligned_kafka.records.time_finder import Found, Records
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS
 from watermark_source.arrow_columns import integers, is_valid
-from watermark_source.errors import EventTimeError, shortened
+from watermark_source.errors import EventTimeError, WatermarkSourceError, shortened
 
 COLUMNS = ("key", "value", "headers", "timestamp", "offset")
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -23,8 +23,9 @@ _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 class FunctionTimes:
     """Calls the function and checks what it answers."""
 
-    def __init__(self, where: ByFunction) -> None:
+    def __init__(self, where: ByFunction, *, shows_records: bool = True) -> None:
         self._where = where
+        self._shows = shows_records
         self._function = where.load()
 
     def find(self, records: Records) -> Found:
@@ -36,10 +37,12 @@ class FunctionTimes:
         given = _batch(records)
         try:
             answer = self._function(given)
-        except Exception as error:
-            raise EventTimeError(
-                f"the function {self._where} failed for {_of(records)}: {type(error).__name__}: {shortened(error)}"
-            ) from error
+        except Exception as error:  # noqa: BLE001 - a function of the user's raises anything
+            # What a function of the user's says of its failure may well hold what it failed at. Our own errors do not.
+            is_ours = isinstance(error, WatermarkSourceError)
+            text = f": {shortened(error)}" if self._shows or is_ours else " (recordsInErrors=true shows its message)"
+            failed = f"the function {self._where} failed for {_of(records)}: {type(error).__name__}{text}"
+            raise EventTimeError(failed) from (error if self._shows else None)
         if isinstance(answer, pa.ChunkedArray):
             answer = answer.combine_chunks()
         if not isinstance(answer, pa.Array) or not (pa.types.is_timestamp(answer.type) or answer.type == pa.int64()):

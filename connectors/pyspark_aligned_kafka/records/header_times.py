@@ -17,6 +17,7 @@ class HeaderTimes:
 
     def __init__(self, choice: EventTimeChoice, where: InHeader) -> None:
         self._scan, self._moments = HeaderScan(where.name), MomentReader(choice.written)
+        self._shows = choice.shows_records
         self._sizes = np.empty(0, np.int64)
 
     def find(self, records: Records) -> Found:
@@ -31,7 +32,9 @@ class HeaderTimes:
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``."""
         starts, sizes = self._places(records)
-        return "no such header" if sizes[row] < 0 else shown(records.data, int(starts[row]), int(sizes[row]))
+        if sizes[row] < 0:
+            return "no such header"
+        return shown(records.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
 
     def _places(self, records: Records) -> tuple[Longs, Longs]:
         return self._scan.find(records.split, records.data, records.located, records.offsets)

@@ -18,6 +18,7 @@ class JsonTimes:
 
     def __init__(self, choice: EventTimeChoice, where: InJson) -> None:
         self._scan, self._moments = JsonScan(where.path), MomentReader(choice.written)
+        self._shows = choice.shows_records
         self._at = KEY_AT if where.field == "key" else VALUE_AT
         self._kinds = self._begins = np.empty(0, np.int64)
 
@@ -44,14 +45,14 @@ class JsonTimes:
         kind = Kind(int(kinds[0]))
         if kind is Kind.NO_DOCUMENT:
             return "null in place of a document"
-        document = shown(records.data, int(starts[0]), int(sizes[0]))
+        document = shown(records.data, int(starts[0]), int(sizes[0]), with_content=self._shows)
         if kind is Kind.NO_JSON:
             return f"what is no JSON, {document}"
         if kind is Kind.NOTHING:
             return f"no such member in {document}"
         if kind is Kind.OTHER:
             return f"what is neither a string nor a number, in {document}"
-        return shown(records.data, int(at[0]), int(found[0]))
+        return shown(records.data, int(at[0]), int(found[0]), with_content=self._shows)
 
     def _places(self, records: Records) -> tuple[Longs, Longs]:
         starts, sizes = records.located.fields[self._at : self._at + 2, : records.located.rows]

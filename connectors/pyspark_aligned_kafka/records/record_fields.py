@@ -27,6 +27,7 @@ from pyspark_aligned_kafka.records.record_batches import (
     Longs,
     varint_at,
 )
+from watermark_source.machine_code.calendar import NO_MOMENT
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 from watermark_source.planning.split import SplitRange
 
@@ -86,7 +87,7 @@ def _millis(max_time: Word, base_time: Word, delta: Word, attributes: Word) -> t
 
 
 @compiled(
-    "int64(uint8[::1], int64[:, ::1], int64[::1], int64, int64, int64, boolean, boolean, boolean,"
+    "int64(uint8[::1], int64[:, ::1], int64[::1], int64, int64, int64, boolean, boolean, boolean, boolean,"
     " int64[::1], int64[::1], int64[:, ::1], int64[::1])"
 )
 def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the records is the point of it
@@ -99,6 +100,7 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the records is t
     with_key: Word,
     with_value: Word,
     with_headers: Word,
+    with_timestamp: Word,
     offsets: Word,
     micros: Word,
     fields: Word,
@@ -106,7 +108,7 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the records is t
 ) -> Word:
     """Locate records from the cursor on until the arrays, the byte limit or the frames are used up."""
     data = address_of(array)
-    rows = 0
+    rows = timeless = 0
     used: Word = 0
     key_bytes = key_nulls = value_bytes = value_nulls = header_records = 0
     frame, record, at, before = cursor[_FRAME], cursor[_RECORD], cursor[_AT], cursor[_BEFORE]
@@ -136,7 +138,7 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the records is t
                 break
             if offset >= first:
                 millis, tellable = _millis(max_time, base_time, delta, attributes)
-                if not tellable:
+                if with_timestamp and not tellable:
                     fault = np.int64(Fault.TIMESTAMP)
                     break
                 weight = np.int64(0)
@@ -151,7 +153,8 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the records is t
                     break
                 used += weight
                 offsets[rows] = offset
-                micros[rows] = millis * 1000
+                micros[rows] = millis * 1000 if tellable else NO_MOMENT
+                timeless += not tellable
                 if with_key:
                     fields[KEY_AT, rows] = key_at
                     fields[KEY_SIZE, rows] = key_size
@@ -177,13 +180,14 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the records is t
             frame += 1
             record = 0
     cursor[_FRAME], cursor[_RECORD], cursor[_AT], cursor[_BEFORE] = frame, record, at, before
-    found[0], found[1], found[2], found[3], found[4], found[5] = (
+    found[0], found[1], found[2], found[3], found[4], found[5], found[6] = (
         rows,
         key_bytes,
         key_nulls,
         value_bytes,
         value_nulls,
         header_records,
+        timeless,
     )
     return fault
 
@@ -200,12 +204,16 @@ class Located(NamedTuple):
     value_nulls: int
     with_headers: int
     """Records that have headers, or have them wrong."""
+    timeless: int
+    """Records whose timestamp does not fit 64 bits of microseconds, which is ``NO_MOMENT`` then."""
 
 
 class RowLocator:
     """Locates records, at most ``capacity`` a call, in one run of batches after another."""
 
-    __slots__ = ("_fields", "_found", "_with_headers", "_with_key", "_with_value", "byte_limit", "capacity")
+    __slots__ = (
+        "_fields", "_found", "_with_headers", "_with_key", "_with_timestamp", "_with_value", "byte_limit", "capacity",
+    )  # fmt: skip
 
     def __init__(self, columns: Collection[str], *, capacity: int, byte_limit: int) -> None:
         self.capacity = capacity
@@ -213,8 +221,9 @@ class RowLocator:
         self._with_key = "key" in columns
         self._with_value = "value" in columns
         self._with_headers = "headers" in columns
+        self._with_timestamp = "timestamp" in columns
         self._fields = np.empty((6, capacity), np.int64)
-        self._found = np.zeros(6, np.int64)
+        self._found = np.zeros(7, np.int64)
 
     def locate(
         self, wanted: SplitRange, data: Bytes, frames: Longs, cursor: Longs, into: tuple[Longs, Longs]
@@ -226,7 +235,7 @@ class RowLocator:
 
         Raises:
             CorruptDataError: a record that cannot be.
-            UnsupportedFormatError: a timestamp too large for microseconds in 64 bits.
+            UnsupportedFormatError: a timestamp too large for microseconds in 64 bits, if it is among the columns.
         """
         fault = _locate(
             data,
@@ -238,6 +247,7 @@ class RowLocator:
             self._with_key,
             self._with_value,
             self._with_headers,
+            self._with_timestamp,
             *into,
             self._fields,
             self._found,

@@ -50,7 +50,9 @@ class TimeFinder(Protocol):
         ...
 
 
-def shown(data: Bytes, start: int, size: int) -> str:
-    """Return a record's text for a message, its beginning if it is long."""
+def shown(data: Bytes, start: int, size: int, *, with_content: bool) -> str:
+    """Return a record's text for a message, its beginning if it is long; without its content only how long it is."""
+    if not with_content:
+        return f"{size} bytes (recordsInErrors=true shows the first {_SHOWN})"
     text = data[start : start + min(size, _SHOWN)].tobytes().decode("utf-8", "replace")
     return repr(text) + ("…" if size > _SHOWN else "")

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from pyspark_aligned_kafka.records.json_strings import unescaped
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.time_format import Format
-from watermark_source.machine_code.calendar import NO_MOMENT
-from watermark_source.machine_code.iso_8601 import digit_at, iso_moment
+from watermark_source.machine_code.calendar import NO_MOMENT, day_of
+from watermark_source.machine_code.iso_8601 import digit_at, digits, iso_moment
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _EXPONENTS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
@@ -21,6 +21,9 @@ _FIRST_DAY, _END_DAY = -719_162, 2_932_897
 """Days from 1970-01-01 to 0001-01-01 and 10000-01-01, the years Spark writes."""
 FIRST_MICROS, END_MICROS = _FIRST_DAY * 86_400_000_000, _END_DAY * 86_400_000_000
 _MOST_DIGITS = 18
+_FIRST_SHORT_YEAR, _LAST_SHORT_YEAR = 1800, 2199
+"""Of twelve digits that may be a date: as milliseconds they are in 1975 and 1976. Those of other years are in 1973 to
+2001, where data may well be from."""
 _MINUS, _PLUS, _DOT = (ord(c) for c in "-+.")
 _E = ord("e")
 
@@ -106,9 +109,34 @@ def _exponent_by_size(value: Word, exponent: Word) -> Word:
 
 
 @inlined
+def _is_date(data: Word, at: Word, stop: Word) -> Word:
+    """Return whether digits may be a date, yyyyMMdd, with a time, HHmm, HHmmss or HHmmssSSS, perhaps with a fraction.
+
+    As numbers they are moments as well, of 1970 or of the year 2611: no size says which.
+    """
+    end = at
+    while digit_at(data, end, stop) >= 0:
+        end += 1
+    size = end - at
+    if (end < stop and byte_at(data, end) != _DOT) or size not in (8, 12, 14, 17):
+        return False
+    year = digits(data, at, stop, 4)
+    if size == 12 and not _FIRST_SHORT_YEAR <= year <= _LAST_SHORT_YEAR:
+        return False
+    if year < 1 or day_of(year, digits(data, at + 4, stop, 2), digits(data, at + 6, stop, 2)) == NO_MOMENT:
+        return False
+    if size == 8:
+        return True
+    second = digits(data, at + 12, stop, 2) if size > 12 else np.int64(0)
+    return digits(data, at + 8, stop, 2) <= 24 and digits(data, at + 10, stop, 2) <= 59 and second <= 60
+
+
+@inlined
 def _moment(data: Word, at: Word, stop: Word, unit: Word) -> Word:
     if unit != _NO_NUMBER:
         is_number, value, exponent = _number(data, at, stop)
+        if is_number and unit == _BY_SIZE and _is_date(data, at, stop):
+            return NO_MOMENT
         if is_number:
             exponent += _exponent_by_size(value, exponent) if unit == _BY_SIZE else unit
             return _scaled(value, exponent)
@@ -162,6 +190,20 @@ def _read_all(  # noqa: PLR0917 - arrays in, arrays out
         wrong[row] = not is_moment
         count += not is_moment
     return count
+
+
+def may_be_date(text: str) -> bool:
+    """Return whether ``auto`` refuses a number because its digits may be a date."""
+    if not text.isascii():
+        return False
+    data = np.frombuffer(bytearray(text.encode() or b"x"), np.uint8)
+    return bool(_may_be_date(data, len(text)))
+
+
+@compiled("boolean(uint8[::1], int64)")
+def _may_be_date(array: Word, size: Word) -> Word:
+    data = address_of(array)
+    return _number(data, np.int64(0), size)[0] and _is_date(data, np.int64(0), size)
 
 
 class MomentReader:

@@ -19,7 +19,10 @@ class WatermarkMarks:
 
     def __init__(self, choice: MarkChoice) -> None:
         self._choice = choice
-        self._finder = None if choice.place is None else time_finder(EventTimeChoice(choice.place, choice.written))
+        self._finder = None
+        if choice.place is not None:
+            as_time = EventTimeChoice(choice.place, choice.written, shows_records=choice.shows_records)
+            self._finder = time_finder(as_time)
 
     def of(self, records: Records) -> pa.Array:
         """Return the watermarks, microseconds as ``int64``, of those records that carry one.

@@ -193,6 +193,75 @@ def test_what_no_member_writes_is_an_error_and_no_limit(tmp_path: Path, rubbish:
     store.close()
 
 
+def changed(url: str, setting: str, name: str = "a") -> None:
+    """Change a member's row as another program does that may write to the store."""
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE watermark_source_members SET {setting} WHERE member = '{name}-id'"))
+    engine.dispose()
+
+
+def test_a_row_that_claims_to_live_for_ever_counts_for_a_day(
+    store: GroupStore, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told(store, who("a"), at(10))
+    changed(url, "time_to_live = 1000000000000000")
+    for _ in range(2):
+        assert told(store, who("b"), at(50)) == (Millis(10), "a", 1)
+    (line,) = caplog.messages
+    assert "has a row of a whose time_to_live is more than a day, which counts as a day" in line
+    changed(url, f"seen = seen - {86_400_000 + 60_000}")
+    assert told(store, who("b"), at(50)) == (None, None, 0)
+    changed(url, "time_to_live = 9223372036854775807, seen = 0")
+    store.leave(who("b"))
+    assert told(store, who("c"), at(50)) == (None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "time_to_live"), [(-(2**63), 2**63 - 1), (2**63 - 1, 2**63 - 1), (0, -(2**63)), (-(2**63), -(2**63))]
+)
+def test_numbers_at_the_ends_of_64_bits_are_no_member_that_is_alive(
+    store: GroupStore, url: str, seen: int, time_to_live: int
+) -> None:
+    told(store, who("a"), at(10))
+    changed(url, f"seen = {seen}, time_to_live = {time_to_live}")
+    assert told(store, who("b"), at(50)) == (None, None, 0)
+    store.join(who("c"))
+    store.leave(who("b"))
+
+
+@pytest.mark.parametrize("watermark", [6_249_223_000_000_000, 2**63 - 1])
+@pytest.mark.parametrize("status", ["active", "idle"])
+def test_nobody_goes_by_a_watermark_after_the_year_9999(
+    store: GroupStore, url: str, status: str, watermark: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    told(store, who("a"), at(10))
+    counts = watermark if status == "active" else "NULL"
+    changed(url, f"watermark = {watermark}, counts_with = {counts}, status = '{status}'")
+    for _ in range(2):
+        answer = store.exchange(who("b"), at(50))
+        assert answer is not None
+        assert (answer.minimum, answer.slowest, answer.idle, answer.members) == (None, None, None, 1)
+    (line,) = caplog.messages
+    assert "after the year 9999" in line
+
+
+def test_a_name_of_any_length_and_of_any_characters_is_one_short_line(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'alignment.sqlite'}"
+    store = GroupStore(database_of(url))
+    told(store, who("a"), at(10))
+    changed(
+        url,
+        "source = 'x' || char(10) || 'WARN all is well' || char(27) || '[2J' || replace(hex(zeroblob(5000)), '0', 'y')",
+    )
+    answer = store.exchange(who("b"), at(50))
+    assert answer is not None
+    assert answer.slowest is not None
+    assert answer.slowest.startswith("x?WARN all is well?[2Jy")
+    assert len(answer.slowest) == 190
+    store.close()
+
+
 def test_a_table_with_a_rule_of_somebody_else_is_an_error_and_not_a_taken_row(store: GroupStore, url: str) -> None:
     """Who took it for one would take another name, and another, for ever."""
     told(store, who("a"), at(10))

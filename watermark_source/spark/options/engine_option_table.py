@@ -187,10 +187,10 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="alignmentTimeToLive",
-        parse=duration(minimum=5_000),
+        parse=duration(minimum=5_000, maximum=86_400_000),
         default=30_000,
         default_text="30 seconds",
-        accepted=f"must be {durations.ACCEPTED}, at least 5 seconds",
+        accepted=f"must be {durations.ACCEPTED}, 5 seconds to 1 day",
         example="30 seconds",
         doc="The others go on without a source of the group that has said nothing for so long. Needs `alignmentGroup`.",
     ),

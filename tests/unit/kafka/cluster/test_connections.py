@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
+import socket
+import threading
 import time
 
 import pytest
 from kafka.future import Future
+from kafka.protocol.metadata import MetadataRequest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
+from watermark_source.errors import SourceError
 
 
 @pytest.mark.parametrize("hops", [0, 1])
@@ -39,3 +45,50 @@ def test_an_answer_that_comes_as_the_wait_ends_is_taken(hops: int) -> None:
         assert cluster.run(work) == (True, 7)
     finally:
         cluster.close()
+
+
+class Endless:
+    """A port at which every connection is sent one byte again and again, as fast as it is read."""
+
+    def __init__(self, byte: bytes) -> None:
+        self._byte = byte
+        self.sent = 0
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self._send, args=(self._listener.accept()[0],), daemon=True).start()
+
+    def _send(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            while True:
+                self.sent += connection.send(self._byte * 65_536)
+
+
+@pytest.mark.parametrize("byte", [b"\x7f", b"\xff", b"\x00", b"\x03"])
+def test_a_broker_that_streams_bytes_without_end_is_an_error_and_takes_no_memory(byte: bytes) -> None:
+    """Also where its first frame has a length that is accepted, 0 or 48 MB."""
+    broker = Endless(byte)
+    cluster = Cluster(
+        parse_settings({"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "kafka.default.api.timeout.ms": "2000",
+                        "kafka.request.timeout.ms": "1500"})
+    )  # fmt: skip
+
+    async def work(deadline: Deadline) -> object:
+        return await cluster.ask("bootstrap-0", MetadataRequest(), deadline)
+
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        with pytest.raises(SourceError):
+            cluster.run(work)
+    finally:
+        cluster.close()
+        broker.close()
+    assert time.monotonic() - began < 10
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 250 * 1024

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
+import traceback
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -24,7 +25,7 @@ from pyspark_aligned_kafka.records.json_path import parse_path
 from pyspark_aligned_kafka.records.time_format import Format
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS
 from tests.unit.kafka.batches import Rec, batch, records_bytes, sized, varint
-from watermark_source.errors import CorruptDataError, EventTimeError, OptionError
+from watermark_source.errors import CorruptDataError, EventTimeError, OptionError, UnsupportedFormatError
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
 
@@ -50,6 +51,26 @@ def test_a_member_of_the_value_is_event_time_and_no_column_need_be_delivered() -
     found = read(recs, IN_VALUE, columns=())
     assert millis(found) == [1_700_000_000_123, 1_700_000_001_000]
     assert (found.columns, found.undated) == ((), 0)
+
+
+@pytest.mark.parametrize("millis_of_it", [1_700_000_000_123_456_789, 2**63 - 1, -(2**62)])
+def test_a_timestamp_that_is_not_needed_may_be_in_nanoseconds(millis_of_it: int, module: ModuleType) -> None:
+    recs = [Rec(0, b'{"t":5}', millis=7), Rec(1, b'{"t":6}', millis=millis_of_it), Rec(2, b"{}", millis=8)]
+    assert millis(read(recs[:2], IN_VALUE)) == [5_000, 6_000]
+    # A record without an event time goes by its own timestamp; the second one has its own.
+    assert millis(read(recs, IN_VALUE, without=WithoutTime.TIMESTAMP)) == [5_000, 6_000, 8]
+    # A function is given null in its place.
+    place = by(module, lambda records: records["timestamp"])
+    assert millis(read(recs, place, without=WithoutTime.NULL)) == [7, None, 8]
+
+
+@pytest.mark.parametrize("columns", [("value",), ("value", "timestamp")])
+def test_a_timestamp_that_is_needed_and_does_not_fit_is_named(columns: tuple[str, ...]) -> None:
+    recs = [Rec(0, b'{"t":5}'), Rec(1, b"{}", millis=2**63 - 1)]
+    with pytest.raises(UnsupportedFormatError, match=r"offset 1: a timestamp that does not fit .* leave timestamp out"):
+        read(recs, IN_VALUE, columns=columns, without=WithoutTime.TIMESTAMP)
+    with pytest.raises(UnsupportedFormatError, match="offset 1: a timestamp"):
+        read(recs, IN_VALUE, columns=("timestamp",), without=WithoutTime.NULL)
 
 
 def test_of_a_key_and_with_escapes_it_is_the_same() -> None:
@@ -173,6 +194,44 @@ def module() -> Iterator[ModuleType]:
 def by(module: ModuleType, function: object) -> ByFunction:
     module.event_time = function  # type: ignore[attr-defined]
     return ByFunction(module.__name__, "event_time")
+
+
+SECRET = b"4929-1234-5678-9012"
+PRIVATE: dict[str, tuple[bytes, Place]] = {
+    "no JSON": (b"{" + SECRET, IN_VALUE),
+    "no member": (b'{"card":"' + SECRET + b'"}', IN_VALUE),
+    "an object": (b'{"t":{"card":"' + SECRET + b'"}}', IN_VALUE),
+    "no moment": (b'{"t":"' + SECRET + b'"}', IN_VALUE),
+    "a header": (SECRET, InHeader("h")),
+    "a function": (SECRET, InHeader("replaced")),
+}
+
+
+@pytest.mark.parametrize("case", PRIVATE)
+@pytest.mark.parametrize("shows", [True, False])
+def test_an_error_shows_what_a_record_holds_only_where_it_may(case: str, *, shows: bool, module: ModuleType) -> None:
+    value, place = PRIVATE[case]
+
+    def event_time(records: pa.RecordBatch) -> pa.Array:
+        raise ValueError(f"no time in {records['value'].to_pylist()}")
+
+    if case == "a function":
+        place = by(module, event_time)
+    with pytest.raises(EventTimeError) as raised:
+        read([Rec(0, value, headers=[(b"h", value)])], place, shows_records=shows)
+    text = "".join(traceback.format_exception(raised.value))
+    assert (SECRET.decode() in text) is shows
+    assert ("recordsInErrors=true shows" in text) is not shows
+    assert "offset 0" in text or "records 0 to 0" in text
+
+
+@pytest.mark.parametrize("written", [20240507, '"20240507103015"'])
+def test_a_number_that_may_be_a_date_is_refused_with_the_way_out(written: object) -> None:
+    with pytest.raises(
+        EventTimeError, match=r"seen '20240507\d*', which may be a date or a number \(eventTimeFormat=sec"
+    ):
+        read([Rec(0, f'{{"t":{written}}}'.encode())], IN_VALUE)
+    assert millis(read([Rec(0, b'{"t":20240507}')], IN_VALUE, written=Format.SECONDS)) == [20_240_507_000]
 
 
 FIRST, END = FIRST_MICROS // 1_000, END_MICROS // 1_000

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_aligned_kafka.records.time_format import Format
-from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MomentReader
+from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MomentReader, may_be_date
 
 YEARS = datetime.fromisoformat("0001-01-02"), datetime.fromisoformat("9999-12-30")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -77,6 +77,14 @@ def test_numbers_are_read_exactly_and_rounded_down(number: Decimal, written: For
         ("+1700000000", "2023-11-14T22:13:20"), ("0", "1970-01-01"), ("-1", "1969-12-31T23:59:59"),
         ("0000000000000000000000001700000000", "2023-11-14T22:13:20"), ("2024-02-29", "2024-02-29"),
         ("2024-01-01T00:00:00,25+0530", "2023-12-31T18:30:00.25"), ("2024-01-01T00:00:00-01", "2024-01-01T01:00:00"),
+        # A leap second is the next one, and hour 24 the next day.
+        ("2016-12-31T23:59:60Z", "2017-01-01"), ("2016-12-31T23:59:60.25", "2017-01-01T00:00:00.25"),
+        ("2017-01-01T05:29:60+05:30", "2017-01-01"), ("2024-02-28T24:00:00", "2024-02-29"),
+        ("2024-02-28 24:00", "2024-02-29"), ("2024-02-28T24:00:00.000-08:00", "2024-02-29T08:00:00"),
+        # Digits that are no date.
+        ("20241301", "1970-08-23T06:35:01"), ("202405322030", "1976-05-31T15:42:02.030000"),
+        ("2024050710301", "2034-02-20T12:18:30.301000"), ("20240507e0", "1970-08-23T06:21:47"),
+        ("-20240507", "1969-05-11T17:38:13"), ("+20240507", "1970-08-23T06:21:47"),
         ("2024-01-01T00:00:00.1234567891Z", "2024-01-01T00:00:00.123456"),
     ],
 )  # fmt: skip
@@ -91,7 +99,9 @@ def test_what_auto_takes_a_text_for(text: str, moment: str) -> None:
         "", " ", "x", "-", "+", ".", "1.", ".5", "1e", "1e+", "1e400", "1e-400x", "0x10", "1_000", "--1", "1.2.3", "1 ",
         "2024-1-01", "2023-02-29", "2024-13-01", "2024-00-10", "2024-01-32",
         "1d9", "0000-01-01", "24-01-01",
-        "2024-01-01T", "2024-01-01T24:00:00", "2024-01-01T10", "2024-01-01T10:60", "2024-01-01T10:00:60",
+        "2024-01-01T", "2024-01-01T24:00:01", "2024-01-01T24:01:00", "2024-01-01T24:00:00.1",
+        "2024-01-01T25:00:00", "2024-01-01T23:59:61", "2024-01-01T23:59:60+01:00", "2024-01-01T10",
+        "2024-01-01T10:60", "2024-01-01T10:00:60",
         "2024-01-01X10:00",
         "2024-01-01T10:00:00.", "2024-01-01T10:00:00+", "2024-01-01T10:00:00+1", "2024-01-01T10:00:00+24:00",
         "2024-01-01T10:00:00ZZ", "2024-01-01T10:00:00 Z", "2024/01/01", "99999999999999999999999999",
@@ -101,6 +111,27 @@ def test_what_auto_takes_a_text_for(text: str, moment: str) -> None:
 def test_what_is_no_moment(text: str) -> None:
     assert read([text]) == [None]
     assert read([text], Format.ISO_8601) == [None]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["20240507", "19700101", "99991231", "202405071030", "20240507103015", "20240507103015.25", "20161231235960",
+     "20240507103015123"],
+)  # fmt: skip
+def test_digits_of_a_date_are_no_moment_unless_the_format_is_named(text: str) -> None:
+    assert read([text]) == [None]
+    assert may_be_date(text)
+    assert read([text], Format.NANOS) == [int(text.partition(".")[0]) // 1_000]
+    for no_date in (text[:-1], "x" + text, f"{text} ", ""):
+        assert not may_be_date(no_date) or read([no_date]) == [None]
+
+
+@pytest.mark.parametrize("year", [1973, 1990, 2001])
+def test_milliseconds_of_twelve_digits_are_of_their_year_though_they_might_be_a_date(year: int) -> None:
+    """But for August of 1975 to August of 1976, which begin with 18, 19, 20 or 21."""
+    begin = micros_of(datetime(year, 6, 1, tzinfo=timezone.utc)) // 1_000
+    moments = [begin + n * 60_000 for n in range(20_000)]
+    assert read([str(each) for each in moments]) == [each * 1_000 for each in moments]
 
 
 def test_a_number_is_no_iso_8601_and_a_date_no_number() -> None:
