@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -366,3 +367,76 @@ def test_a_learned_bound_that_grows_makes_no_split_one_that_came_back() -> None:
     driver.step()
     assert driver.state().learned.bound >= 5_000
     assert driver.state().watermark == told
+
+
+FUTURE = 10**9
+"""Milliseconds after the beginning: with ``maxFutureSkew`` such a row has no event time that counts."""
+
+
+def _undated(timeout: int | None = 3_000, **given: Any) -> tuple[Driver, Split, Split]:
+    log, busy, undated = SimulatedLog(), Split("t", 0), Split("t", 1)
+    log.splits.update({busy: SplitLog(), undated: SplitLog()})
+    strategy = WatermarkStrategy(max_future_skew=3_600_000)
+    return Driver(log, PlanPolicy(strategy=strategy, idleness=Idleness(timeout=timeout)), **given), busy, undated
+
+
+def _go_on(driver: Driver, busy: Split, undated: Split, seconds: range, *, rows: int = 1) -> None:
+    """Each plan finds rows of both."""
+    for second in seconds:
+        driver.now += 1_000
+        _append(driver.log, busy, 1_000 * second)
+        for _ in range(rows):
+            _append(driver.log, undated, FUTURE)
+        driver.step()
+
+
+@pytest.mark.parametrize("began_dated", [False, True])
+def test_a_split_with_nothing_but_rows_without_an_event_time_turns_idle_while_they_come(began_dated: bool) -> None:
+    driver, busy, undated = _undated()
+    if began_dated:
+        _append(driver.log, undated, 0)
+        driver.step()
+    _go_on(driver, busy, undated, range(1, 4))
+    assert driver.state().splits[undated].status is SplitStatus.ACTIVE
+    assert driver.state().watermark == (START - 1 if began_dated else None)
+    _go_on(driver, busy, undated, range(4, 12))
+    assert driver.state().splits[undated].status is SplitStatus.IDLE
+    assert driver.state().watermark == START + 10_000 - 1
+    # Across a restart it holds the watermark until it has been read to its end once more.
+    driver.restart()
+    _go_on(driver, busy, undated, range(12, 16))
+    assert driver.state().watermark == START + 14_000 - 1
+    # A row with an event time makes it active, and it is waited for.
+    _append(driver.log, undated, 15_500)
+    _go_on(driver, busy, undated, range(16, 18))
+    assert driver.state().splits[undated].status is SplitStatus.ACTIVE
+    assert driver.state().watermark == START + 15_500 - 1
+
+
+def test_without_a_timeout_or_unless_it_is_read_to_its_end_a_split_of_such_rows_is_never_idle() -> None:
+    for driver, busy, undated in (_undated(None), _undated(max_rows=3)):
+        _go_on(driver, busy, undated, range(1, 30), rows=4)
+        assert all(batch.after.splits[undated].status is SplitStatus.ACTIVE for batch in driver.batches)
+        assert driver.state().watermark is None
+
+
+def test_an_outage_between_rows_without_an_event_time_is_no_quiet_time() -> None:
+    driver, busy, undated = _undated()
+    _go_on(driver, busy, undated, range(1, 4))
+    driver.be_away(undated, 60_000)
+    _go_on(driver, busy, undated, range(64, 67))
+    assert driver.state().splits[undated].status is SplitStatus.ACTIVE
+
+
+def test_rows_after_a_long_batch_make_an_ordinary_split_no_idle_one() -> None:
+    """It was quiet for less than its timeout when the batch began; what came since may have any time."""
+    driver, busy, other = _undated()
+    _append(driver.log, other, 0)
+    driver.run()
+    driver.now += 60_000
+    _append(driver.log, busy, 60_000)
+    _append(driver.log, other, 59_000)
+    driver.step()
+    assert driver.state().splits[other].status is SplitStatus.ACTIVE
+    driver.run()
+    assert driver.state().watermark == START + 59_000 - 1

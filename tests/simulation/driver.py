@@ -129,6 +129,7 @@ class Driver:
         self._announced = False
         self._rows_at: int | None = None
         self._rest = Rest()
+        self._asked: Millis | None = None
         self._silent: set[Split] = set()
         self._frozen = Frozen(self.log.ends(), self.log.newest(self.log.splits), Millis(self.now)) if final else None
 
@@ -169,6 +170,7 @@ class Driver:
             limits=BatchLimits(max_rows=None if one_batch else self.max_rows, one_batch=one_batch),
             history=PlanHistory(
                 since_rows=None if self._rows_at is None else Millis(self.now - self._rows_at),
+                asked_before=self._asked,
                 rest=self._rest.lasted(Millis(self.now)),
             ),
         )
@@ -199,7 +201,7 @@ class Driver:
         if opened := self.log.uncommitted() & asked.keys():
             observation = replace(observation, logs=replace(observation.logs, uncommitted=opened))
             planned = self._plan(before, observation)
-        self._announced = True
+        self._announced, self._asked = True, observation.logs.asked_at
         self._silent.clear()
         if planned.has_rows:
             self._rows_at = self.now

@@ -19,6 +19,13 @@ class RangeSummary:
     """Highest watermark that a row carries, not beyond the future cap; ``None`` if none carries one."""
     segments: tuple[DisorderSegment, ...] = ()
     """How disordered the rows are, in position order; empty where nobody learns from it."""
+    is_whole: bool = True
+    """Whether all of the range was seen: what is gone, or no longer readable, may have had any event time."""
+
+    @property
+    def is_undated(self) -> bool:
+        """Return whether no row has an event time that counts, nor a watermark."""
+        return self.is_whole and self.highest is None and self.marked is None
 
 
 NOTHING_SEEN: Final = RangeSummary()

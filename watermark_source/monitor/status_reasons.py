@@ -68,7 +68,7 @@ class Facts:
 
 IN_GENERAL: dict[SplitStatus, str] = {
     SplitStatus.ACTIVE: "has rows to read",
-    SplitStatus.IDLE: "nothing to read for longer than idleTimeout",
+    SplitStatus.IDLE: "nothing to read, or nothing with an event time, for longer than idleTimeout",
     SplitStatus.PAUSED: "ahead of its alignment group by more than alignmentMaxDrift",
 }
 """What a marker says: it follows from two offsets alone, on any replay, and they hold no more facts than the status."""
@@ -143,16 +143,20 @@ def _behind(facts: Facts) -> str:
 def _caught_up(facts: Facts) -> str:
     if not facts.quiet:
         return "caught up"
-    quiet = f"nothing to read for {format_duration(facts.quiet)}"
+    quiet = f"{_nothing(facts)} for {format_duration(facts.quiet)}"
     if facts.idle_timeout is not None:
         return f"{quiet}; idle after {format_duration(facts.idle_timeout)}"
     return f"{quiet}; never idle without idleTimeout" if facts.holds_back else quiet
 
 
 def _idle(facts: Facts) -> str:
-    quiet = "nothing to read" if facts.quiet is None else f"nothing to read for {format_duration(facts.quiet)}"
+    quiet = _nothing(facts) if facts.quiet is None else f"{_nothing(facts)} for {format_duration(facts.quiet)}"
     # Idle outlives a timeout that was taken away: the split stays idle until its next record.
     return quiet if facts.idle_timeout is None else f"{quiet} (idleTimeout {format_duration(facts.idle_timeout)})"
+
+
+def _nothing(facts: Facts) -> str:
+    return "nothing with an event time" if facts.rows.undated or facts.rows.future else "nothing to read"
 
 
 def _paused(facts: Facts) -> str:

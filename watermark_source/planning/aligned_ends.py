@@ -7,7 +7,7 @@ will be at the end of every log, so the limit follows the backlog at full speed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -36,11 +36,17 @@ class Aligned(NamedTuple):
 
 
 def aligned_ends(
-    splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog, *, holds_group: bool = False
+    splits: Mapping[Split, SplitState],
+    observation: Observation,
+    backlog: Backlog,
+    quiet: Set[Split] = frozenset(),
+    *,
+    holds_group: bool = False,
 ) -> Aligned:
     """Return the group's limit, and the planned ends of the splits that have rows, none beyond it.
 
-    ``holds_group``: the source's own snapshot is under way, and nobody elsewhere goes on before it is complete.
+    ``quiet``: splits that are idle although they have rows, and hold nobody. ``holds_group``: the source's own snapshot
+    is under way, and nobody elsewhere goes on before it is complete.
     """
     others = observation.others
     if holds_group and others.ceiling is None and observation.snapshots.chunks:
@@ -55,7 +61,7 @@ def aligned_ends(
         return Aligned(None, dict(backlog.ends))
     blind: frozenset[Split] = frozenset()
     while True:
-        limit = group_limit(splits, observation, backlog, blind)
+        limit = group_limit(splits, observation, backlog, blind, quiet)
         if limit is None:
             # Nobody has read a row, and no log's end is known: one step, to see where everybody is.
             ends = {s: backlog.within(s, end, backlog.blind_step) for s, end in backlog.ends.items()}

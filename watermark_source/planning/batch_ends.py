@@ -16,7 +16,15 @@ from watermark_source.planning.row_index import RowIndex
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.state_before_plan import KnownSplits
-from watermark_source.planning.status_transitions import TRANSITIONS, SplitEvent, next_since, rest_event, unanswered
+from watermark_source.planning.status_transitions import (
+    TRANSITIONS,
+    SplitEvent,
+    next_since,
+    quiet_while_read,
+    rest_event,
+    stays_quiet,
+    unanswered,
+)
 from watermark_source.planning.time_index import TimeIndex
 
 
@@ -50,7 +58,11 @@ def choose(
     # Of a table that is found later nobody gains by waiting for it.
     in_snapshot = bool(known.going_on) and state.watermark is None
     holds_group = in_snapshot and policy.alignment.holds_in_snapshot
-    aligned = aligned_ends(splits, observation, backlog, holds_group=holds_group)
+    timeouts, asked_before = observation.history.idle_timeouts, observation.history.asked_before
+    quiet = {
+        s for s in known.undated if stays_quiet(splits[s], asked_before, policy.idleness.timeout_of(s, timeouts))
+    } - logs.stale
+    aligned = aligned_ends(splits, observation, backlog, quiet, holds_group=holds_group)
     splits = _with_steps(splits, aligned.steps, has_index=index is not None)
     allowed = aligned.ends
     waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
@@ -61,7 +73,6 @@ def choose(
     # told by an end of now alone.
     silent = logs.unknown | upcoming.waiting | (known.snapshots | logs.stale) - allowed.keys()
     opened = known.opened - allowed.keys()
-    timeouts = observation.history.idle_timeouts
 
     def planned(split: Split, before: SplitState) -> SplitState:
         if split in opened:
@@ -69,7 +80,14 @@ def choose(
         if split in silent:
             return unanswered(before)
         timeout = policy.idleness.timeout_of(split, timeouts)
-        return _advance(before, allowed.get(split), ends.get(split), logs.asked_at, timeout)
+        found = _advance(before, allowed.get(split), ends.get(split), logs.asked_at, timeout)
+        if ends.get(split) != logs.ends.get(split) or split not in ends or split in known.snapshots | logs.stale:
+            return found
+        if split in quiet:
+            status = TRANSITIONS[before.status, SplitEvent.QUIET]
+            return found.planned_to(found.position, status, next_since(before, SplitEvent.QUIET, status, logs.asked_at))
+        since = quiet_while_read(before, logs.asked_at, timeout, undated=split in known.undated)
+        return found if since is None else replace(found, since=since)
 
     return BatchEnds(
         splits={s: planned(s, t) for s, t in splits.items()},

@@ -18,7 +18,11 @@ TO_COME = OtherMember("sources of the group that are still to come")
 
 
 def group_limit(
-    splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog, blind: Set[Split] = frozenset()
+    splits: Mapping[Split, SplitState],
+    observation: Observation,
+    backlog: Backlog,
+    blind: Set[Split] = frozenset(),
+    quiet: Set[Split] = frozenset(),
 ) -> Limit | None:
     """Return the alignment limit of this batch: the lowest watermark any member will have at its log's end, plus drift.
 
@@ -26,8 +30,9 @@ def group_limit(
     (``blind``), and without rows, with its present one. One that has rows and no watermark yet counts with its first
     row, and holds the group (``MIN``) while that is not known either: it may be the oldest of all. Idle members,
     finished ones and those that never had a row do not hold the group. The members elsewhere count with what they last
-    announced.
+    announced. ``quiet``: splits that are idle although they have rows.
     """
+    splits = {s: t for s, t in splits.items() if s not in quiet} if quiet else splits
     reached: dict[Split | OtherMember, Millis | None] = {
         s: _reached(s, t, observation, backlog, blind) for s, t in splits.items()
     }

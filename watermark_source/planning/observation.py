@@ -94,6 +94,8 @@ class PlanHistory:
 
     since_rows: Millis | None = None
     """Time since a batch of this process last read rows; ``None`` if none did."""
+    asked_before: Millis | None = None
+    """When the ends were asked for that the plan before was made of."""
     rest: Millis | None = None
     """For how long this process has had nothing to do; ``None`` if it has not come to rest since the last batch."""
     idle_timeouts: Mapping[Split, int] = field(default_factory=dict)

@@ -31,5 +31,11 @@ def passed_over(before: SourceState, planned: SourceState, logs: ObservedLogs) -
         by_clock = split in logs.times.reached and (was is None or was.watermark != at.watermark)
         return is_last or by_clock
 
-    at_their_end = {s: t for s, t in planned.splits.items() if t.observed == t.position == logs.ends.get(s)}
+    # One may be idle although it has rows, which have no event time.
+    idle = {s for s, t in planned.splits.items() if t.status is SplitStatus.IDLE}
+    at_their_end = {
+        s: t
+        for s, t in planned.splits.items()
+        if t.position == logs.ends.get(s) and (t.observed == t.position or s in idle)
+    }
     return {s: t.position for s, t in at_their_end.items() if s not in logs.uncommitted and is_passed(s, t)}

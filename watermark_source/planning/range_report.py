@@ -49,7 +49,7 @@ class Coverage(NamedTuple):
     @property
     def summary(self) -> RangeSummary:
         """Return what a strategy goes by."""
-        return RangeSummary(self.max_event_time, self.marked, self.segments)
+        return RangeSummary(self.max_event_time, self.marked, self.segments, is_whole=not self.missing)
 
 
 def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:

@@ -27,7 +27,7 @@ def returned(state: SplitState, seen: RangeSummary) -> SplitState:
 
     A range may have no rows, but only the end of a transaction that was aborted.
     """
-    if state.returning is not Returning.AWAITED or seen == NOTHING_SEEN:
+    if state.returning is not Returning.AWAITED or replace(seen, is_whole=True) == NOTHING_SEEN:
         return state
     return replace(state, returning=Returning.READ)
 

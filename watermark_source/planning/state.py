@@ -21,7 +21,7 @@ class SplitStatus(Enum):
     ACTIVE = "a"
     """Counts in the combined watermark."""
     IDLE = "i"
-    """Nothing left to read for longer than the idle timeout: nobody waits for it."""
+    """Nothing left to read, or nothing with an event time, for longer than the idle timeout: nobody waits for it."""
     PAUSED = "p"
     """Has rows, and is too far ahead of its alignment group to read them now. Counts in the combined watermark."""
 
@@ -47,7 +47,8 @@ class SplitState:
     """Of the rows before ``observed``; ``None`` until the first row."""
     status: SplitStatus = SplitStatus.ACTIVE
     since: Millis | None = None
-    """IDLE, PAUSED: when that began. ACTIVE: when the split was first seen with nothing left to read, if so."""
+    """IDLE, PAUSED: when that began. ACTIVE: since when there has been nothing to read, or nothing with an event time;
+    ``None`` if that is not so. Of the planned range it is not known yet."""
     highest: Millis | None = None
     """Highest event time of the rows before ``observed``, where the bound is learned: the watermark may be further
     behind than the bound in force."""

@@ -18,7 +18,7 @@ from watermark_source.planning.snapshot_ranges import finished, snapshot_split, 
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermark import advanced
 from watermark_source.planning.state import Bound, SourceState, SplitState
-from watermark_source.planning.status_transitions import unanswered, uncommitted
+from watermark_source.planning.status_transitions import after_range, unanswered, uncommitted
 from watermark_source.planning.step_sizes import with_step
 from watermark_source.planning.watermark_without_rows import CLOCKS_DIFFER, at_rest
 from watermark_source.watermark_text import watermark_text
@@ -40,6 +40,8 @@ class KnownSplits:
     """Snapshots that are read to their end, or whose table was dropped."""
     going_on: Mapping[str, Bound]
     """Snapshots that are not, with the key at which each goes on."""
+    undated: Set[Split]
+    """Splits of which the last batch read rows, none of which had an event time."""
     begun: Mapping[str, Bound]
     """Those of tables that are still there."""
 
@@ -77,6 +79,12 @@ def known_before(
     if policy.idleness.passes_returning:
         read = {s for s, t in state.splits.items() if t.returning is not None and t.observed != t.position}
         kept |= {s: returned(kept[s], observation.seen[s]) for s in read & kept.keys()}
+    undated = {
+        s
+        for s, t in state.splits.items()
+        # Rows of a snapshot are not of any time, and it is never quiet.
+        if t.observed != t.position and s.log not in state.snapshots.frontiers and observation.seen[s].is_undated
+    }
     splits, losses = check_loss(kept, logs, policy.on_loss.position_text)
     splits |= {s: unanswered(t) for s, t in splits.items() if s in logs.silent}
     refuse(losses, policy.on_loss)
@@ -94,6 +102,7 @@ def known_before(
         opened=opened,
         done=done,
         going_on=going_on,
+        undated=undated & splits.keys(),
         begun={log: lower for log, lower in going_on.items() if log not in upcoming.dropped},
     )
 
@@ -127,12 +136,15 @@ def _with_last_ranges(
 
     ``drift``: of a group whose splits learn how far to go, where no index looks event times up.
     """
+
+    def folded(split: Split, state: SplitState) -> SplitState:
+        if state.observed == state.position:
+            return advanced(state, None, strategy)
+        found = seen[split]
+        return after_range(advanced(state, found, strategy), undated=found.is_undated)
+
     return {
-        s: with_step(
-            advanced(t, seen[s] if t.observed != t.position else None, strategy),
-            t,
-            None if has_index and t.step is None else drift,
-        )
+        s: with_step(folded(s, t), t, None if has_index and t.step is None else drift)
         for s, t in state.splits.items()
         if s not in done
     }

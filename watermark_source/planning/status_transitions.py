@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.eventtime.watermark import Millis, saturating_add
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 
@@ -27,7 +27,7 @@ class SplitEvent(Enum):
     CAUGHT_UP = "caught up"
     """It has no rows left."""
     QUIET = "quiet"
-    """It has had no rows left for longer than the idle timeout."""
+    """It has had no rows left for longer than the idle timeout, or none with an event time."""
     UNCOMMITTED = "uncommitted"
     """It has rows that cannot be read before their transaction ends: they may be older than any watermark so far."""
 
@@ -92,6 +92,36 @@ def uncommitted(state: SplitState) -> SplitState:
     """Return a split with rows whose transaction is open: active, and its quiet time starts anew."""
     status = TRANSITIONS[state.status, SplitEvent.UNCOMMITTED]
     return replace(state, status=status, since=None)
+
+
+def after_range(state: SplitState, *, undated: bool) -> SplitState:
+    """Return a split whose last range has been read: a row with an event time ends its quiet, and its idleness."""
+    if undated or state.since is None or state.status is _PAUSED:
+        return state
+    return replace(state, status=_ACTIVE, since=None)
+
+
+def stays_quiet(state: SplitState, asked_before: Millis | None, idle_timeout: int | None) -> bool:
+    """Return whether a split that has rows is idle all the same; of one whose last range had no event time.
+
+    All that was there when the ends were asked for before (``asked_before``) has been read, and none of it had an event
+    time for longer than the timeout. What came since is judged by the next plan.
+    """
+    if idle_timeout is None or asked_before is None or state.since is None or state.status is _PAUSED:
+        return False
+    return state.status is SplitStatus.IDLE or asked_before - state.since > idle_timeout
+
+
+def quiet_while_read(state: SplitState, asked_at: Millis, idle_timeout: int | None, *, undated: bool) -> Millis | None:
+    """Return since when a split is quiet that is read to its end, if what is read now has no event time.
+
+    ``undated``: nor had its last range. An idle one that was quiet before it turned idle goes on to be quiet.
+    """
+    if state.status is SplitStatus.IDLE and state.since is not None and idle_timeout is not None:
+        return saturating_add(state.since, -idle_timeout)
+    if state.status is _ACTIVE and state.since is not None:
+        return caught_up_since(state, asked_at)
+    return asked_at if undated and state.status is _ACTIVE else None
 
 
 def rest_event(state: SplitState, asked_at: Millis, idle_timeout: int | None) -> SplitEvent:

@@ -104,6 +104,10 @@ def test_a_split_whose_records_have_no_event_time_says_when_it_stops_holding_the
         ({"quiet": 302_000, "idle_timeout": 30_000}, "nothing to read for 5 min 02 s (idleTimeout 30 s)"),
         ({"quiet": 302_000}, "nothing to read for 5 min 02 s"),
         ({"idle_timeout": 30_000}, "nothing to read (idleTimeout 30 s)"),
+        (
+            {"quiet": 40_000, "idle_timeout": 30_000, "rows": RowTotals(read=9, undated=9)},
+            "nothing with an event time for 40 s (idleTimeout 30 s)",
+        ),
     ],
 )
 def test_an_idle_split_names_the_timeout_it_passed(facts: dict[str, Any], sentence: str) -> None:

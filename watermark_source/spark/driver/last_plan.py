@@ -29,6 +29,8 @@ class LastPlan:
     """Then they probably do again, and planning twice would cost more."""
     rows_at: Millis | None = None
     """When the ends were asked for of the last plan with rows."""
+    asked_at: Millis | None = None
+    """When the ends were asked for."""
     leads_to: Millis | None = None
     """See ``Plan.leads_to``."""
     rest: Rest = field(default_factory=Rest)
@@ -66,6 +68,7 @@ class LastPlan:
             is_behind=bool(splits_behind(planned.state, logs.ends)),
             newest_mattered=planned.newest_matters,
             rows_at=logs.asked_at if planned.has_rows else self.rows_at,
+            asked_at=logs.asked_at,
             leads_to=planned.leads_to,
             rest=self.rest.after(is_batch=planned.is_batch, asked_at=logs.asked_at),
             # A batch for the time alone is no reason to look more often.

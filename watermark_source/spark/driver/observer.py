@@ -101,6 +101,7 @@ class Observer:
             ),
             history=PlanHistory(
                 since_rows=None if last.rows_at is None else Millis(logs.asked_at - last.rows_at),
+                asked_before=last.asked_at,
                 rest=last.rest.lasted(logs.asked_at),
                 idle_timeouts=timeouts,
                 led_to=self._led_to(state, logs, last),

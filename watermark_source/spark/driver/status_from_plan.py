@@ -130,7 +130,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
                 watermark=state.watermark,
                 # All of them, before the first has a watermark.
                 holds_back=of.holds_back or (state.watermark is None and not options.strategy.use_processing_time),
-                quiet=_quiet(state, idle_timeout, now) if resting else None,
+                quiet=_quiet(state, idle_timeout, now) if resting and state.position == state.observed else None,
                 idle_timeout=idle_timeout,
                 behind=_behind(split, state, seen, options),
                 held=_held(split, state, seen.plan.limit, options.alignment.max_drift),
