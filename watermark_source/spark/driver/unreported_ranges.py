@@ -36,6 +36,9 @@ def again_of(
     how disordered its rows are matters.
     """
     by_positions = relocation is None or relocation.left_out is None
+    if relocation is not None and late_at is not None:
+        # As the task dated the rows.
+        relocation = replace(relocation, floor=Millis(late_at + 1))
     return ReadTask(
         ranges=(wanted,),
         markers=(),

@@ -25,9 +25,11 @@ from watermark_source.eventtime.disorder import BUCKETS, DisorderSegment
 from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.spark.connector.replicas import Relocation
 from watermark_source.spark.driver import report_server
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
-from watermark_source.spark.driver.unreported_ranges import ReadingAgain
+from watermark_source.spark.driver.unreported_ranges import ReadingAgain, again_of
 from watermark_source.spark.exchange import report_protocol as protocol
 from watermark_source.spark.exchange.report_protocol import ReportAddress
 from watermark_source.spark.tasks import report_client
@@ -522,3 +524,12 @@ def test_strangers_at_the_port_fill_no_log(server: ReportServer, caplog: pytest.
                 while stranger.recv(100):
                     pass
     assert len([r for r in caplog.records if "refused" in r.getMessage()]) == 1
+
+
+def test_what_no_task_reported_is_dated_as_the_task_dated_it() -> None:
+    state = SourceState(splits={WHOLE.split: SplitState(position=10, observed=0)})
+    again = again_of(WHOLE, state, Relocation("here"), late_at=Millis(99), enters_anywhere=False)
+    assert again.relocation == Relocation("here", floor=Millis(100))
+    assert again_of(WHOLE, state, Relocation("here"), late_at=None, enters_anywhere=False).relocation == Relocation(
+        "here"
+    )
