@@ -74,7 +74,7 @@ test-long: prepared ## the same and what is longer by nature: more kills, histor
 	    --mysql-kills=30 --join-kills=$(JOIN_KILLS) --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --late-rows-kills=30 --late-rows=10000000 \
 	    --histories=300 --snapshot-replays=$(SNAPSHOT_REPLAYS) --day-records=20000 --store-outage=60 \
 	    --silences=20 --silent-seconds=60 --reader-replays=200 --reader-kills=30 --resumes=100 --wakes=50 \
-	    --broker-frozen=60 --partitions-added=50 --json-documents=1000000 \
+	    --broker-frozen=60 --broken-networks=500 --partitions-added=50 --json-documents=1000000 \
 	    --hypothesis-profile=long --timeout=7200 --log-cli-level=INFO $(PYTEST_ARGS)
 
 test-containers: java $(INSTALLED) ## the servers, docker-compose.yml and some queries, all in containers; needs an engine

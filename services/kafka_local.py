@@ -79,8 +79,8 @@ class LocalKafka:
     def __init__(self, *, brokers: int = 1, config: Mapping[str, str] | None = None, jvm: Jvm | None = None) -> None:
         """Fetch the broker's jars if need be, write the settings of every node and format its storage.
 
-        ``config`` is added to each node's ``server.properties`` and overrides what is there; ``{node}`` and ``{port}``
-        in a value stand for the node's id and its client port.
+        ``config`` is added to each node's ``server.properties`` and overrides what is there; ``{node}``,
+        ``{port}`` and ``{controller}`` in a value stand for the node's id, its client port and its controller's.
         """
         if brokers < 1:
             raise ServiceError(f"brokers = {brokers}: a cluster has at least one")
@@ -189,8 +189,11 @@ class LocalKafka:
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(folder / "data"),
             **broker_properties(len(self._ports)),
-            **{name: value.replace("{node}", str(node)).replace("{port}", str(port)) for name, value in config.items()},
         }
+        for name, value in config.items():
+            for variable, number in (("{node}", node), ("{port}", port), ("{controller}", controllers[node])):
+                value = value.replace(variable, str(number))  # noqa: PLW2901 - one variable after another
+            properties[name] = value
         settings = folder / "server.properties"
         settings.write_text("".join(f"{name}={value}\n" for name, value in properties.items()), encoding="utf-8")
         formatting = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(settings))

@@ -79,6 +79,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--partitions-added", type=int, default=12, help="to a topic that is read (12)")
     parser.addoption("--wakes", type=int, default=1, help="how often a silent topic of a join wakes (1)")
     parser.addoption("--broker-frozen", type=float, default=4, help="seconds a broker is frozen in silence (4)")
+    parser.addoption(
+        "--broken-networks", type=int, default=100, help="histories of broken networks, of each kind (100)"
+    )
     parser.addoption("--corpus", help="folder of inputs that fuzzing has collected, run beside the ones kept here")
     parser.addoption("--histories-seed", type=int, default=1, help="of the first history; the next has the next (1)")
 

@@ -64,8 +64,9 @@ def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: 
     """Yield the events between two places, both between transactions; ``check`` their checksums.
 
     A position may be reported before a dump may send what lies before it (that is when the file is synchronised), so
-    a dump that ends early is begun anew where it ended, within a transaction if need be; one that breaks off too.
-    No transaction that its end may undo is in several blocks, if it is not long: of MariaDB any, of MySQL those of XA.
+    a dump that ends early is begun anew where it ended, within a transaction if need be; so is one that breaks off or
+    falls silent. No transaction that its end may undo is in several blocks, if it is not long: of MariaDB any, of MySQL
+    those of XA.
 
     Raises:
         DataLossError: the server no longer has the file.
@@ -103,8 +104,8 @@ def _begun_again(
 ) -> Iterator[PlacedBlock]:
     """Yield the events of dumps, one after another, each once.
 
-    A dump that breaks off or ends early is followed by another. Where the server ``leaves_out`` some events, one may be
-    complete that has none just before the last place.
+    A dump that breaks off, falls silent or ends early is followed by another. Where the server ``leaves_out`` some
+    events, one may be complete that has none just before the last place.
     """
     done, late = _Yielded(places.start), time.monotonic() + ANSWER_SECONDS
     while done.at < places.stop:
@@ -113,7 +114,7 @@ def _begun_again(
             passed = yield from _once(settings, start(done.at), places, done, check=check)
             if passed and leaves_out:
                 return
-        except UnreachableError as lost:
+        except (UnreachableError, ResponseTimeoutError) as lost:
             if done.place == before and time.monotonic() > late:
                 raise
             _log.info("%s; going on after %s", lost, LogPosition.of(done.at))
