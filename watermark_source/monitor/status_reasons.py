@@ -48,6 +48,8 @@ class Facts:
     """For how long there has been nothing to read; ``None`` if there is something."""
     idle_timeout: int | None = None
     held: Held | None = None
+    hidden_ahead: bool = False
+    """Rows behind its position cannot be read ahead (``watermarkStrategy`` ``lookahead``)."""
     behind: Behind | None = None
     """``None`` of one that is not behind the combined watermark."""
     has_more: bool = False
@@ -80,6 +82,8 @@ def reason(facts: Facts) -> str:
 
 
 def _active(facts: Facts) -> str:
+    if facts.hidden_ahead:
+        return f"{_reading(facts)}; its next rows cannot be read ahead (see the log), and it holds the watermark"
     return _reading(facts) if facts.behind is None else f"{_reading(facts)}; {_late(facts.behind)}"
 
 

@@ -27,6 +27,10 @@ IDLED = "20 min behind the watermark (it was idle): its rows up to there are lat
         ({"watermark": None, "reading": True, "holds_back": True}, "its first records are being read"),
         ({"watermark": None, "resumed": True}, "no record seen since the query was started"),
         ({}, "caught up"),
+        (
+            {"lag": 5, "hidden_ahead": True},
+            "behind by 5 records; its next rows cannot be read ahead (see the log), and it holds the watermark",
+        ),
         ({"quiet": 0, "idle_timeout": 30_000}, "caught up"),
         ({"quiet": 12_000}, "nothing to read for 12 s"),
         ({"quiet": 12_000, "idle_timeout": 30_000}, "nothing to read for 12 s; idle after 30 s"),

@@ -132,6 +132,7 @@ def _view(of: Outline, seen: Seen, options: EngineOptions, lowest: int, now: Mil
                 holds_back=of.holds_back or (state.watermark is None and not options.strategy.use_processing_time),
                 quiet=_quiet(state, idle_timeout, now) if resting and state.position == state.observed else None,
                 idle_timeout=idle_timeout,
+                hidden_ahead=unread is not None and not unread.is_readable,
                 behind=_behind(split, state, seen, options),
                 held=_held(split, state, seen.plan.limit, options.alignment.max_drift),
                 reading=state.position > state.observed,
