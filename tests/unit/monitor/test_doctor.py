@@ -123,5 +123,5 @@ def test_what_is_not_installed_is_named() -> None:
         "from watermark_source.monitor.doctor import doctor_of; doctor_of('pyspark_mysql_cdc_wm')"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    assert "UsageError" in found.stderr
+    assert "MissingPackageError" in found.stderr
     assert "needs the package pymysql" in found.stderr
