@@ -26,10 +26,11 @@ from pyspark_aligned_kafka.cluster.broker_errors import (
     translated,
 )
 from pyspark_aligned_kafka.cluster.broker_order import BrokerOrder
+from pyspark_aligned_kafka.cluster.broker_outages import OUTAGES
 from pyspark_aligned_kafka.cluster.deadline import API_TIMEOUT, Backoff, Deadline
 from watermark_source.errors import WatermarkSourceError
+from watermark_source.spark_process import is_spark_worker
 
-_log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 _SHORTEST_TRY_MS = 20
@@ -144,7 +145,9 @@ class Cluster:
         connection = await self._connected(node, min(self._setup_ms, deadline.left_ms))
         # The login on it may be renewed meanwhile.
         with self._names_who_refuses(node):
-            return await self._open().wait_for(connection.send_request(request), deadline.left_ms)
+            answer = await self._open().wait_for(connection.send_request(request), deadline.left_ms)
+        OUTAGES.note_answer(self._address(node))
+        return answer
 
     @contextlib.contextmanager
     def _names_who_refuses(self, node: int | str) -> Iterator[None]:
@@ -163,7 +166,7 @@ class Cluster:
         """Return why a broker could not be connected to lately; of one that others named also where."""
         why = self._why_not.get(node, "not tried again yet")
         broker = self._open().cluster.broker_metadata(node)
-        if broker is None or isinstance(node, str):
+        if broker is None or isinstance(node, str) or OUTAGES.has_worked(self._address(node)):
             return why
         return (
             f"broker {node} says it listens at {broker.host}:{broker.port}: {why}; "
@@ -176,6 +179,9 @@ class Cluster:
                 return await self._made(node, limit_ms)
         except KafkaConnectionError as error:
             self._why_not[node] = reason(error)
+            # Once brokers are known, a bootstrap server stands for one of them.
+            if not isinstance(node, str) or not self._open().cluster.brokers():
+                OUTAGES.note_failure(self._address(node), reason(error))
             raise KafkaConnectionError(self._told(node)) from error
         except NodeNotReadyError as error:
             raise NodeNotReadyError(self._told(node)) from error
@@ -260,8 +266,8 @@ class Cluster:
                     address = f"{broker.host}:{broker.port}"
                     if isinstance(error, SILENCE) and time_ms < _TELLING_TRY_MS and address in failures:
                         continue
-                    if failures.get(address) != error:
-                        _log.warning("Kafka broker %s: %s", address, reason(error))
+                    if not isinstance(error, KafkaConnectionError):
+                        OUTAGES.note_failure(address, reason(error))
                     failures[address] = error
                     if is_first_round and isinstance(error, SILENCE):
                         self._order.note_silent(broker.node_id)
@@ -291,4 +297,7 @@ class Cluster:
             configs = self._settings.client_configs()
             self._net = NetworkSelector(client_id=configs["client_id"])
             self._manager = _BoundedReads(self._net, **configs)
+            if is_spark_worker():
+                # Several lines for each try; ours come once.
+                logging.getLogger("kafka.net").setLevel(logging.CRITICAL)
         return self._manager
