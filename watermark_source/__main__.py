@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 
-from watermark_source.errors import WatermarkSourceError
+from watermark_source.errors import EventTimeError, WatermarkSourceError
 from watermark_source.monitor.connector_modules import flags
 from watermark_source.monitor.doctor import doctor_of, options_of, report, with_secrets
 
@@ -72,7 +72,12 @@ def _profile(given: argparse.Namespace, options: Mapping[str, str]) -> int:
     from watermark_source.monitor.profile import profile_of, profiler_of, write  # noqa: PLC0415
 
     chosen = profiler_of(given.package)
-    write(profile_of(chosen.event_times(with_secrets(options, chosen.OPTIONS), given.rows)), sys.stdout)
+    try:
+        found = profile_of(chosen.event_times(with_secrets(options, chosen.OPTIONS), given.rows))
+    except EventTimeError as error:
+        sys.stdout.write(f"no record has an event time: {error}\n")
+        return _BAD
+    write(found, sys.stdout)
     return _GOOD
 
 

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from functools import partial
 
 from pyspark_aligned_kafka.client.setting_table import SETTINGS
+from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.lookup.checked_cluster import CheckedCluster
 from pyspark_aligned_kafka.lookup.doctor_checks import checks_of
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
-from watermark_source.checks import Finding, examine
+from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
+from watermark_source.arrow_columns import integers
+from watermark_source.checks import Caution, Check, Finding, examine
+from watermark_source.errors import listed
 from watermark_source.option_table import OptionTable
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.watermark_text import watermark_text
 
 OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
 """With the settings that are secret, which come from the environment."""
 ASKED_FOR = None
 """Many clusters need no password."""
 _PROBE = "probetopic"
+_LONG_AGO_MILLIS, _SOON_MILLIS = 366 * 86_400_000, 3_600_000
+"""An event time of the newest record that is further from now may be in another unit."""
 
 
 def findings(given: Mapping[str, str]) -> Iterator[Finding]:
@@ -27,6 +37,51 @@ def findings(given: Mapping[str, str]) -> Iterator[Finding]:
         OptionError: options that cannot work, before anything is connected.
     """
     probe_topic = next((value for name, value in given.items() if name.lower() == _PROBE), None)
-    parsed = kafka_options.parse({name: value for name, value in given.items() if name.lower() != _PROBE})
+    own = {name: value for name, value in given.items() if name.lower() != _PROBE}
+    parsed = kafka_options.parse(own)
     with closing(CheckedCluster(parsed, probe_topic)) as cluster:
-        yield from examine(checks_of(cluster), cluster)
+        times = Check("eventTimeColumn", partial(_event_times, own), after=("READ", "record format"))
+        yield from examine([*checks_of(cluster), times], cluster)
+
+
+def _event_times(given: Mapping[str, str], cluster: CheckedCluster) -> str | Caution:
+    """Read the newest record of each partition, and look for its event time as a query does."""
+    if cluster.options.times.event_time is None:
+        return "not given: event time is the record's own timestamp"
+    # Reading brings numba with it, and without the option nothing is read.
+    from pyspark_aligned_kafka import profile  # noqa: PLC0415
+    from pyspark_aligned_kafka.source import range_reader  # noqa: PLC0415
+
+    options = profile.counting(given)
+    ends = cluster.admin.list_offsets(dict.fromkeys(cluster.splits, LATEST))
+    begins = cluster.admin.list_offsets(dict.fromkeys(cluster.splits, EARLIEST))
+    wholes = [
+        SplitRange(s, begins[s].offset or 0, ends[s].offset or 0) for s in cluster.splits if s in ends and s in begins
+    ]
+    found: dict[Split, int] = {}
+    undated: dict[Split, SplitRange] = {}
+    for whole in sorted(w for w in wholes if w.end > w.start):
+        for end in range(whole.end, max(whole.start, whole.end - profile.LOOKED_AT), -1):
+            one = SplitRange(whole.split, end - 1, end)
+            batches = [b for b in range_reader(options, ()).read([one]) if b.rows]
+            if any(b.undated for b in batches):
+                undated[whole.split] = one
+            found |= {b.split: int(t) // 1_000 for b in batches for t in integers(b.event_time.drop_null())}
+            if batches:
+                break
+    if undated and (not found or cluster.options.times.event_time.without is WithoutTime.FAIL):
+        profile.refuse_undated(given, next(iter(undated.values())))
+    if undated:
+        return Caution(
+            f"the newest record of {listed(undated)} has none; of {len(found)} other partitions it has one. Such "
+            "records are counted, and move no watermark (eventTimeErrors=null)"
+        )
+    if not found:
+        return "no record to look at"
+    lowest, highest = min(found.values()), max(found.values())
+    shown = f"found in the newest record of {len(found)} partitions: {watermark_text(lowest)}"
+    text = shown if lowest == highest else f"{shown} to {watermark_text(highest)}"
+    now = time.time() * 1_000
+    if lowest < now - _LONG_AGO_MILLIS or highest > now + _SOON_MILLIS:
+        return Caution(f"{text}. That is not near to now: if it should be, the unit may be another (eventTimeFormat)")
+    return text

@@ -8,6 +8,7 @@ from pyspark_aligned_kafka.batch import KafkaBatch
 from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
+from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.source import range_reader
 from watermark_source.arrow_columns import integers
 from watermark_source.monitor.profile import EventTimes
@@ -16,20 +17,54 @@ from watermark_source.planning.split import SplitRange
 
 OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
 """With the settings that are secret, which come from the environment."""
+_ERRORS = "eventTimeErrors"
+LOOKED_AT = 16
+"""Newest offsets in which a record is looked for: the last ones may be a transaction's end, or compacted."""
 
 
 def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[EventTimes]:
-    """Yield event times as a batch read finds them; a record without one is counted, whatever ``eventTimeErrors`` says.
+    """Yield event times as a batch read finds them; a record without one is counted, whatever ``eventTimeErrors`` is.
 
     Raises:
         OptionError: options that cannot work, before anything is connected.
         UnknownSplitError: a topic that does not exist.
+        EventTimeError: no record has an event time; of the newest one it names what was found.
     """
-    counted = {"eventTimeErrors": "null"} if "eventtimecolumn" in {name.lower() for name in given} else {}
-    options = kafka_options.parse({**{n: v for n, v in given.items() if n.lower() != "eventtimeerrors"}, **counted})
+    options = counting(given)
     ranges = [late.range for late in KafkaBatch.of(options).late_ranges()]
     if rows is not None:
-        ranges = [SplitRange(r.split, max(r.start, r.end - rows), r.end) for r in ranges]
+        ranges = [newest(r, rows) for r in ranges]
+    dated, undated = False, list[SplitRange]()
     for batch in range_reader(options, ()).read([r for r in ranges if r.end > r.start]):
         times = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
+        dated = dated or len(times) > 0
+        if batch.undated:
+            undated += [r for r in ranges if r.split == batch.split]
         yield EventTimes(batch.split, integers(times) // 1_000, batch.undated)
+    if undated and not dated:
+        refuse_undated(given, undated[0])
+
+
+def counting(given: Mapping[str, str]) -> KafkaOptions:
+    """Return the options with records without an event time counted, and not an error."""
+    named = {name.lower() for name in given}
+    counted = {_ERRORS: "null"} if "eventtimecolumn" in named else {}
+    return kafka_options.parse({**_without_errors(given), **counted})
+
+
+def newest(of: SplitRange, rows: int) -> SplitRange:
+    """Return the last rows of a range."""
+    return SplitRange(of.split, max(of.start, of.end - rows), of.end)
+
+
+def refuse_undated(given: Mapping[str, str], of: SplitRange) -> None:
+    """Read records one by one, newest first, as a query reads them: raises the ``EventTimeError`` of the first one."""
+    options = kafka_options.parse({**_without_errors(given), _ERRORS: "fail"})
+    reader = range_reader(options, ())
+    for end in range(of.end, max(of.start, of.end - LOOKED_AT), -1):
+        for _ in reader.read([SplitRange(of.split, end - 1, end)]):
+            pass
+
+
+def _without_errors(given: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in given.items() if name.lower() != _ERRORS.lower()}

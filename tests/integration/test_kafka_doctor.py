@@ -148,3 +148,26 @@ def test_the_command_itself(kafka: Kafka, new_topic: Callable[..., str]) -> None
     wrong = subprocess.run([*command, "--subscribe", "t"], capture_output=True, text=True, timeout=120, check=False)
     assert wrong.returncode == 2
     assert "kafka.bootstrap.servers" in wrong.stderr
+
+
+def test_a_wrong_event_time_column_is_found_before_a_query_starts(
+    kafka: Kafka, new_topic: Callable[..., str], examined: Examined
+) -> None:
+    topic, empty = new_topic(2), new_topic(1)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
+    producer.send(topic, b'{"at": %d}' % (time.time_ns() // 1_000_000), partition=1).get(30)
+    producer.close()
+
+    def of(topic: str, expected: int = 0, **options: str) -> tuple[str, str]:
+        return examined(kafka.bootstrap, expected, subscribe=topic, **options)["eventTimeColumn"]
+
+    verdict, text = of(topic, 1, eventTimeColumn="value:$.created")
+    assert verdict == "FAILED"
+    assert "no event time at value:$.created" in text
+    verdict, text = of(topic, eventTimeColumn="value:$.at")
+    assert (verdict, text[:42]) == ("ok", "found in the newest record of 1 partitions")
+    verdict, text = of(topic, eventTimeColumn="value:$.at", eventTimeFormat="micros")
+    assert verdict == "warning"
+    assert "the unit may be another (eventTimeFormat)" in text
+    assert of(empty, eventTimeColumn="value:$.at") == ("ok", "no record to look at")
+    assert of(topic) == ("ok", "not given: event time is the record's own timestamp")

@@ -15,6 +15,7 @@ from pyspark_aligned_kafka import profile as kafka_profile
 from services.kafka import Kafka
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from tests.spark.queries import START
+from watermark_source.__main__ import main
 from watermark_source.monitor.profile import profile_of
 from watermark_source.planning.split import Split
 
@@ -61,3 +62,17 @@ def test_the_command_shows_what_to_set(kafka: Kafka, new_topic: Callable[..., st
     assert "1 rows without an event time" in done.stdout
     wrong = subprocess.run([*command, "--subscribe"], capture_output=True, text=True, timeout=120, check=False)
     assert (wrong.returncode, wrong.stderr) == (2, "--subscribe needs a value: --subscribe …\n")
+
+
+def test_a_wrong_event_time_column_ends_the_command_with_what_was_found(
+    kafka: Kafka, new_topic: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = new_topic(1)
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
+    producer.send(topic, json.dumps({"at": START}).encode()).get(30)
+    producer.close()
+    options = ["--kafka.bootstrap.servers", kafka.bootstrap, "--subscribe", topic, "--eventTimeColumn", "value:$.made"]
+    assert main(["profile", "--kafka", *options]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith("no record has an event time: ")
+    assert "no event time at value:$.made" in told
