@@ -62,6 +62,13 @@ for frame, column in (*filtered, *inverted, *others):
     except UsageError as error:
         refused.append(str(error))
 assert len(refused) == 7, refused
+for followed in (follow_watermark(df), follow_watermark(df).select("event_time").where("event_time > 0::timestamp")):
+    try:
+        followed.withWatermark("event_time", "1 minute")
+    except UsageError as error:
+        refused.append(str(error))
+assert "takes no second one" in refused[7] and "takes no second one" in refused[8], refused
+assert df.withWatermark("event_time", "1 minute").isStreaming
 of_markers = F.col("marker").isNotNull()
 for kept in ("marker IS NOT NULL OR value > 3", of_markers | (F.col("value") > 3), ~F.col("marker").isNull()):
     assert "marker" not in follow_watermark(df.where(kept)).columns

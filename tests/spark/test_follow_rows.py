@@ -6,7 +6,6 @@ import contextlib
 import io
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
@@ -79,14 +78,6 @@ def test_filters_projections_and_parsing_leave_the_watermark_alone(streams: Stre
             query.settle()
     assert {name: query.rows() for name, query in running.items()} == dict.fromkeys(running, WINDOWS)
     assert {name: query.dropped for name, query in running.items()} == dict.fromkeys(running, 0)
-
-
-def test_a_second_with_watermark_above_fails_in_spark(streams: Streams) -> None:
-    streams.write(FIRST)
-    rows = follow_watermark(streams.load()).withWatermark("event_time", "1 minute")
-    with pytest.raises(StreamingQueryException, match="Redefining watermark is disallowed"):
-        streams.start(windows(rows)).settle()
-    assert "Redefining watermark is disallowed" in (follow_watermark.__doc__ or "")
 
 
 def test_the_barrier_stays_between_user_filters_and_the_watermark_node(streams: Streams) -> None:

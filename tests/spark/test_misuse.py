@@ -34,6 +34,20 @@ MISUSES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
     "a date": (lambda df: follow_watermark(df.withColumn("day", F.to_date("event_time")), "day"), "'day' is date"),
     "the marker itself": (lambda df: follow_watermark(df, "marker"), "'marker' is struct.*must be a timestamp"),
     "a delay that is none": (lambda df: follow_watermark(df, delay="soon"), "delay = .soon.*for example 10 minutes"),
+    "a second watermark": (
+        lambda df: follow_watermark(df).withWatermark("event_time", "5 minutes"),
+        r'by follow_watermark, and Spark takes no second one.*\.option\("maxOutOfOrderness", "5 minutes"\)',
+    ),
+    "a second watermark further up": (
+        lambda df: (
+            follow_watermark(df).select("event_time", "value").where("value > 1").withWatermark("event_time", "1 s")
+        ),
+        "and Spark takes no second one: leave it out",
+    ),
+    "a second watermark above a join": (
+        lambda df: follow_watermark(df).join(follow_watermark(df), "value").withWatermark("split", "1 s"),
+        "and Spark takes no second one",
+    ),
     "markers without markers": (lambda df: markers(df.drop("marker")), "markers: .*no column 'marker'"),
 }
 

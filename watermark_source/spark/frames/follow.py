@@ -20,6 +20,7 @@ from watermark_source.spark.columns.source_time import SourceTime
 from watermark_source.spark.frames.accepted_operators import need_kept_markers
 from watermark_source.spark.frames.named_column import quoted, spelling
 from watermark_source.spark.frames.pipeline_frames import known_columns
+from watermark_source.spark.frames.second_watermark import refuse_second_watermark
 
 _LAST_DAY = "9999-12-31 00:00:00 UTC"
 _CLOCK = "__watermark_source_clock"
@@ -49,7 +50,7 @@ def follow_watermark(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str 
         UsageError: the DataFrame is not such a stream, or is made of several, or may have lost its marker rows, or the
             column is missing or no timestamp.
 
-    A ``withWatermark`` above it fails in Spark with "Redefining watermark is disallowed": this call takes its place.
+    A ``withWatermark`` above it is refused when it is called (``UsageError``): this call takes its place.
 
     In a function of a declarative pipeline a DataFrame's columns cannot be asked for. There ``event_time`` is taken as
     it is written, Spark tells what columns are missing, and nothing checks that it is a timestamp of one such stream.
@@ -91,6 +92,7 @@ def _clocked(df: DataFrame) -> DataFrame:
     """Return the data rows above Spark's watermark, with the columns it goes by."""
     says_time = F.when(F.col(f"{MARKER}.type") == "watermark", F.col(f"{MARKER}.watermark"))
     clocked = df.withColumn(_CLOCK, says_time).withWatermark(_CLOCK, "0 seconds")
+    refuse_second_watermark(type(df), _CLOCK)
     # An OR cannot be split: as two conjuncts the first one would be pushed below the watermark node.
     return clocked.where(F.col(MARKER).isNull() | (F.expr("spark_partition_id()") < 0))
 
