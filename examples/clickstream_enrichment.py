@@ -29,7 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from examples.servers import Login, MySqlServer, add_addresses, database_of, topic_of
-from examples.sinks import WholeBatches
+from examples.sinks import WholeBatches, stop_between_batches
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from watermark_source import follow_watermark, temporal_join
 from watermark_source.monitor.number_format import count_text
@@ -189,7 +189,7 @@ def main() -> int:
             finally:
                 # Before its checkpoint is removed.
                 batches.close()
-                query.stop()
+                stop_between_batches(query)
     console.print(f"{count_text(sink.clicks)} clicks, {count_text(sink.missed)} of them without their user.")
     return 0 if not sink.missed else 1
 

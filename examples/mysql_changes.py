@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from examples.servers import Login, MySqlServer, add_addresses, database_of
-from examples.sinks import WholeBatches
+from examples.sinks import WholeBatches, stop_between_batches
 from watermark_source import data_rows
 from watermark_source.monitor.number_format import count_text
 from watermark_source.monitor.progress_event import parse_progress
@@ -200,7 +200,7 @@ def stream(
         finally:
             # Before its checkpoint is removed.
             batches.close()
-            query.stop()
+            stop_between_batches(query)
         found, different = differences(server, database, copy)
     console.print(
         f"{count_text(sum(writer.transactions for writer in writers))} transactions meanwhile; "

@@ -1,11 +1,26 @@
-"""A function for ``foreachBatch`` that its query can be stopped beside."""
+"""A function for ``foreachBatch`` that its query can be stopped beside, and how to stop a query without noise."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from threading import Lock
 
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+_PATIENCE_SECONDS = 30.0
+
+
+def stop_between_batches(query: StreamingQuery, patience: float = _PATIENCE_SECONDS) -> None:
+    """Stop a query when none of its batches runs, or after some patience.
+
+    A task that is killed leaves a Python worker that still writes to it: a ``BrokenPipeError`` with its traceback.
+    """
+    until = time.monotonic() + patience
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < until:
+        time.sleep(0.01)
+    query.stop()
 
 
 class WholeBatches:

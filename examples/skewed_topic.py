@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.servers import add_addresses, topic_of
-from examples.sinks import WholeBatches
+from examples.sinks import WholeBatches, stop_between_batches
 from watermark_source import data_rows, follow_watermark
 from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.source_status import SourceStatus, Status
@@ -114,7 +114,7 @@ class Count:
     def stop(self) -> None:
         """End the query behind the batch that is in its sink."""
         self._batches.close()
-        self.query.stop()
+        stop_between_batches(self.query)
 
     def _sink(self, batch: DataFrame, _: int) -> None:
         self.emitted.update({row.start: row.orders for row in batch.collect()})
