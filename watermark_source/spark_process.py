@@ -97,11 +97,22 @@ def log_as_spark(source: str, query: str | None = None) -> None:
     """
     if not is_spark_worker():
         return
-    _context.source, _context.query = source, query or _context.query
+    _context.source = source
+    note_query(query)
     for name in _LOGGERS:
         logger = logging.getLogger(name)
         if not any(isinstance(handler, SparkLines) for handler in logger.handlers):
             logger.addHandler(SparkLines(_context))
+
+
+def note_query(query: str | None) -> None:
+    """Name a query in the lines of this process from now on; ``None`` changes nothing."""
+    _context.query = query or _context.query
+
+
+def noted_query() -> str | None:
+    """Return the query that lines of this process name."""
+    return _context.query
 
 
 def query_of_task() -> str | None:
@@ -111,9 +122,9 @@ def query_of_task() -> str | None:
     task = TaskContext.get()
     if task is None:
         return None
-    # Spark describes the batch's job as name, id, run and batch, divided by <br/>; a query may have no name.
-    name, found, _ = (task.getLocalProperty("spark.job.description") or "").partition("<br/>")
-    return name if found and not name.startswith("id = ") else task.getLocalProperty("sql.streaming.queryId")
+    # Spark describes the batch's job in lines: the query's name, which may be empty, its id, the run's, the batch.
+    name = (task.getLocalProperty("spark.job.description") or "").partition("\nid = ")[0].strip()
+    return name or task.getLocalProperty("sql.streaming.queryId")
 
 
 class SparkLines(logging.Handler):

@@ -8,7 +8,14 @@ import os
 import pytest
 
 from watermark_source.errors import InternalError, OptionError
-from watermark_source.spark_process import LogContext, SparkLines, each_with_sentence, log_as_spark, says_why
+from watermark_source.spark_process import (
+    LogContext,
+    SparkLines,
+    each_with_sentence,
+    log_as_spark,
+    query_of_task,
+    says_why,
+)
 
 HIDE = "SPARK_HIDE_TRACEBACK"
 
@@ -107,3 +114,15 @@ def test_lines_of_a_client_are_folded_by_what_they_are_about() -> None:
     lines = SparkLines(LogContext(), Clock())
     assert lines.line(record("%s refused", "<connection 1>", name="kafka.conn")) is not None
     assert lines.line(record("%s refused", "<connection 2>", name="kafka.conn")) is None
+
+
+@pytest.mark.parametrize(("described", "name"), [("by_minute\nid = 1\nrunId = 2", "by_minute"), ("\nid = 1", "7860")])
+def test_a_task_names_its_query_or_its_id(monkeypatch: pytest.MonkeyPatch, described: str, name: str) -> None:
+    from pyspark import TaskContext
+
+    class Task:
+        def getLocalProperty(self, key: str) -> str:  # noqa: N802 (Spark's name)
+            return {"spark.job.description": described, "sql.streaming.queryId": "7860"}[key]
+
+    monkeypatch.setattr(TaskContext, "get", Task)
+    assert query_of_task() == name

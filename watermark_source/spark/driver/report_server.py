@@ -25,6 +25,7 @@ from watermark_source.planning.range_report import Coverage, RangeReport, cover,
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.exchange import report_protocol as protocol
 from watermark_source.spark.exchange.report_protocol import ReportAddress
+from watermark_source.spark_process import note_query
 
 _log = logging.getLogger(__name__)
 
@@ -165,7 +166,9 @@ class ReportServer:
             if not peer.missing and not peer.proven:
                 peer.prove(self._key)
             if not peer.missing:
-                self._book.add(protocol.decode(peer.body()))
+                body = peer.body()
+                self._book.add(protocol.decode(body))
+                note_query(protocol.query_of(body))
                 peer.connection.sendall(protocol.OK)
                 self._drop(peer)
         except BlockingIOError:

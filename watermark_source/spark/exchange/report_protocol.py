@@ -97,18 +97,22 @@ def receive(connection: socket.socket, size: int, deadline: float) -> bytes:
     return b"".join(parts)
 
 
-def messages(reports: Sequence[RangeReport]) -> Iterator[bytes]:
-    """Yield reports as the bodies of as many messages as they need; only a single report can be longer than one."""
+def messages(reports: Sequence[RangeReport], query: str | None = None) -> Iterator[bytes]:
+    """Yield reports as the bodies of as many messages as they need; only a single report can be longer than one.
+
+    ``query``: the name of the query, which a task knows and the runner does not.
+    """
+    named = [] if query is None else [json.dumps(shortened(query)).encode()]
     waiting: list[bytes] = []
-    size = 0
+    size = room = sum(map(len, named)) + len(_BETWEEN)
     for encoded in map(_encoded, reports):
         if waiting and size + len(encoded) + len(_BETWEEN) * (len(waiting) + 2) > MAX_BODY:
-            yield _body(waiting)
-            waiting, size = [], 0
+            yield _body([*named, *waiting])
+            waiting, size = [], room
         waiting.append(encoded)
         size += len(encoded)
     if waiting:
-        yield _body(waiting)
+        yield _body([*named, *waiting])
 
 
 def _body(encoded: Sequence[bytes]) -> bytes:
@@ -136,9 +140,19 @@ def _encoded(r: RangeReport) -> bytes:
 def decode(body: bytes) -> list[RangeReport]:
     """Return the reports of a message; raises ``ValueError`` for anything that no task can have seen."""
     try:
-        return [_report(*entry) for entry in json.loads(body)]
+        entries = json.loads(body)
+        # A query's name is not a message of its own.
+        return [_report(*entry) for entry in entries[1 if query_of(body) and len(entries) > 1 else 0 :]]
     except (TypeError, RecursionError) as error:
         raise ValueError(f"not a report: {error}") from None
+
+
+def query_of(body: bytes) -> str | None:
+    """Return the query that a message names, ``None`` if it names none; the body is JSON."""
+    if not body.startswith(b'["'):
+        return None
+    named, _ = json.JSONDecoder().raw_decode(body.decode(), 1)
+    return str(named) or None
 
 
 def _report(  # noqa: PLR0917 - the fields as they are on the wire

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from watermark_source.planning.range_report import RangeReport
 from watermark_source.spark.exchange import report_protocol as protocol
 from watermark_source.spark.exchange.report_protocol import ReportAddress
+from watermark_source.spark_process import noted_query
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ _avoided_until: dict[tuple[str, int], float] = {}
 
 def send_reports(address: ReportAddress, seen: Sequence[RangeReport]) -> bool:
     """Send reports and wait for the acknowledgement; return whether it came. Never raises for the network's sake."""
-    if all(_is_delivered(address, body) for body in protocol.messages(seen)):
+    if all(_is_delivered(address, body) for body in protocol.messages(seen, noted_query())):
         return True
     _log.warning(
         "no progress report could be delivered to %s, port %d; the source will look at up to %d ranges again",

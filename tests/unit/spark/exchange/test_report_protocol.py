@@ -201,7 +201,7 @@ def test_a_signed_message_that_is_no_report_is_refused_and_logged(
 ) -> None:
     crashed: list[object] = []
     monkeypatch.setattr(threading, "excepthook", crashed.append)
-    monkeypatch.setattr(protocol, "messages", lambda _: [body])
+    monkeypatch.setattr(protocol, "messages", lambda *_: [body])
     assert not send_reports(server.address, [REPORT])
     monkeypatch.undo()
     assert not crashed
@@ -533,3 +533,10 @@ def test_what_no_task_reported_is_dated_as_the_task_dated_it() -> None:
     assert again_of(WHOLE, state, Relocation("here"), late_at=None, enters_anywhere=False).relocation == Relocation(
         "here"
     )
+
+
+def test_a_message_may_name_its_query() -> None:
+    reports = [RangeReport(SplitRange(Split("a", n), 0, 5), None, rows=5, future_rows=0) for n in range(3)]
+    (named,), (unnamed,) = protocol.messages(reports, 'by "minute"'), protocol.messages(reports)
+    assert protocol.decode(named) == protocol.decode(unnamed) == reports
+    assert (protocol.query_of(named), protocol.query_of(unnamed)) == ('by "minute"', None)

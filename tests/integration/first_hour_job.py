@@ -1,0 +1,85 @@
+"""The program of a new user, whose environment is not activated: one thing after the other that goes wrong at first."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import window
+
+from watermark_source import follow_watermark
+
+
+def main(bootstrap: str, topics: dict[str, str]) -> None:
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.warehouse.dir", tempfile.mkdtemp())
+        .config("spark.python.authenticate.socketTimeout", "60s")
+        .getOrCreate()
+    )
+
+    def load(topic: str, **options: Any) -> DataFrame:
+        reader = spark.readStream.format("aligned-kafka").option("kafka.bootstrap.servers", bootstrap)
+        return reader.options(subscribe=topic, startingOffsets="earliest", **options).load()
+
+    def counted(topic: str, seconds: int = 0, checkpoint: str | None = None, **options: Any) -> None:
+        windows = follow_watermark(load(topic, **options)).groupBy(window("event_time", "1 minute")).count()
+        writer = windows.writeStream.format("noop").queryName("by_minute")
+        if checkpoint is not None:
+            writer = writer.option("checkpointLocation", checkpoint)
+        query = (writer if seconds else writer.trigger(availableNow=True)).start()
+        query.awaitTermination(seconds or None)
+        query.stop()
+
+    def of_table() -> None:
+        spark.sql(
+            f"CREATE TABLE orders USING `aligned-kafka` OPTIONS (kafka.bootstrap.servers '{bootstrap}', "
+            f"subscribe '{topics['orders']}', startingOffsets 'earliest')"
+        )
+        streamed = follow_watermark(spark.readStream.table("orders")).writeStream.format("memory").queryName("streamed")
+        streamed.trigger(availableNow=True).start().awaitTermination()
+        say(f"rows {spark.table('orders').count()} {spark.table('streamed').count()}")
+
+    def of_another_topic() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            counted(topics["even"], checkpoint=folder)
+            counted(topics["orders"], checkpoint=folder)
+
+    def without_rich() -> None:
+        sys.modules["rich"] = None  # type: ignore[assignment]
+        from watermark_source.monitor.terminal import LiveStatus  # noqa: F401
+
+    stages: dict[str, Callable[[], None]] = {
+        "a silent partition": lambda: counted(topics["orders"]),
+        "a silent partition, live": lambda: counted(topics["orders"], 20, watermarkWarningAfter="1 second"),
+        "disorder": lambda: counted(topics["disorder"], maxOffsetsPerTrigger=10),
+        "undated": lambda: counted(topics["undated"], eventTimeColumn="value:$.at", eventTimeErrors="null"),
+        "a table": of_table,
+        "another topic": of_another_topic,
+        "no such topic": lambda: counted("there-is-none"),
+        "withWatermark": lambda: load(topics["orders"]).transform(follow_watermark).withWatermark("event_time", "1 s"),
+        "a missing extra": without_rich,
+    }
+    for name, stage in stages.items():
+        say(f"== {name}")
+        try:
+            stage()
+        except Exception as error:  # noqa: BLE001 - as a notebook shows it
+            say(f"{type(error).__name__}: {error}")
+    say("== a wrong option")
+    load(topics["orders"], idleTimout="5 s")
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], dict(pair.split("=") for pair in sys.argv[2:]))
