@@ -50,6 +50,10 @@ class _Some:
         self._whole = whole
         self._left = _MOST_AT_ONCE
 
+    def __getattr__(self, name: str) -> Any:
+        # What kafka-python logs about a connection names its addresses.
+        return getattr(self._whole, name)
+
     def recv(self, size: int) -> bytes:
         # What TLS has deciphered already makes no socket readable again: it is read to its end.
         if self._left <= 0 and not (hasattr(self._whole, "pending") and self._whole.pending()):
