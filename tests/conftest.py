@@ -82,6 +82,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--broken-networks", type=int, default=100, help="histories of broken networks, of each kind (100)"
     )
+    parser.addoption("--statements", type=int, default=100_000, help="random statements for each server (100000)")
+    parser.addoption("--statements-seed", type=int, default=2, help="chooses them (2)")
     parser.addoption("--corpus", help="folder of inputs that fuzzing has collected, run beside the ones kept here")
     parser.addoption("--histories-seed", type=int, default=1, help="of the first history; the next has the next (1)")
 

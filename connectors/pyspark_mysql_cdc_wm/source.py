@@ -162,7 +162,7 @@ class MySqlSource(SourceDefinition):
             nothing_follows=self.options.start is StartMode.SNAPSHOT,
             one_moment=wish.one_moment,
             by_gtids=by_gtids,
-            may_be_swapped=self.options.ignores_unlogged,
+            may_be_swapped=self.options.unlogged.ignores_whole,
         )
 
     def _reader(self, layout: Layout, *, knows: bool) -> RangeReader:
@@ -176,8 +176,8 @@ class MySqlSource(SourceDefinition):
         known = Known(self.known, options.choice, layout, options.ignores_new_columns) if knows else None
         client = options.client.patient
         return MySqlRangeReader(
-            BinlogRows(client, self.tables, layout, known, options.fail_on_data_loss, options.ignores_unlogged),
+            BinlogRows(client, self.tables, layout, known, options.fail_on_data_loss, options.unlogged),
             SnapshotRows(
-                client, self.tables, options.choice, layout, options.fail_on_data_loss, known, options.ignores_unlogged
+                client, self.tables, options.choice, layout, options.fail_on_data_loss, known, options.unlogged
             ),
         )

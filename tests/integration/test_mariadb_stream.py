@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import pymysql
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
@@ -185,6 +186,7 @@ def test_a_table_that_is_replaced_is_one_that_was_dropped(mariadb: Database, cap
             _ANEW.format("p") + " PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS THAN (200))",
             "ALTER TABLE p CONVERT TABLE v TO PARTITION p2 VALUES LESS THAN (300)",
         ),
+        ("SET sql_mode = 'ANSI_QUOTES'", 'SET STATEMENT sql_mode = \'\' FOR ALTER TABLE "v" RENAME TO "w"'),
         # Rows that do not fit are dropped.
         ("INSERT INTO v VALUES (251, 'n', 0)", "ALTER IGNORE TABLE v ADD UNIQUE (name)"),
     ],
@@ -197,6 +199,32 @@ def test_what_empties_a_table_in_words_that_mariadb_alone_has_is_refused(
     start = life.reader.initialOffset()
     mariadb.run(*statements)
     with pytest.raises(UnsupportedFormatError, match=r"it changed .*[.]v as a whole"):
+        life.changes(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
+
+
+def test_an_alter_in_two_phases_counts_when_it_is_done_and_not_when_it_failed(mariadb: Database) -> None:
+    mariadb.run(_ANEW.format("v"), "INSERT INTO v VALUES (1, 'n', 0), (2, 'n', 0)")
+    life = Life(mariadb, tables=f"{mariadb.name}.v", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    phases = "SET binlog_alter_two_phase = 1"
+    with pytest.raises(pymysql.IntegrityError):
+        mariadb.run(phases, "ALTER TABLE v ADD UNIQUE (name), RENAME TO phased")
+    mariadb.run("DELETE FROM v WHERE id = 1")
+    end = life.reader.latestOffset(start, ALL)
+    assert [change[2:4] for change in life.changes(start, end)] == [("delete", 1)]
+    mariadb.run(phases, "ALTER TABLE v ADD UNIQUE (name), RENAME TO phased", "DROP TABLE phased")
+    with pytest.raises(UnsupportedFormatError, match=r"it changed .*[.]v as a whole"):
+        life.changes(end, life.reader.latestOffset(end, ALL))
+    life.reader.stop()
+
+
+def test_an_analyzed_statement_in_place_of_rows_is_refused(mariadb: Database) -> None:
+    mariadb.run(_ANEW.format("v"), "INSERT INTO v VALUES (1, 'n', 0)")
+    life = Life(mariadb, tables=f"{mariadb.name}.v", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    mariadb.run("SET binlog_format = STATEMENT", "ANALYZE UPDATE v SET amount = 1")
+    with pytest.raises(UnsupportedFormatError, match=r"ANALYZE UPDATE v .*: a statement was logged, not the rows"):
         life.changes(start, life.reader.latestOffset(start, ALL))
     life.reader.stop()
 

@@ -130,6 +130,52 @@ def test_a_column_that_the_stream_has_not_ends_the_query_which_goes_on_with_it_w
     assert rows_of(again, start, "id", new) == [(1, None), (2, "two"), (3, None)]
 
 
+@pytest.mark.parametrize(
+    "alter",
+    [
+        ("ALTER TABLE t RENAME COLUMN name TO nick, RENAME COLUMN nick TO name",),
+        ("ALTER TABLE t DROP COLUMN nick, RENAME COLUMN name TO nick",),
+        ("ALTER TABLE t DROP COLUMN nick", "ALTER TABLE t CHANGE name Nick VARCHAR(20)"),
+    ],
+)
+def test_a_column_that_takes_the_name_of_another_ends_the_query(
+    mysql_database: Database, alter: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    database = mysql_database
+    database.run("CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(20), nick VARCHAR(20))")
+    life, snapshot = Life(database, startingOffsets="latest"), Life(database)
+    ignoring = Life(database, startingOffsets="latest", schemaChangeBehavior="ignore")
+    start, begin = life.reader.initialOffset(), snapshot.reader.initialOffset()
+    planned = snapshot.reader.latestOffset(begin, ALL)
+    database.run("INSERT INTO t VALUES (1, 'name', 'nick')", *alter)
+    refused = (
+        r"[.]t to another, of which no row was logged: .*\. Begin a new query, or set schemaChangeBehavior to ignore"
+    )
+    with pytest.raises(SchemaError, match=refused):
+        rows_of(life, start, "id")
+    with pytest.raises(SchemaError, match=refused):
+        snapshot.rows(begin, planned)
+    snapshot.reader.stop()
+    assert rows_of(ignoring, start, "id", "nick") == [(1, "nick")]
+    assert "of which no row was logged" in caplog.text
+
+
+def test_rows_in_json_go_on_where_columns_swap_their_names_with_a_warning(
+    mysql_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = mysql_database
+    database.run("CREATE TABLE t (id INT PRIMARY KEY, name INT, nick INT)")
+    life = Life(database, startingOffsets="latest", rowFormat="json")
+    start = life.reader.initialOffset()
+    database.run(
+        "INSERT INTO t VALUES (1, 2, 3)", "ALTER TABLE t RENAME COLUMN name TO nick, RENAME COLUMN nick TO name",
+        "INSERT INTO t (id, name) VALUES (2, 4)",
+    )  # fmt: skip
+    rows = [json.loads(row) for (row,) in rows_of(life, start, "_row")]
+    assert rows == [{"id": 1, "name": 2, "nick": 3}, {"id": 2, "nick": None, "name": 4}]
+    assert "to another, of which no row was logged: name, nick" in caplog.text
+
+
 def test_a_column_with_a_wider_type_ends_the_query_which_goes_on_with_it_when_loaded_again(
     mysql_database: Database,
 ) -> None:

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.service
 _TABLE = "CREATE TABLE {} (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
 
 
-def read(database: Database, *statements: str) -> list[str]:
+def read(database: Database, *statements: str, **options: str) -> list[str]:
     """Return the kinds of the changes that some statements in one session make to table ``t``."""
-    life = Life(database, startingOffsets="latest")
+    life = Life(database, startingOffsets="latest", **options)
     start = life.reader.initialOffset()
     database.run(*statements)
     end = life.reader.latestOffset(start, ALL)
@@ -49,7 +49,19 @@ def database(mysql_database: Database) -> Database:
             ),
             "it changed .*[.]t as a whole",
         ),
-        (("SET SESSION binlog_format = 'STATEMENT'", "UPDATE t SET amount = 2"), "a statement was logged"),
+        (("TRUNCATE --\nTABLE t",), "it changed .*[.]t as a whole"),
+        (
+            ("/* don't keep */ /*!50100 TRUNCATE /* of all */ TABLE t */ /* it's gone */",),
+            "it changed .*[.]t as a whole",
+        ),
+        (
+            (
+                "SET SESSION sql_mode = 'NO_BACKSLASH_ESCAPES'",
+                "ALTER TABLE t COMMENT 'C:\\', RENAME TO other, ALTER amount SET DEFAULT '1'",
+            ),
+            "it changed .*[.]t as a whole",
+        ),
+        (("SET SESSION binlog_format = 'STATEMENT'", "UPDATE t SET amount = 2"), "not the rows of .*[.]t it changed"),
         (
             ("ALTER TABLE t MODIFY amount VARCHAR(20)", "UPDATE t SET amount = 2"),
             "the column amount is string.* It was altered by binlog .* ALTER TABLE t MODIFY amount VARCHAR",
@@ -78,14 +90,86 @@ def test_it_is_refused_in_any_character_set(database: Database, charset: str, na
     life.reader.stop()
 
 
+_AS_STATEMENT = "SET SESSION binlog_format = 'STATEMENT'"
+_WRITER = "CREATE FUNCTION f() RETURNS INT DETERMINISTIC BEGIN UPDATE t SET amount = 2; RETURN 1; END"
+
+
+@pytest.mark.parametrize(
+    ("before", "statement"),
+    [
+        ((_WRITER,), "SELECT f()"),
+        ((_WRITER,), "DO f()"),
+        ((_WRITER,), "SET @x = f()"),
+        ((_WRITER,), "INSERT INTO tt VALUES (1, 'one', f())"),
+        (
+            ("CREATE TRIGGER g AFTER INSERT ON tt FOR EACH ROW UPDATE t SET amount = 2",),
+            "INSERT INTO tt VALUES (1, '', 1)",
+        ),
+        (("CREATE VIEW v AS SELECT * FROM t",), "UPDATE v SET amount = 2"),
+        ((), "CREATE TABLE c AS SELECT * FROM t"),
+        ((), "--\nUPDATE t SET amount = 2"),
+    ],
+)
+def test_a_statement_in_place_of_rows_is_refused_whatever_it_names(
+    database: Database, before: tuple[str, ...], statement: str
+) -> None:
+    refused = r"binlog \S+ position \d+: .*: a statement was logged, not the rows .* loggedStatementBehavior to ignore"
+    with pytest.raises(UnsupportedFormatError, match=refused):
+        read(database, *before, _AS_STATEMENT, statement)
+    database.run("DELETE FROM tt", "DROP TABLE IF EXISTS c")
+    assert read(database, _AS_STATEMENT, statement, loggedStatementBehavior="ignore") == []
+
+
+def test_statements_of_other_tables_can_be_ignored(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    others = (
+        _AS_STATEMENT, "DELETE FROM tt WHERE name = 't'", "REPLACE INTO tt SELECT * FROM t",
+        "UPDATE tt SET amount = 1 WHERE name <> 't'",
+    )  # fmt: skip
+    assert read(database, *others, loggedStatementBehavior="ignoreOtherTables") == []
+    assert "DELETE FROM tt WHERE name = 't', and 2 more: logged in place of rows" in caplog.text
+    with pytest.raises(UnsupportedFormatError, match=r"not the rows of .*[.]t it changed"):
+        read(database, *others, "DELETE FROM t", loggedStatementBehavior="ignoreOtherTables")
+
+
+def test_a_table_in_memory_that_a_restart_emptied_is_no_statement_of_a_session(database: Database) -> None:
+    database.run("CREATE TABLE m (id INT) ENGINE = MEMORY", "INSERT INTO m VALUES (1)")
+    life = Life(database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.server.restart()
+    assert database.run("SELECT * FROM m") == ()
+    database.run("UPDATE t SET amount = 2")
+    end = life.reader.latestOffset(start, ALL)
+    assert [change[2] for change in sorted(life.changes(start, end))] == ["update_preimage", "update_postimage"]
+    life.reader.stop()
+    emptied = Life(database, tables=f"{database.name}.m")
+    with pytest.raises(UnsupportedFormatError, match=r"TRUNCATE TABLE .*[.]m as a whole"):
+        emptied.changes(start, end)
+
+
+@pytest.mark.parametrize("name", ["तालिका", "a\u0301€°·\u200d"])
+@pytest.mark.parametrize(
+    "statement", ["TRUNCATE TABLE {}", "ALTER TABLE {} RENAME other", "SET binlog_format = 'STATEMENT'|DELETE FROM {}"]
+)
+def test_it_is_refused_of_a_table_with_any_name_that_servers_take_without_quotes(
+    database: Database, name: str, statement: str
+) -> None:
+    database.run(_TABLE.format(name))
+    life = Life(database, tables=f"{database.name}.{name}", startingOffsets="latest")
+    start = life.reader.initialOffset()
+    database.run(*statement.format(name).split("|"))
+    with pytest.raises(UnsupportedFormatError, match=rf"(it changed|not the rows of) .*[.]{name} "):
+        life.changes(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
+
+
 @pytest.mark.parametrize("rows", [10, 20_000])
 @pytest.mark.parametrize("is_read", [True, False])
-def test_a_file_that_is_logged_in_place_of_its_rows_is_refused_where_it_is_of_a_table_that_is_read(
+def test_a_file_that_is_logged_in_place_of_its_rows_is_refused(
     database: Database, tmp_path: Path, rows: int, is_read: bool
 ) -> None:
     file = tmp_path / "t"
     file.write_text("".join(f"{i}\tname\t{i}\n" for i in range(2, rows)), encoding="ascii")
-    life = Life(database, startingOffsets="latest")
+    life = Life(database, startingOffsets="latest", loggedStatementBehavior="ignoreOtherTables")
     start = life.reader.initialOffset()
     server = database.server
     run(
@@ -118,10 +202,10 @@ def test_a_file_that_is_logged_in_place_of_its_rows_is_refused_where_it_is_of_a_
         ),
         (
             (
-                "SET SESSION binlog_format = 'STATEMENT'",
-                "DELETE FROM tt WHERE name = 't'",
-                "REPLACE INTO tt SELECT * FROM t",
-                "UPDATE tt SET amount = 1 WHERE name <> 't'",
+                "ALTER TABLE tt ADD e ENUM('x', 'TRUNCATE PARTITION y'), ADD `tablespace` INT",
+                "ALTER TABLE tt DROP tablespace",
+                "ALTER TABLE t ADD `tablespace` INT",
+                "ALTER TABLE t DROP tablespace",
             ),
             [],
         ),

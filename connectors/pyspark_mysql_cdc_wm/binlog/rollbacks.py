@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyspark_mysql_cdc_wm.binlog.query_events import statements
-from pyspark_mysql_cdc_wm.binlog.statement_text import undoing
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 
 
@@ -20,7 +19,7 @@ def rollbacks(memory: Bytes, events: Longs, transactions: Longs) -> Iterator[tup
     """
     savepoints: dict[tuple[int, str], int] = {}
     for found in statements(memory, events):
-        if (undoes := undoing(found.text)) is not None:
+        if found.effect is not None and (undoes := found.effect.undoing) is not None:
             point = int(transactions[found.number]), undoes.name
             if undoes.is_savepoint:
                 savepoints[point] = found.number

@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements
 from pyspark_mysql_cdc_wm.client.tls import TlsMode
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode, parse_start
 from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
@@ -234,6 +235,18 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         doc="What happens when a table is changed as a whole, of which the binlog has no row: `TRUNCATE`, `RENAME`, "
         "and partitions dropped, emptied or exchanged. `exception`: the query ends there. `ignore`: it goes on, what "
         "was delivered of the table stays as it is, and a warning says so.",
+    ),
+    one_of(
+        name="loggedStatementBehavior",
+        choices=(each.value for each in LoggedStatements),
+        default=LoggedStatements.REFUSED.value,
+        example=LoggedStatements.OTHERS_IGNORED.value,
+        doc="What happens at a statement that was logged in place of the rows it changed: some session has another "
+        "`binlog_format` than `ROW`. `exception`: the query ends there, whichever table the statement names, because "
+        "a trigger, a function or a view may have changed a table that is read. `ignoreOtherTables`: it goes on if "
+        "the statement says which tables it changes and none of them is read; no trigger or function called there may "
+        "write to one that is. `ignore`: it goes on, and what any such statement changed does not come. A warning "
+        "names the statements passed over.",
     ),
     at_least_one(
         name="snapshotChunkRows",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements, Unlogged
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.options.mysql_option_table import (
@@ -54,8 +55,8 @@ class MySqlOptions:
     choice: ColumnChoice
     as_json: bool
     ignores_new_columns: bool
-    ignores_unlogged: bool
-    """Whether what changes a table as a whole ends nothing."""
+    unlogged: Unlogged
+    """What becomes of changes of which no row was logged."""
     snapshot: SnapshotOptions
     fail_on_data_loss: bool
     engine: EngineOptions
@@ -117,7 +118,9 @@ def _of(values: Mapping[str, Any], given: Mapping[str, str]) -> MySqlOptions:
         ),
         as_json=values["rowFormat"] == "json",
         ignores_new_columns=values["schemaChangeBehavior"] == "ignore",
-        ignores_unlogged=values["unloggedChangeBehavior"] == "ignore",
+        unlogged=Unlogged(
+            values["unloggedChangeBehavior"] == "ignore", LoggedStatements(values["loggedStatementBehavior"])
+        ),
         snapshot=SnapshotOptions(
             chunk_rows=values["snapshotChunkRows"],
             chunks=values["snapshotParallelism"],

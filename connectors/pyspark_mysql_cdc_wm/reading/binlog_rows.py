@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
+from pyspark_mysql_cdc_wm.binlog.statement_effects import Unlogged
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
@@ -25,7 +26,7 @@ from pyspark_mysql_cdc_wm.lookup.table_list import is_sequence
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.reading.ddl_warnings import altered_in
+from pyspark_mysql_cdc_wm.reading.ddl_warnings import altered_in, look_at_packed
 from pyspark_mysql_cdc_wm.reading.delivered_changes import EVERYTHING, Part, is_read
 from pyspark_mysql_cdc_wm.reading.known_columns import Known
 from pyspark_mysql_cdc_wm.records.change_columns import ChangedRows, changed_rows
@@ -51,8 +52,8 @@ class BinlogRows:
     known: Known | None
     """``None`` to look at event times again, and at nothing that was checked when the rows were read."""
     fail_on_data_loss: bool
-    ignores_unlogged: bool
-    """Whether what changes a table as a whole, without a row of it logged, ends nothing."""
+    unlogged: Unlogged
+    """What becomes of changes without a row logged."""
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
@@ -92,6 +93,7 @@ class BinlogRows:
                 needed,
                 reads=lambda *name: reads(TableName(*name)),
                 completed=completed,
+                inspect=None if self.known is None else partial(look_at_packed, self._concerns(part), self.unlogged),
                 batch_rows=self.batch_rows,
             )
             if left_out is None:
@@ -107,7 +109,7 @@ class BinlogRows:
             try:
                 for block in blocks:
                     if self.known is not None:
-                        altered |= altered_in(block, self.tables, part, ignores_unlogged=self.ignores_unlogged)
+                        altered |= altered_in(block, self.tables, part, self.unlogged, self.known)
                     places = block.places + shift
                     for changes in decoder.decode(
                         block.memory, block.events, block.file, places, prepared=block.prepared
@@ -134,6 +136,9 @@ class BinlogRows:
         if floor is None:
             return times
         return pc.max_element_wise(times.view(pa.int64()), floor * 1_000).view(MOMENT)
+
+    def _concerns(self, part: Part) -> Callable[[str, str], bool]:
+        return lambda database, table: is_read(self.tables, part, TableName(database, table))
 
     def _needed(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
+from pyspark_mysql_cdc_wm.binlog.ddl_statements import ColumnChange
 from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
@@ -65,6 +66,37 @@ class Known:
             )
         by = "" if altered_by is None else f" by {altered_by}"
         self.compare(name, columns, has_now, "where the binlog is read", by)
+
+    def compare_renamed(self, name: TableName, change: ColumnChange) -> None:
+        """Refuse an ALTER after which another column has the name of one of the stream's: no row of that is logged.
+
+        Raises:
+            SchemaError: it is one, and such changes are not to be ignored.
+        """
+        by_name = self.layout.choice is not None
+        stream = {each.lower() for each in self.layout.names}
+        gone = {each.lower() for each in change.dropped}
+        gone |= {before.lower() for before, after in change.renamed if before.lower() != after.lower()}
+        other = [
+            after
+            for before, after in change.renamed
+            if before.lower() != after.lower()
+            and (by_name or after.lower() in stream)
+            and (after.lower() in gone or (not by_name and before.lower() in stream))
+        ]
+        if not other:
+            return
+        what = (
+            f"{change.where}: it gave the name of one column of {name} to another, of which no row was logged: "
+            f"{', '.join(sorted(other))}. What was delivered has the values that were under that name before"
+        )
+        if by_name or self.ignores_new_columns:
+            _warn_once(what)
+            return
+        raise SchemaError(
+            f"{what}. Begin a new query, or set schemaChangeBehavior to ignore: rows from here on then come by the "
+            "names that columns have in them"
+        )
 
     def compare(
         self, name: TableName, columns: Iterable[str], has_now: Callable[[], Set[str]], where: str, by: str = ""

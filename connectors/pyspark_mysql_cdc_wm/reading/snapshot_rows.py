@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import defined_until
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
+from pyspark_mysql_cdc_wm.binlog.statement_effects import REFUSED, Unlogged
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_without
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
@@ -23,7 +25,7 @@ from pyspark_mysql_cdc_wm.lookup.minimal_row_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.reading.ddl_warnings import looked_at
+from pyspark_mysql_cdc_wm.reading.ddl_warnings import compare_renamed, look_at_packed, looked_at
 from pyspark_mysql_cdc_wm.reading.known_columns import Known
 from pyspark_mysql_cdc_wm.reading.snapshot_inserts import TableChunk, as_inserts
 from pyspark_mysql_cdc_wm.reading.table_drops import TableDrops
@@ -57,7 +59,7 @@ class SnapshotRows:
     """Whether rows of transactions (XA) that were purged before these were committed end the query."""
     known: Known | None = None
     """``None`` to look at no columns."""
-    ignores_unlogged: bool = False
+    unlogged: Unlogged = REFUSED
     """As that of ``BinlogRows``."""
     relocation: Relocation | None = None
     batch_rows: int = 10_000
@@ -96,7 +98,7 @@ class SnapshotRows:
 
     def _held(self, view: ConsistentView, tables: Set[TableName]) -> frozenset[TableName]:
         """Return the tables that are there, and kept; one that a copy may take the place of has some time for that."""
-        until = time.monotonic() + (SWAP_SECONDS if self.ignores_unlogged else 0.0)
+        until = time.monotonic() + (SWAP_SECONDS if self.unlogged.ignores_whole else 0.0)
         while len(there := view.hold(tables)) < len(tables) and time.monotonic() < until:
             view.release()
             time.sleep(SWAP_PAUSE_SECONDS)
@@ -148,7 +150,7 @@ class SnapshotRows:
                 found, start = dumped_without(self.client, base, GtidSet.parse(as_of[1]), end), None
             return _beside(view, self._with_prepared(found, base, start))
 
-        drops = TableDrops(self.tables, self.ignores_unlogged)
+        drops = TableDrops(self.tables, self.unlogged.ignores_whole)
         is_behind = as_of is not None or end > place
         if keyless and is_behind:
             # What was dropped had a key, perhaps, and is told of by that.
@@ -163,7 +165,10 @@ class SnapshotRows:
             decoder, concerns = self._decoder(connection, tables, left), self._concerns(tables)
             gone, changed_as_a_whole = set(), dict[tuple[str, str], str]()
             for block, dropped in drops.cut(blocks(), tables, gone):
-                changed_as_a_whole |= looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged).whole
+                found = looked_at(block, concerns, self.unlogged)
+                changed_as_a_whole |= found.whole
+                if self.known is not None:
+                    compare_renamed(self.known, found)
                 undoing = [each for each in since if each[0].table in tables - keyless]
                 for changes in decoder.decode(
                     block.memory, block.events, block.file, block.places, prepared=block.prepared
@@ -195,7 +200,7 @@ class SnapshotRows:
                 begin = int(block.places[leads - 1])
         decoder = self._decoder(connection, {table}, {table})
         for block in _beside(view, self._with_prepared(dumped(self.client, base, begin, place), base, begin)):
-            looked_at(block, concerns, ignores_unlogged=self.ignores_unlogged)
+            looked_at(block, concerns, self.unlogged)
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
             ):
@@ -220,7 +225,12 @@ class SnapshotRows:
         completed = LeastMetadata(connection, lambda table: table in there).completed
         charsets = collations_of(connection).charsets
         return ChangeDecoder(
-            charsets, wanted, reads=lambda *name: name in tables, completed=completed, batch_rows=self.batch_rows
+            charsets,
+            wanted,
+            reads=lambda *name: name in tables,
+            completed=completed,
+            inspect=partial(look_at_packed, self._concerns(tables), self.unlogged),
+            batch_rows=self.batch_rows,
         )
 
     def _concerns(self, tables: Iterable[TableName]) -> Callable[[str, str], bool]:

@@ -96,7 +96,7 @@ class _WantedTables:
 class ChangeDecoder:
     """Decodes one block of events after another, in the order of the binlog."""
 
-    __slots__ = ("_counted", "_last_with_rows", "_router", "_tables", "_unpacker", "_version", "reached")
+    __slots__ = ("_counted", "_inspect", "_last_with_rows", "_router", "_tables", "_unpacker", "_version", "reached")
 
     def __init__(
         self,
@@ -105,13 +105,15 @@ class ChangeDecoder:
         *,
         reads: Callable[[str, str], bool] = every_table,
         completed: Callable[[TableMap], TableMap] = as_logged,
+        inspect: Callable[[Bytes, Longs, str], None] | None = None,
         batch_rows: int = 10_000,
     ) -> None:
         """Decode the columns that ``wanted`` names for a table; ``None`` leaves the table out.
 
         ``charsets`` has the character set of each of the server's collations, by number; ``completed`` puts on a table
         what is not logged of it. Of a table that ``reads``, given its database and name, says no to, nothing else is
-        looked at: its columns may be of types that are not known.
+        looked at: its columns may be of types that are not known. ``inspect`` gets the events of blocks with compressed
+        transactions, unpacked, and their file.
         """
 
         def decoder_of(table: TableMap, names: Collection[str]) -> TableDecoder:
@@ -120,6 +122,7 @@ class ChangeDecoder:
         # Apart from this object: in a circle with the router its memory would stay until a collection.
         self._tables = _WantedTables(wanted, decoder_of, completed)
         self._router = Router(self._tables.index, reads)
+        self._inspect = inspect
         self._unpacker = Unpacker()
         self._version = 0
         self._last_with_rows = -1
@@ -143,6 +146,8 @@ class ChangeDecoder:
         first = self._router.transactions
         versions = self._versions(events, events[:, POSITION] if places is None else places)
         for each, unpacked in self._unpacker.plain(memory, events, file):
+            if self._inspect is not None and unpacked is not events:
+                self._inspect(each, unpacked, file)
             routes = self._routes(each, unpacked, file, prepared=prepared)
             yield from self._changes(each, unpacked, file, first, versions, routes)
 

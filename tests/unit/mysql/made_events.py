@@ -20,7 +20,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
 
 
-def logged(*texts: str, database: str = "shop", variables: bytes = b"") -> tuple[Bytes, Longs]:
+def logged(*texts: str | bytes, database: str = "shop", variables: bytes = b"") -> tuple[Bytes, Longs]:
     """A block of events: a statement behind a BEGIN and a commit, each with the number 100 times its place."""
     content = b""
     events = np.zeros((2 + len(texts), EVENT_FIELDS), np.int64)
@@ -30,7 +30,7 @@ def logged(*texts: str, database: str = "shop", variables: bytes = b"") -> tuple
         if text:
             name = database.encode()
             content += bytes(8) + bytes([len(name)]) + bytes(2) + len(variables).to_bytes(2, "little") + variables
-            content += name + b"\0" + text.encode()
+            content += name + b"\0" + (text if isinstance(text, bytes) else text.encode())
         events[i, STOP] = len(content)
     return padded(content), events
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.query_events import statements
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
+from tests.unit.mysql.made_events import event, payload_of
 from tests.unit.mysql.recordings import charsets, content, surveyed
 from watermark_source.errors import UnsupportedFormatError
 
@@ -107,3 +109,15 @@ def test_after_a_block_that_somebody_else_reads_numbers_are_as_if_it_had_been_re
         rest = numbers(by, memory, events[cut:], places[cut:])
         assert rest == whole[len(whole) - len(rest) :], cut
         assert by.reached == 1_795_312_355_709_238
+
+
+def test_statements_of_a_compressed_transaction_are_looked_at_too() -> None:
+    query = bytes(8) + b"\4" + bytes(4) + b"shop\0UPDATE t SET a = 1"
+    memory, events = payload_of(event(EventType.QUERY, query))
+    found: list[str] = []
+
+    def inspect(unpacked: Bytes, its_events: Longs, file: str) -> None:
+        found.extend(f"{file}: {each.text}" for each in statements(unpacked, its_events))
+
+    assert list(ChangeDecoder({}, lambda _: None, inspect=inspect).decode(memory, events, "f")) == []
+    assert found == ["f: UPDATE t SET a = 1"]

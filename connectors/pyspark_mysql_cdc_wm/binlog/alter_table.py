@@ -1,0 +1,169 @@
+"""What an ALTER TABLE does, part by part: whether it changes rows that are not logged, and the names of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pyspark_mysql_cdc_wm.binlog.sql_scanner import (
+    NAME,
+    SIGN,
+    TEXT,
+    WORD,
+    LoggedTable,
+    Token,
+    UnfollowedError,
+    Walk,
+)
+
+_PARTS_OF_ALTER = frozenset(
+    (
+        "ADD", "ALTER", "ALGORITHM", "ANALYZE", "CHANGE", "CHECK", "COALESCE", "CONVERT", "DISABLE", "DISCARD", "DROP",
+        "ENABLE", "EXCHANGE", "FORCE", "IMPORT", "LOCK", "MODIFY", "OPTIMIZE", "ORDER", "PARTITION", "REBUILD",
+        "REMOVE", "RENAME", "REORGANIZE", "REPAIR", "SECONDARY_LOAD", "SECONDARY_UNLOAD", "TRUNCATE", "WITH", "WITHOUT",
+    )
+)  # fmt: skip
+_TABLE_OPTIONS = frozenset(
+    (
+        "AUTOEXTEND_SIZE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHARACTER", "CHARSET", "CHECKSUM", "COLLATE", "COMMENT",
+        "COMPRESSION", "CONNECTION", "DATA", "DEFAULT", "DELAY_KEY_WRITE", "ENCRYPTION", "ENGINE", "ENGINE_ATTRIBUTE",
+        "INDEX", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM", "PASSWORD",
+        "ROW_FORMAT", "SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE", "SEQUENCE", "START", "STATS_AUTO_RECALC",
+        "STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "STORAGE", "TABLESPACE", "TABLE_CHECKSUM", "TRANSACTIONAL", "TYPE",
+        "UNION",
+    )
+)  # fmt: skip
+_ENGINES_WITH_ROWS = frozenset(
+    (
+        "ARCHIVE", "ARIA", "CSV", "COLUMNSTORE", "HEAP", "INNODB", "MARIA", "MEMORY", "MYISAM", "MYROCKS", "NDB",
+        "NDBCLUSTER", "ROCKSDB", "S3", "TOKUDB", "XTRADB",
+    )
+)  # fmt: skip
+"""Those that take over all rows of a table that becomes one of theirs."""
+_PARTITIONS_CHANGED = ("TRUNCATE", "DROP", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT")
+_KEYS = ("PRIMARY", "FOREIGN", "INDEX", "KEY", "CHECK", "CONSTRAINT", "PARTITION")
+_DROPS_NO_ROW = ("COMMENT", "ALTER", "AUTO_INCREMENT", "ADD", "FORCE", "ALGORITHM", "LOCK")
+"""Beginnings of parts of an ALTER IGNORE that cannot find rows which do not fit, if it adds nothing of the next."""
+_ROWS_MUST_FIT = frozenset(("UNIQUE", "PRIMARY", "KEY", "CHECK", "CONSTRAINT", "FOREIGN", "PARTITION"))
+
+
+class AlterParts(NamedTuple):
+    """What the parts of an ALTER TABLE do together."""
+
+    is_whole: bool
+    """Whether the table is emptied, renamed or swapped, all of it or a part: no row of that is logged."""
+    others: frozenset[LoggedTable]
+    """Tables that are named beside it."""
+    renamed: tuple[tuple[str, str], ...]
+    """Columns that get another name: before and after."""
+    dropped: frozenset[str]
+    """Columns that are dropped."""
+
+
+def parts_of_alter(walk: Walk, *, ignores: bool) -> AlterParts:
+    """Return what the parts do; ``ignores``: rows that do not fit are dropped (MariaDB's ALTER IGNORE).
+
+    Raises:
+        UnfollowedError: a part that is not known, or does not end.
+    """
+    parts = [part for part in walk.parts() if part]
+    _check_parts(parts)
+    others: set[LoggedTable] = set()
+    is_whole = False
+    for part in parts:
+        is_whole = _changes_all(part, others) or is_whole
+    if ignores and not all(map(_drops_no_row, parts)):
+        is_whole = True
+    renamed = tuple(each for part in parts if (each := _renamed_column(part)) is not None)
+    dropped = frozenset(name for part in parts if (name := _dropped_column(part)) is not None)
+    return AlterParts(is_whole or bool(others), frozenset(others), renamed, dropped)
+
+
+def _upper(part: Sequence[Token], at: int) -> str:
+    """Return the keyword at a place, empty if there is none."""
+    return part[at].text.upper() if 0 <= at < len(part) and part[at].kind == WORD else ""
+
+
+def _check_parts(parts: Sequence[Sequence[Token]]) -> None:
+    """Refuse a part of an ALTER that is not known: it might empty the table."""
+    listing = False
+    for part in parts:
+        first = _upper(part, 0)
+        if first in _PARTS_OF_ALTER:
+            # The names of columns or partitions may follow, divided by commas too.
+            listing = first == "ORDER" or (_upper(part, 1) == "PARTITION")
+        elif first not in _TABLE_OPTIONS and part[1:2] != [(SIGN, "=")] and not listing:
+            raise UnfollowedError(f"{part[0].text[:40]} is no part of ALTER TABLE that is known")
+
+
+def _changes_all(part: Sequence[Token], others: set[LoggedTable]) -> bool:
+    """Return whether a part of an ALTER changes rows that are not logged, and add the tables that it names."""
+    found = False
+    for at in range(len(part)):
+        word, before = _upper(part, at), _upper(part, at - 1)
+        if word == "RENAME" and _upper(part, at + 1) not in ("COLUMN", "INDEX", "KEY"):
+            named = at + 1
+            if _upper(part, named) in ("TO", "AS") or part[named : named + 1] == [(SIGN, "=")]:
+                named += 1
+            others.add(Walk(iter(part[named:])).table())
+            found = True
+        elif word == "PARTITION" and before in _PARTITIONS_CHANGED:
+            found = True
+        elif word == "TABLE" and before in ("CONVERT", "WITH", "TO"):
+            others.add(Walk(iter(part[at + 1 :])).table())
+            found = True
+    first = _upper(part, 0)
+    if first in ("DISCARD", "IMPORT", "UNION"):
+        return True
+    return found or (first not in _PARTS_OF_ALTER and _loses_engine(part))
+
+
+def _loses_engine(part: Sequence[Token]) -> bool:
+    """Return whether options of a table give it to an engine that does not take its rows."""
+    for at in range(len(part)):
+        if _upper(part, at) in ("ENGINE", "TYPE"):
+            value = part[at + 2 if part[at + 1 : at + 2] == [(SIGN, "=")] else at + 1 :][:1]
+            if not value or value[0].kind not in (WORD, NAME, TEXT) or value[0].text.upper() not in _ENGINES_WITH_ROWS:
+                return True
+    return False
+
+
+def _drops_no_row(part: Sequence[Token]) -> bool:
+    words = {_upper(part, at) for at in range(1, len(part))}
+    added = _upper(part, 1)
+    if _upper(part, 0) == "ADD" and added in ("INDEX", "KEY", "FULLTEXT", "SPATIAL"):
+        return True
+    return _upper(part, 0) in _DROPS_NO_ROW and not words & _ROWS_MUST_FIT
+
+
+def _column(part: Sequence[Token], at: int) -> tuple[str, int]:
+    """Return the column that is named at a place, perhaps behind its table, and the place behind it."""
+    walk = Walk(iter(part[at:]))
+    name, used = walk.name(), 1
+    while walk.sign("."):
+        name, used = walk.name(), used + 2
+    return name, at + used
+
+
+def _behind_column(part: Sequence[Token], at: int) -> int:
+    """Return the place behind COLUMN and IF EXISTS."""
+    if _upper(part, at) == "COLUMN":
+        at += 1
+    return at + 2 if _upper(part, at) == "IF" else at
+
+
+def _renamed_column(part: Sequence[Token]) -> tuple[str, str] | None:
+    first = _upper(part, 0)
+    if first == "RENAME" and _upper(part, 1) == "COLUMN":
+        before, at = _column(part, _behind_column(part, 1))
+        return before, _column(part, at + 1)[0]
+    if first == "CHANGE":
+        before, at = _column(part, _behind_column(part, 1))
+        return before, _column(part, at)[0]
+    return None
+
+
+def _dropped_column(part: Sequence[Token]) -> str | None:
+    if _upper(part, 0) != "DROP" or _upper(part, 1) in _KEYS:
+        return None
+    return _column(part, _behind_column(part, 1))[0]

@@ -1,0 +1,393 @@
+"""The words, names, texts and signs of a statement, as the server that logged it read them, and a walk over them.
+
+One walk over the text, by the rules of MySQL's and MariaDB's lexers (sql_lex.cc, ``lex_one_token``), for what decides
+where a word begins and ends: remarks, remarks that are executed, quotes, escapes, names and numbers. A statement that
+cannot be followed to its end raises ``UnfollowedError``: nobody then knows what it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+WORD, NAME, TEXT, NUMBER, SIGN = range(5)
+"""Kinds of tokens. A WORD may be a keyword; a NAME is none: it was quoted, or stands after a dot or before one."""
+
+
+class UnfollowedError(ValueError):
+    """A statement that cannot be followed; the text says why."""
+
+
+class Token(NamedTuple):
+    """A part of a statement."""
+
+    kind: int
+    text: str
+    """As it was written, of a name and a text what the quotes enclose."""
+
+
+class LoggedTable(NamedTuple):
+    """A table as a statement names it."""
+
+    database: str | None
+    """``None``: the session's."""
+    table: str
+
+
+END: Final = Token(SIGN, "")
+
+
+class Dialect(NamedTuple):
+    """By which rules a statement was read."""
+
+    ansi_quotes: bool = False
+    """Whether double quotes enclose names (``sql_mode`` ANSI_QUOTES)."""
+    backslash_escapes: bool = True
+    """Whether a backslash escapes in texts (no NO_BACKSLASH_ESCAPES)."""
+    mariadb: bool = False
+    spaces: str = " \t\n\v\f\r"
+    """What divides words in the session's character set."""
+    controls: str = "".join(map(chr, (*range(1, 32), 127)))
+    """What begins a remark after ``--`` beside ``spaces``."""
+    trails: bool = False
+    """Whether a byte of ASCII can be the second one of a letter (big5, gbk, sjis ...)."""
+
+
+PLAIN: Final = Dialect()
+UNKNOWN: Final = "\ufffd"
+"""What stands for a byte that is no letter of the session's character set."""
+
+_DIGITS = frozenset("0123456789")
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_$") | _DIGITS
+_VERSION_DIGITS = 5
+_NUL = "\0"
+
+
+def tokens(text: str, dialect: Dialect = PLAIN) -> Iterator[Token]:
+    """Yield the tokens of a statement; raises ``UnfollowedError`` where the server would have refused it.
+
+    What a remark ``/*! */`` encloses counts: a server that passes over one of a later version writes a space into the
+    log in place of the ``!``.
+    """
+    at, executed, size = 0, False, len(text)
+    while True:
+        at, executed = _passed_over(text, at, executed, dialect)
+        if at >= size:
+            break
+        found, at = _at(text, at, dialect)
+        yield from found
+    if executed:
+        raise UnfollowedError("a remark that is executed has no end")
+
+
+def _passed_over(text: str, at: int, executed: bool, dialect: Dialect) -> tuple[int, bool]:
+    """Return the place of the next token, and whether it is in a remark that is executed."""
+    spaces, size = dialect.spaces, len(text)
+    while at < size:
+        char = text[at]
+        if char in spaces:
+            at += 1
+        elif char == "#" or (char == "-" and text.startswith("--", at) and _is_remark(text, at + 2, dialect)):
+            at = _end_of_line(text, at)
+        elif char == "/" and text.startswith("/*", at):
+            marked = _marked(text, at, dialect)
+            executed = executed or marked > 0
+            at = _behind_version(text, at + marked) if marked else _end_of_remark(text, at)
+        elif executed and text.startswith("*/", at):
+            executed, at = False, at + 2
+        else:
+            break
+    return at, executed
+
+
+def _at(text: str, at: int, dialect: Dialect) -> tuple[Sequence[Token], int]:
+    """Return the token at a place, with the names that are joined to it by dots, and the place behind."""
+    char, spaces = text[at], dialect.spaces
+    if char in _LETTERS or char > "\x7f":
+        token, at = _word(text, at, dialect)
+        if token.kind != NAME:
+            return (token,), at
+        more, at = _qualified(text, at, spaces)
+        return (token, *more), at
+    if char == "`" or (char == '"' and dialect.ansi_quotes):
+        token, at = _quoted_name(text, at)
+        return (token,), at
+    if char in ("'", '"'):
+        return _text(text, at, dialect)
+    if char == ".":
+        return _dotted(text, at, spaces)
+    if char == _NUL:
+        raise UnfollowedError("it has a zero byte outside of quotes")
+    # Behind this sign is a variable, or the host of a user, which has dots.
+    stop = _end_of_host(text, at + 1, spaces) if char == "@" else at + 1
+    host = (Token(NAME, text[at + 1 : stop]),) if stop > at + 1 else ()
+    return (Token(SIGN, char), *host), stop
+
+
+def _dotted(text: str, at: int, spaces: str) -> tuple[Sequence[Token], int]:
+    """Return what a dot begins: a number, names that stand behind it without a blank, or nothing."""
+    if text[at + 1 : at + 2] in _DIGITS:
+        stop = _end_of_real(text, at + 1)
+        return (Token(NUMBER, text[at:stop]),), stop
+    found, stop = _qualified(text, at, spaces)
+    return (found, stop) if found else ((Token(SIGN, "."),), at + 1)
+
+
+def _in_word(char: str, spaces: str) -> bool:
+    return char in _LETTERS or (char > "\x7f" and char not in spaces)
+
+
+def _end_of_word(text: str, at: int, spaces: str) -> int:
+    size = len(text)
+    while at < size and (text[at] in _LETTERS or (text[at] > "\x7f" and text[at] not in spaces)):
+        at += 1
+    return at
+
+
+def _end_of_host(text: str, at: int, spaces: str) -> int:
+    """Return where a variable's name ends, or that of a user's host, which has dots."""
+    while at < len(text) and (text[at] == "." or _in_word(text[at], spaces)):
+        at += 1
+    return at
+
+
+def _qualified(text: str, at: int, spaces: str) -> tuple[list[Token], int]:
+    """Return the dots and names that follow a name without a blank, none of which is a keyword, and where they end."""
+    found = []
+    while text.startswith(".", at) and at + 1 < len(text) and _in_word(text[at + 1], spaces):
+        stop = _end_of_word(text, at + 1, spaces)
+        found += [Token(SIGN, "."), Token(NAME, text[at + 1 : stop])]
+        at = stop
+    return found, at
+
+
+def _word(text: str, at: int, dialect: Dialect) -> tuple[Token, int]:
+    """Return the word, name or number that begins at a place, and where it ends."""
+    if text[at] in _DIGITS and (stop := _end_of_number(text, at, dialect.spaces)):
+        return Token(NUMBER, text[at:stop]), stop
+    stop = _end_of_word(text, at, dialect.spaces)
+    word = text[at:stop]
+    if word[0] == "$" and "$" in word[1:] and not dialect.mariadb:
+        raise UnfollowedError(f"{word} may begin a text in dollar quotes")
+    before_dot = text.startswith(".", stop) and stop + 1 < len(text) and _in_word(text[stop + 1], dialect.spaces)
+    is_name = before_dot or word[0] in _DIGITS or not word.isascii()
+    return Token(NAME if is_name else WORD, word), stop
+
+
+def _end_of_number(text: str, at: int, spaces: str) -> int:
+    """Return where a number ends, 0 if it is a name that begins with digits."""
+    size = len(text)
+    for prefix, digits in (("0x", _HEX_DIGITS), ("0b", frozenset("01"))):
+        if text.startswith(prefix, at):
+            stop = at + 2
+            while stop < size and text[stop] in digits:
+                stop += 1
+            return stop if stop > at + 2 and (stop == size or not _in_word(text[stop], spaces)) else 0
+    stop = _end_of_digits(text, at)
+    if stop == size or not _in_word(text[stop], spaces):
+        return _end_of_real(text, stop + 1) if text.startswith(".", stop) else stop
+    return _end_of_exponent(text, stop)
+
+
+def _end_of_digits(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _DIGITS:
+        at += 1
+    return at
+
+
+def _end_of_exponent(text: str, at: int) -> int:
+    """Return where an exponent ends that may begin at a place, 0 if none does."""
+    if text[at : at + 1] not in ("e", "E"):
+        return 0
+    digits = at + 2 if text[at + 1 : at + 2] in ("+", "-") else at + 1
+    stop = _end_of_digits(text, digits)
+    return stop if stop > digits else 0
+
+
+def _end_of_real(text: str, at: int) -> int:
+    """Return where a number ends by the place behind its point."""
+    stop = _end_of_digits(text, at)
+    return _end_of_exponent(text, stop) or stop
+
+
+def _quoted_name(text: str, at: int) -> tuple[Token, int]:
+    quote, stop = text[at], at + 1
+    while True:
+        stop = text.find(quote, stop)
+        if stop < 0:
+            raise UnfollowedError("a quoted name has no end")
+        if not text.startswith(quote, stop + 1):
+            break
+        stop += 2
+    name = text[at + 1 : stop]
+    if _NUL in name or UNKNOWN in name:
+        # Within a letter that is cut short the server may pass over the quote.
+        raise UnfollowedError("a quoted name has what is no letter")
+    return Token(NAME, name.replace(2 * quote, quote)), stop + 1
+
+
+def _text(text: str, at: int, dialect: Dialect) -> tuple[Sequence[Token], int]:
+    stop = _end_of_text(text, at, dialect)
+    return (Token(TEXT, text[at + 1 : stop - 1]),), stop
+
+
+def _end_of_text(text: str, at: int, dialect: Dialect) -> int:
+    quote, at = text[at], at + 1
+    while True:
+        stop = text.find(quote, at)
+        if stop < 0:
+            raise UnfollowedError("a quoted text has no end")
+        if dialect.backslash_escapes:
+            at = _behind_escapes(text, at, stop, dialect)
+        if at > stop:
+            continue
+        if not text.startswith(quote, stop + 1):
+            return stop + 1
+        at = stop + 2
+
+
+def _behind_escapes(text: str, at: int, stop: int, dialect: Dialect) -> int:
+    """Return the place behind the last escaped letter before a quote; beyond the quote if that is escaped."""
+    while at < stop and (escape := text.find("\\", at, stop)) >= 0:
+        if dialect.trails and text[escape + 1 : escape + 2] > "\x7f":
+            # The server takes the first byte of that letter for the escaped one, and goes on within it.
+            raise UnfollowedError("a backslash stands before a letter of several bytes")
+        at = escape + 2
+    return at
+
+
+def _is_remark(text: str, at: int, dialect: Dialect) -> bool:
+    """Return whether ``--`` before a place begins a remark: a space, a control character or the end must follow."""
+    after = text[at : at + 1]
+    if after in (_NUL, UNKNOWN):
+        raise UnfollowedError("it has -- before what may begin a remark")
+    return not after or after in dialect.spaces or after in dialect.controls
+
+
+def _end_of_line(text: str, at: int) -> int:
+    stop = text.find("\n", at)
+    stop = len(text) if stop < 0 else stop
+    if _NUL in text[at:stop]:
+        raise UnfollowedError("a remark has a zero byte")
+    return stop
+
+
+def _marked(text: str, at: int, dialect: Dialect) -> int:
+    """Return how many characters mark a remark as one that is executed, 0 if it is none."""
+    if text.startswith("!", at + 2):
+        return 3
+    return 4 if dialect.mariadb and text.startswith("M!", at + 2) else 0
+
+
+def _behind_version(text: str, at: int) -> int:
+    """Return the place behind a version of five or six digits."""
+    digits = min(_end_of_digits(text, at) - at, _VERSION_DIGITS + 1)
+    return at + digits if digits >= _VERSION_DIGITS else at
+
+
+def _end_of_remark(text: str, at: int) -> int:
+    stop = text.find("*/", at + 2)
+    if stop < 0:
+        raise UnfollowedError("a remark has no end")
+    return stop + 2
+
+
+class Walk:
+    """Goes over the tokens of a statement."""
+
+    __slots__ = ("_rest", "now")
+
+    def __init__(self, rest: Iterator[Token]) -> None:
+        self._rest = rest
+        self.now = next(rest, END)
+
+    def step(self) -> Token:
+        """Return the token that is there, and go to the next."""
+        found, self.now = self.now, next(self._rest, END)
+        return found
+
+    def word(self, *wanted: str) -> str:
+        """Go over one of some keywords, and return it; empty if there is none of them."""
+        if self.now.kind == WORD and (upper := self.now.text.upper()) in wanted:
+            self.step()
+            return upper
+        return ""
+
+    def is_word(self, *wanted: str) -> bool:
+        """Return whether one of some keywords is there."""
+        return self.now.kind == WORD and self.now.text.upper() in wanted
+
+    def sign(self, wanted: str) -> bool:
+        """Go over a sign, if it is there."""
+        if self.now.kind == SIGN and self.now.text == wanted:
+            self.step()
+            return True
+        return False
+
+    def if_exists(self) -> None:
+        """Go over IF EXISTS or IF NOT EXISTS."""
+        if self.word("IF"):
+            self.word("NOT")
+            if not self.word("EXISTS"):
+                raise self.unexpected("EXISTS")
+
+    def name(self) -> str:
+        """Return the name that is there."""
+        if self.now.kind not in (WORD, NAME) or UNKNOWN in self.now.text:
+            raise self.unexpected("a name")
+        return self.step().text
+
+    def table(self) -> LoggedTable:
+        """Return the table that is named there."""
+        if self.sign("."):
+            return LoggedTable(None, self.name())
+        first = self.name()
+        return LoggedTable(first, self.name()) if self.sign(".") else LoggedTable(None, first)
+
+    def waits(self) -> None:
+        """Go over MariaDB's WAIT or NOWAIT."""
+        if self.word("WAIT"):
+            if self.step().kind != NUMBER:
+                raise self.unexpected("a number of seconds")
+        else:
+            self.word("NOWAIT")
+
+    def end(self) -> None:
+        """Check that the statement ends here."""
+        self.sign(";")
+        if self.now is not END:
+            raise self.unexpected("its end")
+
+    def unexpected(self, wanted: str) -> UnfollowedError:
+        """Return the error of what should be something else."""
+        found = "it ends" if self.now is END else f"there is {self.now.text[:40]}"
+        return UnfollowedError(f"{found} where {wanted} should be")
+
+    def rest(self) -> list[Token]:
+        """Return all that is left."""
+        found = []
+        while self.now is not END:
+            found.append(self.step())
+        return found
+
+    def parts(self) -> list[list[Token]]:
+        """Return what is left, divided by commas, without what is in brackets."""
+        found: list[list[Token]] = [[]]
+        depth = 0
+        while self.now is not END:
+            token = self.step()
+            if token.kind == SIGN and token.text in "();,":
+                if token.text == ";" and not depth:
+                    self.end()
+                    return found
+                if token.text == "," and not depth:
+                    found.append([])
+                depth += (token.text == "(") - (token.text == ")")
+                if depth < 0:
+                    raise UnfollowedError("it has a bracket too many")
+            elif not depth:
+                found[-1].append(token)
+        if depth:
+            raise UnfollowedError("a bracket has no end")
+        return found

@@ -1,0 +1,393 @@
+"""What a statement does to tables, read from its tokens: which it defines, renames, empties, drops, or writes rows of.
+
+A server that logs rows logs no other statements than these: those that begin and end transactions, and definitions.
+Whatever is neither stands for rows (``RowsStatement``). Of a definition that cannot be followed to its end nobody knows
+what it did: ``UnfollowedError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from pyspark_mysql_cdc_wm.binlog.alter_table import parts_of_alter
+from pyspark_mysql_cdc_wm.binlog.sql_scanner import (
+    END,
+    NAME,
+    PLAIN,
+    SIGN,
+    WORD,
+    Dialect,
+    LoggedTable,
+    Token,
+    UnfollowedError,
+    Walk,
+    tokens,
+)
+
+
+class Undoing(NamedTuple):
+    """What is undone in a transaction, or can be."""
+
+    is_savepoint: bool
+    """Whether a savepoint is set; otherwise what was done since one is undone."""
+    name: str
+    """The savepoint's, in lower case; empty for all of the transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsStatement:
+    """A statement that was logged in place of the rows that it changed."""
+
+    changes: frozenset[LoggedTable] | None = None
+    """The tables whose rows it changes itself; ``None`` where it does not name them. Triggers change others."""
+    calls_nothing: bool = False
+    """Whether it reads no other table and calls no function; looked at where the table may be one of a cloud's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a statement does."""
+
+    rows: RowsStatement | None = None
+    whole: frozenset[LoggedTable] = frozenset()
+    """Tables that are emptied, renamed or swapped, all of them or a part: no row of that is logged."""
+    altered: frozenset[LoggedTable] = frozenset()
+    dropped: frozenset[LoggedTable] = frozenset()
+    """Tables of all sessions: not those that one session alone has."""
+    made: frozenset[LoggedTable] = frozenset()
+    databases: frozenset[str] = frozenset()
+    """Databases that are dropped."""
+    renamed_columns: tuple[tuple[str, str], ...] = ()
+    """Columns of the altered table that get another name: before and after."""
+    dropped_columns: frozenset[str] = frozenset()
+    undoing: Undoing | None = None
+
+    @property
+    def defines(self) -> frozenset[LoggedTable]:
+        """Tables that are another thing, or another table, after it."""
+        return self.whole | self.altered | self.dropped
+
+
+NOTHING: Final = Effect()
+
+
+class LoggedStatements(Enum):
+    """What becomes of statements that were logged in place of rows, or cannot be followed."""
+
+    REFUSED = "exception"
+    OTHERS_IGNORED = "ignoreOtherTables"
+    """Passed over if they say which tables they change, and none of these is read."""
+    IGNORED = "ignore"
+
+
+class Unlogged(NamedTuple):
+    """What becomes of changes of which no row was logged."""
+
+    ignores_whole: bool = False
+    """Whether statements that change a table as a whole end nothing."""
+    statements: LoggedStatements = LoggedStatements.REFUSED
+
+
+REFUSED: Final = Unlogged()
+
+CLOUD_PREFIX: Final = "rds_"
+"""Of tables in which a cloud's service keeps its heartbeat, by statements whatever binlog_format is."""
+_MODIFIERS = ("LOW_PRIORITY", "HIGH_PRIORITY", "DELAYED", "QUICK", "IGNORE", "INTO")
+_NOT_OF_TABLES = frozenset(
+    (
+        "ALGORITHM", "AGGREGATE", "CATALOG", "COMPRESSION_DICTIONARY", "DEFINER", "EVENT", "FULLTEXT", "FUNCTION",
+        "INDEX", "INSTANCE", "JSON", "LIBRARY", "LOGFILE", "MATERIALIZED", "OFFLINE", "ONLINE", "PACKAGE", "PROCEDURE",
+        "RESOURCE", "ROLE", "SEQUENCE", "SERVER", "SPATIAL", "SQL", "TABLESPACE", "TRIGGER", "UNDO", "UNIQUE", "USER",
+        "VECTOR", "VIEW",
+    )
+)  # fmt: skip
+"""What else is created, altered or dropped, or stands before that."""
+
+
+def effect_of(text: str, dialect: Dialect = PLAIN, *, by_server: bool = False) -> Effect:
+    """Return what a statement does; one of nothing but remarks does nothing.
+
+    ``by_server``: no session sent it. A DELETE is then of a MEMORY table, which was empty after a restart.
+
+    Raises:
+        UnfollowedError: it cannot be followed.
+    """
+    walk = Walk(tokens(text, dialect))
+    if walk.now is END or walk.now == (SIGN, ";"):
+        walk.end()
+        return NOTHING
+    if by_server and walk.word("DELETE"):
+        return _emptied(walk)
+    return _statement(walk)
+
+
+def has_own_settings(text: str, dialect: Dialect) -> bool:
+    """Return whether a statement begins with settings for itself alone (MariaDB's SET STATEMENT)."""
+    try:
+        walk = Walk(tokens(text, dialect))
+        return bool(walk.word("SET") and walk.word("STATEMENT"))
+    except UnfollowedError:
+        return False
+
+
+def _emptied(walk: Walk) -> Effect:
+    if not walk.word("FROM"):
+        raise walk.unexpected("FROM")
+    table = walk.table()
+    walk.end()
+    return Effect(whole=frozenset((table,)))
+
+
+def _statement(walk: Walk) -> Effect:
+    known = _STATEMENTS.get(walk.now.text.upper()) if walk.now.kind == WORD else None
+    if known is None:
+        return Effect(RowsStatement())
+    walk.step()
+    return known(walk)
+
+
+def _nothing(walk: Walk) -> Effect:
+    """Of what is known to change no row of a table."""
+    return NOTHING
+
+
+def _begin(walk: Walk) -> Effect:
+    walk.word("WORK")
+    walk.end()
+    return NOTHING
+
+
+def _start(walk: Walk) -> Effect:
+    return NOTHING if walk.word("TRANSACTION") else Effect(RowsStatement())
+
+
+def _savepoint(walk: Walk) -> Effect:
+    return Effect(undoing=Undoing(True, walk.name().casefold()))
+
+
+def _rollback(walk: Walk) -> Effect:
+    walk.word("WORK")
+    if not walk.word("TO"):
+        return Effect(undoing=Undoing(False, ""))
+    walk.word("SAVEPOINT")
+    return Effect(undoing=Undoing(False, walk.name().casefold()))
+
+
+def _truncate(walk: Walk) -> Effect:
+    walk.word("TABLE")
+    table = walk.table()
+    walk.waits()
+    walk.end()
+    return Effect(whole=frozenset((table,)))
+
+
+def _rename(walk: Walk) -> Effect:
+    if walk.word("USER"):
+        return NOTHING
+    if not walk.word("TABLE", "TABLES"):
+        raise walk.unexpected("TABLE or USER")
+    walk.if_exists()
+    found = set()
+    while True:
+        found.add(walk.table())
+        walk.waits()
+        if not walk.word("TO"):
+            raise walk.unexpected("TO")
+        found.add(walk.table())
+        if not walk.sign(","):
+            break
+    walk.end()
+    return Effect(whole=frozenset(found))
+
+
+def _drop(walk: Walk) -> Effect:
+    if walk.is_word("TEMPORARY") or walk.is_word(*_NOT_OF_TABLES):
+        return NOTHING
+    if walk.word("DATABASE", "SCHEMA"):
+        walk.if_exists()
+        name = walk.name()
+        walk.end()
+        return Effect(databases=frozenset((name,)))
+    if not walk.word("TABLE", "TABLES"):
+        raise walk.unexpected("what DROP is known to drop")
+    walk.if_exists()
+    found = {walk.table()}
+    while walk.sign(","):
+        found.add(walk.table())
+    walk.waits()
+    walk.word("RESTRICT", "CASCADE")
+    walk.end()
+    return Effect(dropped=frozenset(found))
+
+
+def _create(walk: Walk) -> Effect:
+    replaces = bool(walk.word("OR"))
+    if replaces and not walk.word("REPLACE"):
+        raise walk.unexpected("REPLACE")
+    own = bool(walk.word("TEMPORARY"))
+    if not walk.word("TABLE"):
+        if walk.is_word("DATABASE", "SCHEMA", *_NOT_OF_TABLES):
+            return NOTHING
+        raise walk.unexpected("what CREATE is known to make")
+    walk.if_exists()
+    table = walk.table()
+    made = frozenset((table,))
+    if _selects(walk.rest()):
+        return Effect(RowsStatement(made), made=frozenset() if own else made)
+    if own:
+        return NOTHING
+    return Effect(made=made, dropped=made if replaces else frozenset())
+
+
+def _selects(rest: Sequence[Token]) -> bool:
+    """Return whether what defines a table takes its rows from elsewhere: no name can be one of these words."""
+    depth = 0
+    for token, after in zip(rest, (*rest[1:], END), strict=False):
+        if token.kind == SIGN:
+            depth += (token.text == "(") - (token.text == ")")
+            if token.text == ";" and not depth and after is not END:
+                raise UnfollowedError("it goes on behind its end")
+        elif token.kind == WORD:
+            word = token.text.upper()
+            if word in ("SELECT", "TABLE"):
+                return True
+            if word == "VALUES" and not (after.kind == WORD and after.text.upper() in ("LESS", "IN")):
+                return True
+    if depth:
+        raise UnfollowedError("a bracket has no end")
+    return False
+
+
+def _alter(walk: Walk) -> Effect:
+    ignores = False
+    while found := walk.word("ONLINE", "OFFLINE", "IGNORE"):
+        ignores = ignores or found == "IGNORE"
+    if not walk.word("TABLE"):
+        if walk.is_word("DATABASE", "SCHEMA", *_NOT_OF_TABLES):
+            return NOTHING
+        raise walk.unexpected("what ALTER is known to alter")
+    walk.if_exists()
+    table = walk.table()
+    walk.waits()
+    found_parts = parts_of_alter(walk, ignores=ignores)
+    if found_parts.is_whole:
+        return Effect(whole=frozenset((table, *found_parts.others)))
+    return Effect(
+        altered=frozenset((table,)), renamed_columns=found_parts.renamed, dropped_columns=found_parts.dropped
+    )  # fmt: skip
+
+
+def _analyze(walk: Walk) -> Effect:
+    """ANALYZE of a table; MariaDB has it of a statement, too, which it executes."""
+    walk.word("NO_WRITE_TO_BINLOG", "LOCAL")
+    return NOTHING if walk.is_word("TABLE", "TABLES") else Effect(RowsStatement())
+
+
+def _set(walk: Walk) -> Effect:
+    if walk.is_word("PASSWORD", "DEFAULT"):
+        return NOTHING
+    if not walk.word("STATEMENT"):
+        return Effect(RowsStatement())
+    depth = 0
+    while depth or not walk.is_word("FOR"):
+        if walk.now is END:
+            raise walk.unexpected("FOR")
+        token = walk.step()
+        if token.kind == SIGN:
+            depth += (token.text == "(") - (token.text == ")")
+    walk.step()
+    # No other settings: statements do not nest.
+    return Effect(RowsStatement()) if walk.is_word("SET") else _statement(walk)
+
+
+def _insert(walk: Walk) -> Effect:
+    while walk.word(*_MODIFIERS):
+        pass
+    return _changed(walk)
+
+
+def _update(walk: Walk) -> Effect:
+    while walk.word(*_MODIFIERS):
+        pass
+    return _changed(walk, "SET")
+
+
+def _delete(walk: Walk) -> Effect:
+    while walk.word(*_MODIFIERS):
+        pass
+    if not walk.word("FROM"):
+        return Effect(RowsStatement())
+    return _changed(walk, "WHERE", "ORDER", "LIMIT")
+
+
+def _load(walk: Walk) -> Effect:
+    while walk.now is not END:
+        if walk.word("INTO") and walk.word("TABLE"):
+            return _changed(walk)
+        if walk.now is not END:
+            walk.step()
+    return Effect(RowsStatement())
+
+
+def _changed(walk: Walk, *then: str) -> Effect:
+    """Return the statement that changes the table that is named next, if one of these words follows."""
+    try:
+        table = walk.table()
+        if then and walk.now is not END and not walk.is_word(*then):
+            return Effect(RowsStatement())
+        calls_nothing = table.table.lower().startswith(CLOUD_PREFIX) and _calls_nothing(walk)
+        return Effect(RowsStatement(frozenset((table,)), calls_nothing))
+    except UnfollowedError:
+        return Effect(RowsStatement())
+
+
+def _calls_nothing(walk: Walk) -> bool:
+    """Return whether there is no SELECT, and no function's brackets, in what is left."""
+    before = END
+    while walk.now is not END:
+        token = walk.step()
+        if token.kind == WORD and token.text.upper() in ("SELECT", "TABLE", "WITH"):
+            return False
+        is_call = (
+            token == (SIGN, "(") and before.kind in (WORD, NAME) and before.text.upper() not in ("VALUES", "VALUE")
+        )
+        if is_call:
+            return False
+        before = token
+    return True
+
+
+_STATEMENTS: Final[Mapping[str, Callable[[Walk], Effect]]] = {
+    "BEGIN": _begin,
+    "START": _start,
+    "COMMIT": _begin,
+    "ROLLBACK": _rollback,
+    "SAVEPOINT": _savepoint,
+    "RELEASE": _nothing,
+    "XA": _nothing,
+    "CREATE": _create,
+    "ALTER": _alter,
+    "DROP": _drop,
+    "RENAME": _rename,
+    "TRUNCATE": _truncate,
+    "GRANT": _nothing,
+    "REVOKE": _nothing,
+    "FLUSH": _nothing,
+    "ANALYZE": _analyze,
+    "OPTIMIZE": _nothing,
+    "REPAIR": _nothing,
+    "CHECK": _nothing,
+    "INSTALL": _nothing,
+    "UNINSTALL": _nothing,
+    "SET": _set,
+    "INSERT": _insert,
+    "REPLACE": _insert,
+    "UPDATE": _update,
+    "DELETE": _delete,
+    "LOAD": _load,
+}
+"""By the word that a statement begins with. Those of transactions and definitions are all that servers log beside rows
+(MySQL 9.7, MariaDB 11.8)."""
