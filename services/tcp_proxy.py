@@ -212,9 +212,11 @@ class _Link:
         while data := await self._loop.sock_recv(source, _BLOCK):
             for piece in _pieces(data, self._fate.piece_bytes):
                 await self._wait(len(piece))
-                arrives = piece if self._fate.breaks is None else piece[: max(0, self._fate.after_bytes - self._passed)]
                 if self._broken not in lost:
-                    await self._loop.sock_sendall(target, arrives if self._broken is None else piece)
+                    # A direction that goes on after the break loses none of its bytes.
+                    is_cut = self._broken is None and self._fate.breaks in (*lost, Break.RESET, Break.CLOSED)
+                    left = max(0, self._fate.after_bytes - self._passed)
+                    await self._loop.sock_sendall(target, piece[:left] if is_cut else piece)
                 self._note(len(piece))
                 if self._broken in (Break.RESET, Break.CLOSED):
                     assert self.task is not None

@@ -125,6 +125,14 @@ def test_a_half_open_connection_says_nothing_and_is_held_until_the_client_closes
     wait_until(lambda: proxy.open_clients == 0, 10, "the end of the connection")
 
 
+def test_the_direction_that_goes_on_after_a_break_loses_no_byte(proxy: TcpProxy, server: _Server) -> None:
+    # It breaks within what the client sends.
+    with _connected(proxy, Fate(breaks=Break.SERVER_UNHEARD, after_bytes=5, piece_bytes=4)) as client:
+        client.sendall(_SENT)
+        wait_until(lambda: len(server.received) >= len(_SENT), 10, "all that was sent")
+    assert server.received == _SENT
+
+
 def test_one_that_is_silent_from_the_beginning_is_accepted_and_never_reaches_the_server(proxy: TcpProxy) -> None:
     with _connected(proxy, Fate(breaks=Break.SILENCE), seconds=0.3) as client:
         client.sendall(b"hello")
