@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark_mysql_cdc_wm.binlog.sql_scanner import (
     NAME,
@@ -20,12 +20,14 @@ _PARTS_OF_ALTER = frozenset(
     (
         "ADD", "ALTER", "ALGORITHM", "ANALYZE", "CHANGE", "CHECK", "COALESCE", "CONVERT", "DISABLE", "DISCARD", "DROP",
         "ENABLE", "EXCHANGE", "FORCE", "IMPORT", "LOCK", "MODIFY", "OPTIMIZE", "ORDER", "PARTITION", "REBUILD",
-        "REMOVE", "RENAME", "REORGANIZE", "REPAIR", "SECONDARY_LOAD", "SECONDARY_UNLOAD", "TRUNCATE", "WITH", "WITHOUT",
+        "REMOVE", "RENAME", "REORGANIZE", "REPAIR", "SECONDARY_LOAD", "SECONDARY_UNLOAD", "TRUNCATE", "UPGRADE",
+        "WITH", "WITHOUT",
     )
 )  # fmt: skip
 _TABLE_OPTIONS = frozenset(
     (
-        "AUTOEXTEND_SIZE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHARACTER", "CHARSET", "CHECKSUM", "COLLATE", "COMMENT",
+        "AUTOEXTEND_SIZE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHAR", "CHARACTER", "CHARSET", "CHECKSUM", "COLLATE",
+        "COMMENT",
         "COMPRESSION", "CONNECTION", "DATA", "DEFAULT", "DELAY_KEY_WRITE", "ENCRYPTION", "ENGINE", "ENGINE_ATTRIBUTE",
         "INDEX", "INSERT_METHOD", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS", "PAGE_CHECKSUM", "PASSWORD",
         "ROW_FORMAT", "SECONDARY_ENGINE", "SECONDARY_ENGINE_ATTRIBUTE", "SEQUENCE", "START", "STATS_AUTO_RECALC",
@@ -42,9 +44,25 @@ _ENGINES_WITH_ROWS = frozenset(
 """Those that take over all rows of a table that becomes one of theirs."""
 _PARTITIONS_CHANGED = ("TRUNCATE", "DROP", "EXCHANGE", "DISCARD", "IMPORT", "CONVERT")
 _KEYS = ("PRIMARY", "FOREIGN", "INDEX", "KEY", "CHECK", "CONSTRAINT", "PARTITION")
+_NO_COLUMN_ADDED = (*_KEYS, "FULLTEXT", "SPATIAL", "UNIQUE")
+"""What an ALTER adds that is no column."""
+_NO_COLUMN_EITHER = (("PERIOD", "FOR"), ("SYSTEM", "VERSIONING"), ("VECTOR", "INDEX"), ("VECTOR", "KEY"))
+"""The same of words that can be names of columns, too."""
 _DROPS_NO_ROW = ("COMMENT", "ALTER", "AUTO_INCREMENT", "ADD", "FORCE", "ALGORITHM", "LOCK")
 """Beginnings of parts of an ALTER IGNORE that cannot find rows which do not fit, if it adds nothing of the next."""
 _ROWS_MUST_FIT = frozenset(("UNIQUE", "PRIMARY", "KEY", "CHECK", "CONSTRAINT", "FOREIGN", "PARTITION"))
+
+
+class AlteredColumns(NamedTuple):
+    """What an ALTER does to the names of columns."""
+
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Names before and after."""
+    dropped: frozenset[str] = frozenset()
+    added: frozenset[str] = frozenset()
+
+
+NO_COLUMNS: Final = AlteredColumns()
 
 
 class AlterParts(NamedTuple):
@@ -54,10 +72,7 @@ class AlterParts(NamedTuple):
     """Whether the table is emptied, renamed or swapped, all of it or a part: no row of that is logged."""
     others: frozenset[LoggedTable]
     """Tables that are named beside it."""
-    renamed: tuple[tuple[str, str], ...]
-    """Columns that get another name: before and after."""
-    dropped: frozenset[str]
-    """Columns that are dropped."""
+    columns: AlteredColumns
 
 
 def parts_of_alter(walk: Walk, *, ignores: bool) -> AlterParts:
@@ -76,7 +91,8 @@ def parts_of_alter(walk: Walk, *, ignores: bool) -> AlterParts:
         is_whole = True
     renamed = tuple(each for part in parts if (each := _renamed_column(part)) is not None)
     dropped = frozenset(name for part in parts if (name := _dropped_column(part)) is not None)
-    return AlterParts(is_whole or bool(others), frozenset(others), renamed, dropped)
+    added = frozenset(name for part in parts if (name := _added_column(part)) is not None)
+    return AlterParts(is_whole or bool(others), frozenset(others), AlteredColumns(renamed, dropped, added))
 
 
 def _upper(part: Sequence[Token], at: int) -> str:
@@ -107,7 +123,7 @@ def _changes_all(part: Sequence[Token], others: set[LoggedTable]) -> bool:
                 named += 1
             others.add(Walk(iter(part[named:])).table())
             found = True
-        elif word == "PARTITION" and before in _PARTITIONS_CHANGED:
+        elif word == "PARTITION" and at == 1 and before in _PARTITIONS_CHANGED:
             found = True
         elif word == "TABLE" and before in ("CONVERT", "WITH", "TO"):
             others.add(Walk(iter(part[at + 1 :])).table())
@@ -149,7 +165,9 @@ def _behind_column(part: Sequence[Token], at: int) -> int:
     """Return the place behind COLUMN and IF EXISTS."""
     if _upper(part, at) == "COLUMN":
         at += 1
-    return at + 2 if _upper(part, at) == "IF" else at
+    if _upper(part, at) != "IF":
+        return at
+    return at + 3 if _upper(part, at + 1) == "NOT" else at + 2
 
 
 def _renamed_column(part: Sequence[Token]) -> tuple[str, str] | None:
@@ -167,3 +185,12 @@ def _dropped_column(part: Sequence[Token]) -> str | None:
     if _upper(part, 0) != "DROP" or _upper(part, 1) in _KEYS:
         return None
     return _column(part, _behind_column(part, 1))[0]
+
+
+def _added_column(part: Sequence[Token]) -> str | None:
+    if _upper(part, 0) != "ADD" or _upper(part, 1) in _NO_COLUMN_ADDED:
+        return None
+    if (_upper(part, 1), _upper(part, 2)) in _NO_COLUMN_EITHER:
+        return None
+    at = _behind_column(part, 1)
+    return _column(part, at)[0] if at < len(part) else None

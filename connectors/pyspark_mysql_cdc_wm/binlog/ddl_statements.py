@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
+from pyspark_mysql_cdc_wm.binlog.alter_table import NO_COLUMNS, AlteredColumns
 from pyspark_mysql_cdc_wm.binlog.query_events import Statement, statements
 from pyspark_mysql_cdc_wm.binlog.sql_scanner import LoggedTable
 from pyspark_mysql_cdc_wm.binlog.statement_effects import (
@@ -35,12 +36,10 @@ _MENDS = (
 
 
 class ColumnChange(NamedTuple):
-    """An ALTER that gives columns other names, or drops some."""
+    """An ALTER that adds or drops columns, or gives them other names."""
 
     where: str
-    renamed: tuple[tuple[str, str], ...]
-    """Names before and after."""
-    dropped: frozenset[str]
+    columns: AlteredColumns
 
 
 class Definitions(NamedTuple):
@@ -54,7 +53,7 @@ class Definitions(NamedTuple):
     databases: set[str]
     """Those that were dropped, whatever is read of them."""
     columns: list[tuple[Table, ColumnChange]]
-    """Tables whose columns got other names."""
+    """Tables that got or lost columns, or whose columns got other names."""
     passed_over: list[str]
     """Statements in place of rows, with their places, that ended nothing."""
 
@@ -92,8 +91,8 @@ def _add(
     found.dropped.update(_read(effect.dropped, of, concerns))
     for table in _read(effect.altered, of, concerns):
         found.altered[table] = where
-        if effect.renamed_columns:
-            found.columns.append((table, ColumnChange(where, effect.renamed_columns, effect.dropped_columns)))
+        if effect.columns != NO_COLUMNS:
+            found.columns.append((table, ColumnChange(where, effect.columns)))
     for table in sorted(_read(effect.whole, of, concerns)):
         if not ignores_whole:
             raise UnsupportedFormatError(
@@ -151,7 +150,7 @@ def _in_place_of_rows(of: Statement, effect: Effect, where: str, concerns: Conce
         why, others = "it does not say of which tables", ""
     else:
         why = "triggers and functions may have changed others than it names"
-        others = ", to ignoreOtherTables if no trigger or function that it uses writes to tables you read"
+        others = ", to ignoreOtherTables if no trigger, function or view that it uses writes to tables you read"
     return _Problem(
         f"{where}: a statement was logged, not the rows it changed, and {why}. {_MENDS}. Begin a new query; or, if it "
         f"changed none of the tables that are read, set loggedStatementBehavior to ignore{others}",

@@ -183,6 +183,9 @@ def _without_copied_remark(letters: str) -> str:
     if not (letters.startswith("DROP ") and letters.endswith(_GENERATED)):
         return letters
     begin = letters.find("/*")
+    if begin > letters.find("`") >= 0:
+        # It stands before the names, each of which is in backticks.
+        return letters
     end = letters.find("*/", begin + 2) + 2
     return letters[:begin] + letters[end:] if end < len(letters) else letters
 

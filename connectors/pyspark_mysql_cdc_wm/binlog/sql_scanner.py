@@ -372,22 +372,34 @@ class Walk:
         return found
 
     def parts(self) -> list[list[Token]]:
-        """Return what is left, divided by commas, without what is in brackets."""
+        """Return what is left, divided by commas, without what is in brackets.
+
+        Columns that are added in brackets, ``ADD (b INT, c INT)``, are parts as if each was added for itself.
+        """
         found: list[list[Token]] = [[]]
-        depth = 0
+        depth, outer = 0, 0
         while self.now is not END:
             token = self.step()
             if token.kind == SIGN and token.text in "();,":
                 if token.text == ";" and not depth:
                     self.end()
                     return found
-                if token.text == "," and not depth:
-                    found.append([])
+                if token.text == "," and depth == outer:
+                    found.append(found[-1][:1] if outer else [])
+                elif token.text == "(" and not depth and _adds_columns(found[-1]):
+                    outer = 1
                 depth += (token.text == "(") - (token.text == ")")
                 if depth < 0:
                     raise UnfollowedError("it has a bracket too many")
-            elif not depth:
+                outer = min(outer, depth)
+            elif depth == outer:
                 found[-1].append(token)
         if depth:
             raise UnfollowedError("a bracket has no end")
         return found
+
+
+def _adds_columns(part: Sequence[Token]) -> bool:
+    """Return whether brackets behind a part of an ALTER enclose the columns that it adds."""
+    words = [token.text.upper() for token in part if token.kind == WORD]
+    return len(words) == len(part) and words in (["ADD"], ["ADD", "COLUMN"], ["ADD", "COLUMN", "IF", "NOT", "EXISTS"])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from pyspark_mysql_cdc_wm.binlog.alter_table import parts_of_alter
+from pyspark_mysql_cdc_wm.binlog.alter_table import NO_COLUMNS, AlteredColumns, parts_of_alter
 from pyspark_mysql_cdc_wm.binlog.sql_scanner import (
     END,
     NAME,
@@ -34,7 +34,7 @@ class Undoing(NamedTuple):
     is_savepoint: bool
     """Whether a savepoint is set; otherwise what was done since one is undone."""
     name: str
-    """The savepoint's, in lower case; empty for all of the transaction."""
+    """The savepoint's, its letters of ASCII in lower case; empty for all of the transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,8 @@ class Effect:
     made: frozenset[LoggedTable] = frozenset()
     databases: frozenset[str] = frozenset()
     """Databases that are dropped."""
-    renamed_columns: tuple[tuple[str, str], ...] = ()
-    """Columns of the altered table that get another name: before and after."""
-    dropped_columns: frozenset[str] = frozenset()
+    columns: AlteredColumns = NO_COLUMNS
+    """Of the altered table."""
     undoing: Undoing | None = None
 
     @property
@@ -165,7 +164,7 @@ def _start(walk: Walk) -> Effect:
 
 
 def _savepoint(walk: Walk) -> Effect:
-    return Effect(undoing=Undoing(True, walk.name().casefold()))
+    return Effect(undoing=Undoing(True, _savepoint_name(walk)))
 
 
 def _rollback(walk: Walk) -> Effect:
@@ -173,13 +172,20 @@ def _rollback(walk: Walk) -> Effect:
     if not walk.word("TO"):
         return Effect(undoing=Undoing(False, ""))
     walk.word("SAVEPOINT")
-    return Effect(undoing=Undoing(False, walk.name().casefold()))
+    return Effect(undoing=Undoing(False, _savepoint_name(walk)))
+
+
+def _savepoint_name(walk: Walk) -> str:
+    return "".join(letter.lower() if letter.isascii() else letter for letter in walk.name())
 
 
 def _truncate(walk: Walk) -> Effect:
     walk.word("TABLE")
     table = walk.table()
     walk.waits()
+    # MariaDB has it of Oracle.
+    if walk.word("DROP", "REUSE") and not walk.word("STORAGE"):
+        raise walk.unexpected("STORAGE")
     walk.end()
     return Effect(whole=frozenset((table,)))
 
@@ -228,8 +234,12 @@ def _create(walk: Walk) -> Effect:
     if replaces and not walk.word("REPLACE"):
         raise walk.unexpected("REPLACE")
     own = bool(walk.word("TEMPORARY"))
+    if walk.word("DATABASE", "SCHEMA"):
+        # MariaDB drops one of that name with all its tables, and logs no other statement.
+        walk.if_exists()
+        return Effect(databases=frozenset((walk.name(),))) if replaces else NOTHING
     if not walk.word("TABLE"):
-        if walk.is_word("DATABASE", "SCHEMA", *_NOT_OF_TABLES):
+        if walk.is_word(*_NOT_OF_TABLES):
             return NOTHING
         raise walk.unexpected("what CREATE is known to make")
     walk.if_exists()
@@ -275,9 +285,7 @@ def _alter(walk: Walk) -> Effect:
     found_parts = parts_of_alter(walk, ignores=ignores)
     if found_parts.is_whole:
         return Effect(whole=frozenset((table, *found_parts.others)))
-    return Effect(
-        altered=frozenset((table,)), renamed_columns=found_parts.renamed, dropped_columns=found_parts.dropped
-    )  # fmt: skip
+    return Effect(altered=frozenset((table,)), columns=found_parts.columns)
 
 
 def _analyze(walk: Walk) -> Effect:

@@ -22,10 +22,10 @@ def altered_in(
 ) -> Mapping[tuple[str, str], str]:
     """Return by which statements tables that are read were altered in a block.
 
-    Raises as ``look_at_statements`` and ``Known.compare_renamed`` do.
+    Raises as ``look_at_statements`` and ``Known.compare_altered`` do.
     """
     found = looked_at(block, lambda database, table: is_read(tables, part, TableName(database, table)), unlogged)
-    compare_renamed(known, found)
+    compare_altered(known, found)
     for database, table in sorted(found.dropped):
         _log.warning(
             "binlog %s: the table %s.%s was dropped; of the rows that were delivered of it no deletion comes",
@@ -40,10 +40,10 @@ def altered_in(
     return found.altered
 
 
-def compare_renamed(known: Known, found: Definitions) -> None:
-    """Compare columns that got other names with the stream's; raises as ``Known.compare_renamed``."""
+def compare_altered(known: Known, found: Definitions) -> None:
+    """Compare what was done to columns with the stream's; raises as ``Known.compare_altered``."""
     for (database, table), change in found.columns:
-        known.compare_renamed(TableName(database, table), change)
+        known.compare_altered(TableName(database, table), change)
 
 
 def looked_at(block: PlacedBlock, concerns: Concerns, unlogged: Unlogged) -> Definitions:

@@ -67,24 +67,31 @@ class Known:
         by = "" if altered_by is None else f" by {altered_by}"
         self.compare(name, columns, has_now, "where the binlog is read", by)
 
-    def compare_renamed(self, name: TableName, change: ColumnChange) -> None:
-        """Refuse an ALTER after which another column has the name of one of the stream's: no row of that is logged.
+    def compare_altered(self, name: TableName, change: ColumnChange) -> None:
+        """Compare the columns that an ALTER added, dropped or renamed with the stream's: no row of that is logged.
 
         Raises:
-            SchemaError: it is one, and such changes are not to be ignored.
+            SchemaError: after it another column has the name of one of the stream's, and such changes are not ignored.
         """
         by_name = self.layout.choice is not None
         stream = {each.lower() for each in self.layout.names}
-        gone = {each.lower() for each in change.dropped}
-        gone |= {before.lower() for before, after in change.renamed if before.lower() != after.lower()}
-        other = [
-            after
-            for before, after in change.renamed
-            if before.lower() != after.lower()
-            and (by_name or after.lower() in stream)
-            and (after.lower() in gone or (not by_name and before.lower() in stream))
-        ]
+        columns = change.columns
+        renamed = {
+            before.lower(): after.lower() for before, after in columns.renamed if before.lower() != after.lower()
+        }
+        added = {each.lower() for each in columns.added}
+        gone = {each.lower() for each in columns.dropped} | renamed.keys()
+        arrived = {after for after in added.union(renamed.values()) if by_name or after in stream}
+        other = arrived & gone
+        if not by_name:
+            other |= {after for before, after in renamed.items() if before in stream and after in arrived}
         if not other:
+            if not by_name and arrived:
+                _warn_once(
+                    f"{change.where}: it gave {name} columns with names of the stream's, and no row of that was logged: "
+                    f"{', '.join(sorted(arrived))}. Rows that were delivered before it keep what they had under these "
+                    "names, and the server may have a default there"
+                )
             return
         what = (
             f"{change.where}: it gave the name of one column of {name} to another, of which no row was logged: "

@@ -25,7 +25,7 @@ from pyspark_mysql_cdc_wm.lookup.minimal_row_metadata import LeastMetadata
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.reading.ddl_warnings import compare_renamed, look_at_packed, looked_at
+from pyspark_mysql_cdc_wm.reading.ddl_warnings import compare_altered, look_at_packed, looked_at
 from pyspark_mysql_cdc_wm.reading.known_columns import Known
 from pyspark_mysql_cdc_wm.reading.snapshot_inserts import TableChunk, as_inserts
 from pyspark_mysql_cdc_wm.reading.table_drops import TableDrops
@@ -168,7 +168,7 @@ class SnapshotRows:
                 found = looked_at(block, concerns, self.unlogged)
                 changed_as_a_whole |= found.whole
                 if self.known is not None:
-                    compare_renamed(self.known, found)
+                    compare_altered(self.known, found)
                 undoing = [each for each in since if each[0].table in tables - keyless]
                 for changes in decoder.decode(
                     block.memory, block.events, block.file, block.places, prepared=block.prepared

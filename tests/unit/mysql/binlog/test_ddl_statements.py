@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_mysql_cdc_wm.binlog.alter_table import AlteredColumns
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
     Arrival,
     ColumnChange,
@@ -85,15 +86,15 @@ def test_a_statement_that_does_not_fit_its_event_is_corrupt(kind: EventType, cut
 
 
 def test_of_tables_that_are_read_it_is_returned_what_was_done_to_them() -> None:
-    found = seen("DROP TABLE t, other.t, v", "ALTER TABLE u ADD a INT", "ALTER TABLE v ADD a INT", "DROP DATABASE old")
-    altered = {U: "binlog log.000001 position 300: ALTER TABLE u ADD a INT"}
+    found = seen("DROP TABLE t, other.t, v", "ALTER TABLE u FORCE", "ALTER TABLE v ADD a INT", "DROP DATABASE old")
+    altered = {U: "binlog log.000001 position 300: ALTER TABLE u FORCE"}
     assert found == Definitions({T}, altered, {}, {"old"}, [], [])
     # Of several that altered it, the last.
     assert (
         seen("ALTER TABLE t ADD a INT", "ALTER TABLE t ADD b INT").altered[T].endswith("300: ALTER TABLE t ADD b INT")
     )
     renamed = "ALTER TABLE t DROP b, RENAME COLUMN a TO b"
-    change = ColumnChange(f"binlog log.000001 position 200: {renamed}", (("a", "b"),), frozenset({"b"}))
+    change = ColumnChange(f"binlog log.000001 position 200: {renamed}", AlteredColumns((("a", "b"),), frozenset({"b"})))
     assert seen(renamed, "ALTER TABLE v RENAME COLUMN a TO b").columns == [(T, change)]
 
 

@@ -103,6 +103,9 @@ def test_quotes_are_those_of_the_session(text: str, dialect: Dialect, whole: set
         "ALTER TABLE t RENAME /* a */ COLUMN a TO b, RENAME\n INDEX c TO d",
         "ALTER TABLE t COMMENT 'it''s rename to u, with table v', ADD `rename` INT",
         "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4",
+        "ALTER TABLE t CHAR SET = utf8mb4",
+        "ALTER TABLE t DROP discard PARTITION BY HASH (a)",
+        "ALTER TABLE t UPGRADE PARTITIONING",
         "ALTER TABLE t DROP tablespace",
         "ALTER TABLE t ADD truncate INT, DROP discard, ADD engine VARCHAR(9)",
         'ALTER TABLE t MODIFY e ENUM("x", "TRUNCATE PARTITION y")',
@@ -124,19 +127,27 @@ def test_what_alters_a_table_and_keeps_its_rows(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "renamed", "dropped"),
+    ("text", "renamed", "dropped", "added"),
     [
-        ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO `a`", (("a", "b"), ("b", "a")), set()),
-        ("ALTER TABLE t DROP COLUMN b, CHANGE COLUMN IF EXISTS t.a b INT", (("a", "b"),), {"b"}),
-        ("ALTER TABLE t DROP IF EXISTS b, CHANGE a a BIGINT", (("a", "a"),), {"b"}),
-        ("ALTER TABLE t DROP PRIMARY KEY, DROP INDEX i, DROP FOREIGN KEY f, DROP CHECK c", (), set()),
+        ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO `a`", (("a", "b"), ("b", "a")), set(), set()),
+        ("ALTER TABLE t DROP COLUMN b, CHANGE COLUMN IF EXISTS t.a b INT", (("a", "b"),), {"b"}, set()),
+        ("ALTER TABLE t DROP IF EXISTS b, CHANGE a a BIGINT", (("a", "a"),), {"b"}, set()),
+        ("ALTER TABLE t DROP PRIMARY KEY, DROP INDEX i, DROP FOREIGN KEY f, DROP CHECK c", (), set(), set()),
+        ("ALTER TABLE t DROP b, ADD COLUMN IF NOT EXISTS b INT DEFAULT 0, ADD `c` INT", (), {"b"}, {"b", "c"}),
+        ("ALTER TABLE t DROP b, ADD (b DECIMAL(9, 2), c INT CHECK (c IN (1, 2)), UNIQUE (b))", (), {"b"}, {"b", "c"}),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS (vector INT, period INT), FORCE", (), set(), {"vector", "period"}),
+        (
+            "ALTER TABLE t ADD UNIQUE (a), ADD INDEX i (a, b), ADD PERIOD FOR p (a, b), ADD PRIMARY KEY (a)",
+            (),
+            set(),
+            set(),
+        ),
     ],
 )
-def test_columns_that_get_other_names_are_named(
-    text: str, renamed: tuple[tuple[str, str], ...], dropped: set[str]
+def test_columns_that_are_added_or_dropped_or_get_other_names_are_named(
+    text: str, renamed: tuple[tuple[str, str], ...], dropped: set[str], added: set[str]
 ) -> None:
-    found = effect_of(text)
-    assert (found.renamed_columns, found.dropped_columns) == (renamed, dropped)
+    assert effect_of(text).columns == (renamed, dropped, added)
 
 
 @pytest.mark.parametrize(
@@ -159,9 +170,11 @@ def test_a_table_that_all_sessions_have_is_dropped(text: str, dropped: str) -> N
     [
         ("DROP DATABASE shop", {"shop"}),
         ("drop schema/* the old */if exists `my.shop` /* a remark */", {"my.shop"}),
+        ("CREATE OR REPLACE DATABASE shop CHARACTER SET utf8mb4", {"shop"}),
+        ("CREATE DATABASE IF NOT EXISTS shop", set()),
     ],
 )
-def test_a_database_that_is_dropped_is_named(text: str, databases: set[str]) -> None:
+def test_a_database_that_is_dropped_or_replaced_is_named(text: str, databases: set[str]) -> None:
     assert effect_of(text) == Effect(databases=frozenset(databases))
 
 

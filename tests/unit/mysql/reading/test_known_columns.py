@@ -1,0 +1,62 @@
+"""What an ALTER does to the columns of a stream, of which no row is logged."""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import pytest
+
+from pyspark_mysql_cdc_wm.binlog.ddl_statements import ColumnChange
+from pyspark_mysql_cdc_wm.binlog.statement_effects import effect_of
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.reading.known_columns import Known
+from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.layout import Layout
+from watermark_source.errors import SchemaError
+
+T = TableName("shop", "t")
+OF_COLUMNS = Layout(("id", "a", "b"), (pa.int32(),) * 3)
+
+
+def compare(text: str, layout: Layout = OF_COLUMNS, *, ignores: bool = False) -> None:
+    known = Known(frozenset({T}), ColumnChoice(), layout, ignores_new_columns=ignores)
+    known.compare_altered(T, ColumnChange(f"binlog f position 9: {text}", effect_of(f"ALTER TABLE t {text}").columns))
+
+
+SWAPS = [
+    "RENAME COLUMN a TO b, RENAME COLUMN b TO a",
+    "DROP COLUMN b, RENAME COLUMN a TO b",
+    "DROP COLUMN b, ADD COLUMN b INT DEFAULT 0",
+    "DROP b, ADD (b INT)",
+    "CHANGE b old INT, ADD b BIGINT",
+]
+
+
+@pytest.mark.parametrize("text", SWAPS)
+def test_another_column_under_a_name_of_the_stream_ends_the_query(text: str) -> None:
+    with pytest.raises(SchemaError, match=r"it gave the name of one column of shop.t to another.*schemaChangeBehavior"):
+        compare(text)
+
+
+@pytest.mark.parametrize("text", SWAPS)
+def test_where_such_changes_are_ignored_or_rows_are_json_it_is_warned_of(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    compare(text, ignores=True)
+    compare(f"{text}, FORCE", Layout.of_json(ColumnChoice()))
+    assert [each.levelno for each in caplog.records] == [logging.WARNING] * 2
+
+
+@pytest.mark.parametrize("text", ["RENAME COLUMN c TO b", "CHANGE c b INT", "ADD COLUMN b INT DEFAULT 7"])
+def test_a_column_that_comes_to_a_name_of_the_stream_is_warned_of(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The stream may have been loaded again since; it may also be the end of a change in several statements."""
+    compare(text)
+    (warning,) = caplog.messages
+    assert f"position 9: {text}: it gave shop.t columns with names of the stream's" in warning
+
+
+@pytest.mark.parametrize("text", ["ADD c INT", "DROP b", "CHANGE a a BIGINT", "RENAME COLUMN c TO d", "ADD INDEX (b)"])
+def test_of_other_changes_rows_show_what_they_did(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    compare(text)
+    assert not caplog.messages
