@@ -53,6 +53,8 @@ class MySqlSource(SourceDefinition):
     layout: Layout
     known: frozenset[TableName]
     """The tables there are now, if they must have the stream's columns."""
+    by_grants: bool = False
+    """Whether the user may read some columns of a table and not others."""
     checked: Mapping[TableName, TableColumns] = field(default_factory=dict, repr=False, compare=False)
     """The tables as they were found when the source was made, in the process that made it: no task gets them."""
 
@@ -71,11 +73,12 @@ class MySqlSource(SourceDefinition):
                 if gap.verdict is Verdict.DOUBT:
                     _log.warning("%s: %s", server.where, gap.text)
             known = frozenset() if parsed.as_json else frozenset(server.tables)
-            return cls(parsed, server.selection, server.layout, known, server.tables)
+            by_grants = bool(server.granted_in_part)
+            return cls(parsed, server.selection, server.layout, known, by_grants, server.tables)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what tasks need."""
-        return MySqlSource, (self.options, self.tables, self.layout, self.known)
+        return MySqlSource, (self.options, self.tables, self.layout, self.known, self.by_grants)
 
     @property
     def name(self) -> str:
@@ -176,8 +179,17 @@ class MySqlSource(SourceDefinition):
         known = Known(self.known, options.choice, layout, options.ignores_new_columns) if knows else None
         client = options.client.patient
         return MySqlRangeReader(
-            BinlogRows(client, self.tables, layout, known, options.fail_on_data_loss, options.unlogged),
+            BinlogRows(
+                client, self.tables, layout, known, options.fail_on_data_loss, options.unlogged, self.by_grants
+            ),
             SnapshotRows(
-                client, self.tables, options.choice, layout, options.fail_on_data_loss, known, options.unlogged
+                client,
+                self.tables,
+                options.choice,
+                layout,
+                options.fail_on_data_loss,
+                known,
+                options.unlogged,
+                self.by_grants,
             ),
         )

@@ -76,6 +76,13 @@ _JSON = (
     "JSON_ARRAY(x'00ff10', REPEAT(x'41', 70))",
     "JSON_OBJECT('large', REPEAT('x', 70000), 'n', 1, 'i', 70000, 'd', 2.5e0)",
     "JSON_ARRAY(REPEAT('y', 200), REPEAT('z', 20000))",
+    # More digits than a column has: the server calculates with nine words of nine.
+    *(f"CAST(CAST('{number}' AS DECIMAL({digits},{scale})) AS JSON)" for number, digits, scale in (
+        ("9" * 65, 65, 0), ("-" + "9" * 64, 65, 0), ("9" * 35 + "." + "9" * 30, 65, 30), ("-0." + "9" * 30, 30, 30),
+    )),
+    *(f"JSON_ARRAY({number})" for number in (
+        "9" * 64, "9" * 28 + "." + "1" * 30, "-" + "1" * 65 + "e0", "1" * 70, "9" * 81, "1" * 50 + "." + "1" * 31,
+    )),
 )  # fmt: skip
 
 SAMPLES: tuple[Sample, ...] = (
@@ -92,6 +99,16 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("big_u", "BIGINT UNSIGNED", ("0", "18446744073709551615", "9223372036854775808"), shown=_decimal),
     Sample("float_s", "FLOAT", ("0.1", "-3.4028234e38", "1e-38", "16777217", "-0e0"), "{}+0e0", float),
     Sample("double_s", "DOUBLE", ("0.1", "-1.7976931348623157e308", "5e-324", "-0e0"), "{}+0e0", float),
+    # Not all that is stored is shown: -0.1 is stored as -0.09999999999999998.
+    Sample("float_cut", "FLOAT(10,2)", ("-0.1", "0.3", "99999.99"), "{} * 1e0", float),
+    Sample("double_cut", "DOUBLE(10,2)", ("-0.1", "0.3", "-0e0", "12345678.91"), "{} * 1e0", float),
+    Sample("double_fill", "DOUBLE(12,3) ZEROFILL", ("0.1",), "{} * 1e0", float),
+    Sample("int_fill", "INT(8) ZEROFILL", ("7", "4294967295"), "{} + 0", int),
+    Sample("dec_fill", "DECIMAL(10,2) ZEROFILL", ("1.5",), "CAST(CAST({} AS DECIMAL(10,2)) AS CHAR)", _decimal),
+    Sample("dec_40_fill", "DECIMAL(40,2) ZEROFILL", ("1.5", "0", "1234567.89"),
+           "CAST(CAST({} AS DECIMAL(40,2)) AS CHAR)", _decimal),
+    Sample("dec_38_38", "DECIMAL(38,38)", ("-0.5", "0." + "9" * 38), shown=_decimal, only=Flavour.MARIADB),
+    Sample("dec_65_38", "DECIMAL(65,38)", ("-" + "9" * 27 + "." + "9" * 38, "0"), shown=_decimal, only=Flavour.MARIADB),
     Sample("dec_10_0", "DECIMAL(10,0)", ("0", "-9999999999", "12"), shown=_decimal),
     Sample("dec_14_4", "DECIMAL(14,4)", ("1234567890.1234", "-1234567890.1234", "-0.0001"), shown=_decimal),
     Sample("dec_2_2", "DECIMAL(2,2)", ("0.01", "-0.99"), shown=_decimal),
@@ -131,6 +148,8 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("geometry_s", "GEOMETRY", ("ST_GeomFromText('LINESTRING(0 0, 1 1, 2 2)')",), "HEX({})", _shape),
     Sample("vector_s", "VECTOR(3)", ("STRING_TO_VECTOR('[1, -2.5, 0.1]')",), "VECTOR_TO_STRING({})",
            lambda value: "[" + ",".join(f"{each:.5e}" for each in value) + "]", Flavour.MYSQL),
+    # MariaDB's are bytes like any other in its binlog.
+    Sample("vector_bytes", "VECTOR(2)", ("VEC_FromText('[1, -2.5]')",), "HEX({})", _hex, Flavour.MARIADB),
     Sample("char_10", "CHAR(10) CHARACTER SET utf8mb4", ("'a'", "''", "'tail  '", "'é漢😀'")),
     Sample("char_255", "CHAR(255) CHARACTER SET utf8mb4", ("REPEAT('😀', 255)", "'x'")),
     Sample("varchar_20", "VARCHAR(20) CHARACTER SET utf8mb4", ("'tail  '", "''", "'é漢😀'")),
@@ -160,5 +179,8 @@ SAMPLES: tuple[Sample, ...] = (
     Sample("enum_s", "ENUM('small','größe','x,y')", ("'small'", "'größe'", "'x,y'", "''"), metadata=False),
     Sample("enum_latin1", "ENUM('é','ü') CHARACTER SET latin1", ("'ü'",), "CONVERT({} USING utf8mb4)", metadata=False),
     Sample("enum_gbk", "ENUM('汉','字') CHARACTER SET gbk", ("'字'",), "CONVERT({} USING utf8mb4)", metadata=False),
+    Sample("enum_empty", "ENUM('','a')", ("''", "'a'", "0", "1"), metadata=False),
+    Sample("set_empty", "SET('','a','b')", ("'a'", "0", "1", "2", "3", "6", "7"), "{} + 0",
+           lambda value: sum(1 << ["", "a", "b"].index(each) for each in value), metadata=False),
     Sample("set_s", "SET('a','bé','c')", ("'a,c'", "''", "'bé'", "'a,bé,c'"), shown=",".join, metadata=False),
 )  # fmt: skip

@@ -89,11 +89,14 @@ KINDS = {
     "SET of 64": Keys(
         (f"flags SET({','.join(repr(f'm{i}') for i in range(64))})",), lambda n: (f"{n} << 55 | {n % 7}",)
     ),
+    "SET with an empty label": Keys(("flags SET('','b','c')", "number INT"), lambda n: (str(n % 8), str(n // 8))),
     "BIT(1)": Keys(("flag BIT", "number INT"), lambda n: (f"b'{n % 2}'", str(n // 2))),
     "BIT(60)": Keys(("flags BIT(60)",), lambda n: (str(n * 0x9E3779B97F4A7C15 % 2**60),)),
     "TIME(3)": Keys(("at TIME(3)",), lambda n: (f"'{'-' if n % 2 else ''}{n % 800}:{n % 60:02}:00.{n:03}'",)),
     "FLOAT": Keys(("size FLOAT",), lambda n: (f"CAST({n - 200}.1e{n % 5} AS FLOAT)",)),
     "DOUBLE": Keys(("size DOUBLE",), lambda n: (f"{n - 200}.123456789012345e{n % 300 - 150}",)),
+    # Most are stored as other numbers than those they are shown as.
+    "DOUBLE(10,2)": Keys(("size DOUBLE(10,2)",), lambda n: (f"{-n}.1e0",)),
     "TIMESTAMP(3)": Keys(("at TIMESTAMP(3)",), lambda n: (f"'{_moment(n)}.{n:03}'",)),
 }  # fmt: skip
 """What primary keys are made of."""

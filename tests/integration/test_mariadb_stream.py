@@ -271,14 +271,107 @@ def test_what_is_rolled_back_does_not_come_wherever_it_lies_in_a_long_range(mari
     life.reader.stop()
 
 
-def test_what_rows_were_does_not_come_as_other_rows(mariadb: Database) -> None:
-    mariadb.run("CREATE OR REPLACE TABLE v (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
-    life = Life(mariadb, tables=f"{mariadb.name}.v", startingOffsets="latest")
+_MOMENTS = (
+    ", since TIMESTAMP(6) GENERATED ALWAYS AS ROW START INVISIBLE, until TIMESTAMP(6) GENERATED ALWAYS AS ROW END"
+    " INVISIBLE, PERIOD FOR SYSTEM_TIME (since, until)"
+)
+_NUMBERS = _MOMENTS.replace("TIMESTAMP(6)", "BIGINT UNSIGNED")
+
+
+@pytest.mark.parametrize("form", ["columns", "json"])
+@pytest.mark.parametrize("period", ["", _MOMENTS, _NUMBERS], ids=["hidden", "moments", "numbers"])
+def test_a_table_that_keeps_former_rows_is_refused_at_load(mariadb: Database, period: str, form: str) -> None:
+    mariadb.run(f"CREATE OR REPLACE TABLE kept (id INT PRIMARY KEY{period}) WITH SYSTEM VERSIONING")
+    for start in ("latest", "snapshot"):
+        with pytest.raises(UnsupportedFormatError, match=r"kept: it is WITH SYSTEM VERSIONING, .* DROP SYSTEM VERSION"):
+            Life(mariadb, tables=f"{mariadb.name}.kept", startingOffsets=start, rowFormat=form)
+
+
+@pytest.mark.parametrize("form", ["columns", "json"])
+@pytest.mark.parametrize("period", ["", _MOMENTS.replace(", ", ", ADD ", 2)], ids=["hidden", "moments"])
+def test_a_table_that_begins_to_keep_former_rows_ends_the_query(mariadb: Database, period: str, form: str) -> None:
+    mariadb.run(_ANEW.format("kept"))
+    life = Life(
+        mariadb, tables=f"{mariadb.name}.kept", startingOffsets="latest", rowFormat=form, schemaChangeBehavior="ignore"
+    )
     start = life.reader.initialOffset()
-    mariadb.run("INSERT INTO v VALUES (1)", "DELETE FROM v")
-    with pytest.raises(UnsupportedFormatError, match=r"[.]v: it keeps what its rows were .*GENERATED ALWAYS AS ROW"):
+    added = period.replace(", PERIOD", ", ADD PERIOD").lstrip(", ")
+    mariadb.run(
+        f"ALTER TABLE kept {f'{added}, ' if added else ''}ADD SYSTEM VERSIONING",
+        "INSERT INTO kept VALUES (1, 'a', 1)", "UPDATE kept SET amount = 2",
+    )  # fmt: skip
+    with pytest.raises(UnsupportedFormatError, match=r"kept: it is WITH SYSTEM VERSIONING"):
         life.rows(start, life.reader.latestOffset(start, ALL))
     life.reader.stop()
+
+
+@pytest.mark.parametrize("unique", ["UNIQUE (name)", "UNIQUE (amount) USING HASH, UNIQUE (name)"])
+def test_the_hash_of_a_unique_text_is_no_column(mariadb: Database, unique: str) -> None:
+    # The table has a column of the name that the server gives the first hash.
+    mariadb.run(
+        f"CREATE OR REPLACE TABLE hashed (id INT PRIMARY KEY, name TEXT, amount VARCHAR(5000), DB_ROW_HASH_1 BIGINT,"
+        f" {unique})", "INSERT INTO hashed VALUES (1, 'a', 'x', 7)",
+    )  # fmt: skip
+    found = []
+    for form in ("columns", "json"):
+        life = Life(mariadb, tables=f"{mariadb.name}.hashed", rowFormat=form)
+        start = life.reader.initialOffset()
+        end = life.reader.latestOffset(start, ALL)
+        rows = life.rows(start, end)
+        mariadb.run("UPDATE hashed SET name = 'b'", "REPLACE INTO hashed VALUES (1, 'a', 'x', 7)")
+        while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+            rows += sorted(life.rows(start, end), key=lambda row: (row["_commit_version"], row["_change_number"]))
+        life.reader.stop()
+        texts = [json.loads(row["_row"]) if form == "json" else row for row in rows]
+        names = ("id", "name", "amount", "DB_ROW_HASH_1")
+        assert all(form == "columns" or tuple(text) == names for text in texts)
+        found.append([(row["_change_type"], *(text[n] for n in names)) for row, text in zip(rows, texts, strict=True)])
+    assert found[0] == found[1]
+    row_a, row_b = (1, "a", "x", 7), (1, "b", "x", 7)
+    assert found[0][:3] == [("insert", *row_a), ("update_preimage", *row_a), ("update_postimage", *row_b)]
+    assert found[0][-1][1:] == row_a
+
+
+@pytest.mark.parametrize(
+    ("declared", "says"),
+    [
+        ("YEAR(2)", r"the type year\(2\) is not read, because a SELECT shows two .* excludeColumns. .* MODIFY `odd`"),
+        (
+            "DATETIME(3)",
+            r"the type datetime\(3\) .* mariadb-5.3 .* does not have the length of .* MODIFY `odd` DATETIME",
+        ),
+        ("TIME(2)", r"the type time\(2\) .* mariadb-5.3 .* does not have the length of its values"),
+        ("INET4", "the type inet4 is not read; leave it out by the option excludeColumns"),
+        ("INET6", "the type inet6 is not read; leave it out by the option excludeColumns"),
+    ],
+)
+def test_a_type_whose_values_are_not_whole_is_refused_at_load(mariadb: Database, declared: str, says: str) -> None:
+    mariadb.run(
+        "SET GLOBAL mysql56_temporal_format = OFF", f"CREATE OR REPLACE TABLE old (id INT PRIMARY KEY, odd {declared})",
+        "SET GLOBAL mysql56_temporal_format = ON",
+    )  # fmt: skip
+    for form in ("columns", "json"):
+        with pytest.raises(UnsupportedFormatError, match=says):
+            Life(mariadb, tables=f"{mariadb.name}.old", rowFormat=form)
+        Life(mariadb, tables=f"{mariadb.name}.old", rowFormat=form, excludeColumns="odd").reader.stop()
+
+
+def test_times_of_old_that_have_no_fraction_are_read(mariadb: Database) -> None:
+    mariadb.run(
+        "SET GLOBAL mysql56_temporal_format = OFF",
+        "CREATE OR REPLACE TABLE old (id INT PRIMARY KEY, a DATETIME, b TIME, c TIMESTAMP NULL)",
+        "SET GLOBAL mysql56_temporal_format = ON", "SET time_zone = '+00:00'",
+    )  # fmt: skip
+    end = end_of_binlog(mariadb.server)
+    since = json.dumps({"file": end.file, "position": end.position})
+    mariadb.run("INSERT INTO old VALUES (1, '2024-05-07 12:30:15', '-838:59:59', '2001-02-03 04:05:06')")
+    texts = []
+    for start in ("snapshot", since):
+        life = Life(mariadb, tables=f"{mariadb.name}.old", startingOffsets=start, rowFormat="json")
+        begin = life.reader.initialOffset()
+        texts += [row["_row"] for row in life.rows(begin, life.reader.latestOffset(begin, ALL))]
+        life.reader.stop()
+    assert texts == ['{"id":1,"a":"2024-05-07 12:30:15","b":"-838:59:59","c":"2001-02-03 04:05:06Z"}'] * 2
 
 
 def test_a_checkpoint_of_another_server_is_refused(mariadb: Database) -> None:

@@ -1,16 +1,14 @@
-"""Tables with different columns as one stream of JSON texts: every type as the server shows it, every table whole."""
+"""Tables with different columns as one stream of JSON texts: every table whole."""
 
 from __future__ import annotations
 
-import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from decimal import Decimal
 from typing import Any
 
-import numpy as np
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -18,16 +16,11 @@ from services.container_or_local import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, new_database
-from tests.integration.mysql_columns import SAMPLES, Sample
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import CHANGE, RIGHTS, USER, MySqlStreams, make_user
 from tests.integration.mysql_writers import writers
 
 pytestmark = pytest.mark.service
-
-_ANYTHING = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'"
-_BYTES = ("BINARY", "VARBINARY", "BLOB")
-_NUMBERS = ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR", "DECIMAL")
 
 
 @pytest.fixture(scope="module", params=[Flavour.MYSQL, Flavour.MARIADB], ids=lambda flavour: flavour.value)
@@ -44,80 +37,6 @@ def database(server: MySql) -> Iterator[Database]:
     make_user(server, USER, *RIGHTS)
     with new_database(server) as made:
         yield made
-
-
-def shown(sample: Sample) -> Callable[[str | None], Any]:
-    """Return what makes of a text of the server's what ``json.loads`` makes of ours, numbers as they are written."""
-    kind = sample.declaration.split("(")[0].split()[0]
-    if kind in _BYTES:
-        return lambda text: base64.b64encode(bytes.fromhex(text or "")).decode()
-    if kind == "FLOAT":
-        # The shortest digits that mean the four bytes; the server is asked for eight.
-        return lambda value: float(str(np.float32(value)))
-    if kind == "DOUBLE":
-        return lambda value: float(value or 0)
-    if kind == "BIT":
-        width = (int(sample.declaration[4:-1]) + 7) // 8
-        if sample.name == "bit_1":
-            return lambda number: bool(number)
-        return lambda number: base64.b64encode(int(number or 0).to_bytes(width, "big")).decode()
-    if kind in _NUMBERS:
-        return lambda text: Decimal(text or 0) if kind == "DECIMAL" else int(text or 0)
-    if kind == "SET":
-        return lambda text: text.split(",") if text else []
-    if kind == "JSON":
-        return lambda text: json.loads(text or "", parse_float=Decimal)
-    if kind in ("POINT", "GEOMETRY"):
-        return lambda text: {
-            "srid": int.from_bytes(bytes.fromhex(text or "")[:4], "little"),
-            "wkb": base64.b64encode(bytes.fromhex(text or "")[4:]).decode(),
-        }
-    if kind == "VECTOR":
-        return lambda text: [float(each) for each in json.loads(text or "")]
-    return lambda text: f"{text}Z" if kind == "TIMESTAMP" else text
-
-
-def rows_of(life: Life) -> dict[int, str]:
-    """Return the texts of what a new query reads first."""
-    start = life.reader.initialOffset()
-    end = life.reader.latestOffset(start, ALL)
-    texts = [row["_row"] for row in life.rows(start, end)]
-    life.reader.stop()
-    return {json.loads(text)["id"]: text for text in texts}
-
-
-def test_every_value_is_in_the_text_as_the_server_shows_it(database: Database) -> None:
-    columns = [each for each in SAMPLES if each.only in (None, database.server.flavour)]
-    declared = ", ".join(f"{each.name} {each.declaration}" for each in columns)
-    literals = [
-        f"({row}, " + ", ".join(each.literals[row] if row < len(each.literals) else "NULL" for each in columns) + ")"
-        for row in range(max(len(each.literals) for each in columns) + 1)
-    ]
-    names = ", ".join(each.name for each in columns)
-    database.run(
-        f"CREATE TABLE t (id INT PRIMARY KEY, {declared}) ROW_FORMAT = DYNAMIC", _ANYTHING,
-        f"INSERT INTO t (id, {names}) VALUES " + ", ".join(literals),
-    )  # fmt: skip
-    since = json.dumps({"file": database.since.file, "position": database.since.position})
-    logged = rows_of(Life(database, startingOffsets=since, rowFormat="json"))
-    assert rows_of(Life(database, rowFormat="json")) == logged
-    asked = ", ".join(each.asked.format(each.name) for each in columns)
-    expected = database.run(_ANYTHING, f"SELECT id, {asked} FROM t ORDER BY id")
-    assert len(expected) == len(logged) == len(literals)
-    for number, *values in expected:
-        found = json.loads(logged[number], parse_float=Decimal)
-        assert list(found) == ["id", *(each.name for each in columns)]
-        for sample, value in zip(columns, values, strict=True):
-            seen = found[sample.name]
-            if isinstance(seen, Decimal) and sample.declaration.startswith(("FLOAT", "DOUBLE")):
-                seen = float(seen)
-            if sample.name == "vector_s" and seen is not None:
-                seen = [float(f"{each:.5e}") for each in seen]
-            right = None if value is None else shown(sample)(value)
-            assert seen == right, (sample.name, number, seen, value)
-            if isinstance(right, Decimal):
-                # As many digits, too: 1.50 is not 1.5.
-                assert f'"{sample.name}":{value}' in logged[number]
 
 
 def applied(rows: Iterable[Mapping[str, Any]], keys: Mapping[str, tuple[str, ...]]) -> dict[str, set[str]]:

@@ -23,7 +23,7 @@ from tests.integration.mysql_lives import ALL, Change, Life, changes_of, data_of
 from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_views import heard_of
 from tests.integration.mysql_writers import writers
-from watermark_source.errors import ResponseTimeoutError
+from watermark_source.errors import ResponseTimeoutError, UnsupportedFormatError
 from watermark_source.monitor.status_json import status_from_json
 
 pytestmark = pytest.mark.service
@@ -368,3 +368,76 @@ def test_a_table_that_somebody_has_locked_is_waited_for_while_the_binlog_is_read
         read += 0 if end == offset else len(life.rows(offset, end))
         offset = end
     assert read == 2_000 + 3 + 3
+
+
+def test_rows_of_several_packets_are_read(mysql_database: Database) -> None:
+    full = 2**24 - 1
+    # A row is its number, as text, behind the size of that, and bytes behind theirs. The second and the last fill their
+    # packets: an empty one ends each.
+    sizes = (5, full - 6, full - 5, 3, 2 * full - 11)
+    mysql_database.run("CREATE TABLE t (id INT PRIMARY KEY, name LONGBLOB)")
+    ((limit,),) = mysql_database.run("SELECT @@GLOBAL.max_allowed_packet")
+    mysql_database.run(f"SET GLOBAL max_allowed_packet = {2**26}")
+    for number, size in enumerate(sizes):
+        mysql_database.run(f"INSERT INTO t VALUES ({number}, REPEAT(CHAR({65 + number}), {size}))")
+    mysql_database.run(f"SET GLOBAL max_allowed_packet = {limit}")
+    life = Life(mysql_database)
+    start = life.reader.initialOffset()
+    found = {row["id"]: row["name"] for row in life.rows(start, life.reader.latestOffset(start, ALL))}
+    life.reader.stop()
+    assert {number: (len(name), set(name)) for number, name in found.items()} == {
+        number: (size, {65 + number}) for number, size in enumerate(sizes)
+    }
+
+
+def test_keys_of_the_year_0_are_read_once_and_on_every_replay(mysql_database: Database) -> None:
+    mysql_database.run(
+        "CREATE TABLE t (day DATE, at DATETIME(3), n INT, PRIMARY KEY (day, at))", "SET sql_mode = ''",
+        "INSERT INTO t VALUES ('0000-00-00', '0000-00-00', 0), ('0000-01-01', '0000-01-01 00:00:00.001', 1),"
+        " ('0000-05-06', '0000-05-06 01:02:03.004', 2), ('0000-05-06', '2024-02-29', 3),"
+        " ('0001-01-01', '0001-01-01', 4)",
+    )  # fmt: skip
+    life = Life(mysql_database, rowFormat="json", snapshotChunkRows=1, snapshotParallelism=1)
+    end, found = life.reader.initialOffset(), []
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)) and "snapshot" in end:
+        mysql_database.run("SET sql_mode = ''", "UPDATE t SET n = n + 10 WHERE day < '0000-06-01'")
+        once = life.rows(start, end)
+        assert life.rows(start, end) == once
+        found += once
+    found += life.rows(start, end)
+    state: dict[str, int] = {}
+    for row in sorted(found, key=lambda row: (row["_commit_version"], row["_change_number"])):
+        values = json.loads(row["_row"])
+        key = f"{values['day']} {values['at']}"
+        if row["_change_type"] in ("insert", "update_postimage"):
+            assert row["_change_type"] != "insert" or key not in state
+            state[key] = values["n"]
+        else:
+            assert state.pop(key) == values["n"]
+    life.reader.stop()
+    held = mysql_database.run("SELECT CAST(day AS CHAR), CAST(at AS CHAR), n FROM t")
+    assert state == {f"{day} {at}".replace("0000-00-00 0000-00-00 00:00:00.000", "None None"): n for day, at, n in held}
+
+
+def test_a_key_that_is_no_date_ends_a_snapshot_and_not_the_binlog(mysql_database: Database) -> None:
+    mysql_database.run(
+        "CREATE TABLE t (day DATE PRIMARY KEY)", "SET sql_mode = 'ALLOW_INVALID_DATES'",
+        "INSERT INTO t VALUES ('0000-00-00'), ('2024-02-31'), ('2024-05-00')",
+    )  # fmt: skip
+    life = Life(mysql_database)
+    start = life.reader.initialOffset()
+    with pytest.raises(UnsupportedFormatError, match=r"a key of 2024-02-31, which is no date: .* startingOffsets to"):
+        life.rows(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
+
+
+def test_a_key_that_becomes_a_date_is_another_key(mysql_database: Database) -> None:
+    mysql_database.run(
+        "CREATE TABLE t (day DATE PRIMARY KEY)", "SET sql_mode = ''", "INSERT INTO t VALUES ('0000-00-00')"
+    )
+    life = Life(mysql_database, startingOffsets="latest")
+    start = life.reader.initialOffset()
+    mysql_database.run("SET sql_mode = ''", "UPDATE t SET day = '2024-05-07'")
+    rows = life.rows(start, life.reader.latestOffset(start, ALL))
+    life.reader.stop()
+    assert [(row["_change_type"], row["day"] is None) for row in rows] == [("delete", True), ("insert", False)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -58,6 +59,17 @@ class ReceiveBuffer:
         if not size:
             raise UnreachableError(f"{where}: the server closed the connection")
         self.end += size
+
+    def cut(self, pieces: Sequence[tuple[int, int]]) -> None:
+        """Take pieces out of what has arrived, each from one place behind ``begin`` to another, in order."""
+        memory, first = self.memory, self.begin
+        target = self.end if not pieces else first + pieces[0][0]
+        ends = [start for start, _ in pieces[1:]] + [len(self)]
+        for (_, stop), end in zip(pieces, ends, strict=False):
+            size = end - stop
+            memory[target : target + size] = memory[first + stop : first + end]
+            target += size
+        self.end = target
 
     def hold(self, received: bytes) -> None:
         """Begin anew with bytes that somebody else has received."""

@@ -20,20 +20,28 @@ from watermark_source.machine_code.native import Word, address_of, byte_at, comp
 
 _QUERY = 0x03
 _FIRST_ROOM = 4 * 1024 * 1024
+_LONGEST_ROW = 2**31 - 1
+"""Places of values are kept in 32 bits."""
 _SHORT, _FULL, _END, _ERROR, _LONG, _FAULT = range(6)
 
 
-@compiled("Tuple((int64, int64, int64))(uint8[::1], int64, int64, int64, int32[:, ::1], int32[:, ::1])")
+@compiled("Tuple((int64, int64, int64))(uint8[::1], int64, int64, int64, int64, int32[:, ::1], int32[:, ::1])")
 def _walk(  # noqa: PLR0911, PLR0917 - arrays in, arrays out
-    array: Word, start: Word, stop: Word, first: Word, starts: Word, sizes: Word
+    array: Word, start: Word, stop: Word, joined: Word, first: Word, starts: Word, sizes: Word
 ) -> tuple[Word, Word, Word]:
-    """Locate the values of complete rows, from row ``first`` on: ``(why it stopped, rows, where)``."""
+    """Locate the values of complete rows, from row ``first`` on: ``(why it stopped, rows, where)``.
+
+    The first row is of ``joined`` bytes, put together of several packets, unless that is 0.
+    """
     data = address_of(array)
     at, row = start, first
     while stop - at > PACKET_HEAD:
         size = uint_at(data, at, np.int64(3))
         begin = at + PACKET_HEAD
-        if size == LONGEST_PACKET:
+        if joined:
+            size = joined
+            joined = np.int64(0)
+        elif size == LONGEST_PACKET:
             return np.int64(_LONG), row, at
         if size > stop - begin:
             break
@@ -84,7 +92,8 @@ class TextReader:
         """Yield the rows of a statement with so many columns. All must be taken before the next statement.
 
         Raises:
-            SourceError: the server refuses, the way to it breaks, or a row is of 16 MB or more.
+            SourceError: the server refuses, or the way to it breaks.
+            UnsupportedFormatError: a row is of 2 GB or more.
         """
         starts = np.empty((columns, self._batch_rows), np.int32)
         sizes = np.empty((columns, self._batch_rows), np.int32)
@@ -97,9 +106,10 @@ class TextReader:
             self._buffer.hold(self._read_ahead())
         except (pymysql.MySQLError, OSError) as failure:
             raise server_error(failure, self._where, str(self._connection.user)) from failure
-        row, buffer = 0, self._buffer
+        row, joined, buffer = 0, 0, self._buffer
         while True:
-            why, row, buffer.begin = _walk(buffer.memory, buffer.begin, buffer.end, row, starts, sizes)
+            why, row, buffer.begin = _walk(buffer.memory, buffer.begin, buffer.end, joined, row, starts, sizes)
+            joined = 0
             if why == _SHORT and row < self._batch_rows and not buffer.is_full:
                 socket = self._connection._sock  # noqa: SLF001 - see above
                 buffer.receive(socket, self._where, least="a row")
@@ -112,11 +122,37 @@ class TextReader:
             if why == _ERROR:
                 raise self._refusal()
             if why == _LONG:
-                raise UnsupportedFormatError(f"{self._where}: a row of 16 MB or more, which a snapshot does not read")
+                joined = self._join()
             if why == _FAULT:
                 raise CorruptDataError(f"{self._where}: a row whose values do not fit its packet")
             if why == _SHORT and buffer.is_full:
                 buffer.make_room()
+
+    def _join(self) -> int:
+        """Put the packets of the row at the buffer's beginning together behind the first one's head; return its bytes.
+
+        A row of 16 MB or more comes in full packets and one that is not full.
+        """
+        buffer, heads, at, size = self._buffer, [], 0, LONGEST_PACKET
+        while size == LONGEST_PACKET:
+            self._receive_until(at + PACKET_HEAD)
+            head = buffer.memory[buffer.begin + at : buffer.begin + at + 3]
+            size = int.from_bytes(head.tobytes(), "little")
+            heads.append(at)
+            at += PACKET_HEAD + size
+            if at > _LONGEST_ROW:
+                raise UnsupportedFormatError(f"{self._where}: a row of 2 GB or more, which a snapshot does not read")
+        self._receive_until(at)
+        buffer.cut([(head, head + PACKET_HEAD) for head in heads[1:]])
+        return at - PACKET_HEAD * len(heads)
+
+    def _receive_until(self, size: int) -> None:
+        """Receive until the buffer has so many bytes."""
+        buffer = self._buffer
+        while len(buffer) < size:
+            if buffer.is_full:
+                buffer.make_room()
+            buffer.receive(self._connection._sock, self._where, least="a row")  # noqa: SLF001 - see above
 
     def _read_ahead(self) -> bytes:
         """Return what PyMySQL has read beyond the packets it gave."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
@@ -46,10 +47,18 @@ _TEXT = {
 }
 _UNSUPPORTED = {
     Fault.ROW_OPTIONS: "a row with options that this version does not read (binlog_row_value_options)",
-    Fault.ABSENT: "a row without all of its columns; set binlog_row_image to FULL, on the server and in sessions that "
-    "set it for themselves, and begin a new query",
     Fault.UNKNOWN_EVENT: "an event of a type that this version does not read and that must not be ignored",
 }
+
+
+def absent_error(columns: Sequence[str], where: str) -> SourceError:
+    """Return the error for rows found at ``where`` that lack columns."""
+    names = ", ".join(columns)
+    return UnsupportedFormatError(
+        f"{where}: a row without all of its columns, here {names}; set binlog_row_image to FULL, on the server and in "
+        "sessions that set it for themselves, and begin a new query. Of generated columns MariaDB logs no updates and "
+        f"deletions whatever the setting: leave them out by the option excludeColumns={','.join(columns)}"
+    )
 
 
 def fault_error(fault: Fault, where: str) -> SourceError:

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement, replica_statement
 from pyspark_mysql_cdc_wm.lookup.stream_layout import stream_layout
-from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described, partly_readable
 from pyspark_mysql_cdc_wm.lookup.table_list import on_server, tables_of
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -123,7 +123,15 @@ class CheckedServer:
         return described(self.connection, self.table_names, self.options.choice)
 
     @cached_property
+    def granted_in_part(self) -> tuple[TableName, ...]:
+        """The tables of which the user may read some columns and not others."""
+        return partly_readable(self.connection, self.table_names)
+
+    @cached_property
     def layout(self) -> Layout:
         """What the stream is made of; raises as ``stream_layout``."""
         added = stream_schema(StructType(), self.options.engine).names
-        return stream_layout(self.tables, self.options.choice, as_json=self.options.as_json, engines=tuple(added))
+        return stream_layout(
+            self.tables, self.options.choice, as_json=self.options.as_json, engines=tuple(added),
+            sees_all=not self.granted_in_part,
+        )  # fmt: skip

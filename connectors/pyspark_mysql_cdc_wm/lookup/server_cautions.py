@@ -12,6 +12,7 @@ from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.table_checks import names_of
+from pyspark_mysql_cdc_wm.lookup.table_list import grant_select
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode
@@ -45,6 +46,7 @@ def gaps(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
     """Return what a stream may lack without a word: each query begins with telling it, if there is anything."""
     if options.reads_tables:
         yield Check("engine", _engine, after=("tables",), at_load=False)
+    yield Check("column grants", _grants, after=("SELECT",), at_load=False)
     yield Check("foreign keys", _cascades, after=("tables",), at_load=False)
     yield Check("binlog_do_db", _one_name, after=("REPLICATION CLIENT",), at_load=False)
     yield Check("binlog_error_action", _write_errors, after=("login",), at_load=False)
@@ -73,6 +75,18 @@ def _start(server: CheckedServer) -> str:
     )  # fmt: skip
     starts.initial_positions(frozenset({BINLOG}))
     return "is in the binlog"
+
+
+def _grants(server: CheckedServer) -> str | Caution:
+    """What a user may not read comes from neither the tables nor the binlog, which has it."""
+    if not server.granted_in_part:
+        return "of whole tables"
+    shown = "; ".join(f"{table}: {', '.join(server.tables[table].names)}" for table in server.granted_in_part)
+    table = server.granted_in_part[0]
+    return Caution(
+        f"the user {server.options.client.username!r} may read these columns alone, and no others come. {shown}. For "
+        f"all of them, on the server: {grant_select(server.options.client.username, table)}"
+    )
 
 
 def _engine(server: CheckedServer) -> str | Caution:

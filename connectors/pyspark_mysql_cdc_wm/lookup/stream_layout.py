@@ -16,9 +16,16 @@ from watermark_source.errors import OptionError, SchemaError, shortened
 
 
 def stream_layout(
-    tables: Mapping[TableName, TableColumns], choice: ColumnChoice, *, as_json: bool, engines: Collection[str]
+    tables: Mapping[TableName, TableColumns],
+    choice: ColumnChoice,
+    *,
+    as_json: bool,
+    engines: Collection[str],
+    sees_all: bool = True,
 ) -> Layout:
     """Return the layout of a stream of tables, to which the engine adds columns.
+
+    Of tables of which the user does not see all columns those may be left out that are not described.
 
     Raises:
         OptionError: a column is named that is not there, or none is left.
@@ -27,7 +34,8 @@ def stream_layout(
     _check_names("columns", choice.only or (), tables, everywhere=not as_json)
     about = tuple(filter(choice.tells, CHANGE_COLUMNS))
     left_out = [name for name in choice.without if name.lower() not in CHANGE_COLUMNS]
-    _check_names("excludeColumns", left_out, tables, everywhere=False)
+    if sees_all:
+        _check_names("excludeColumns", left_out, tables, everywhere=False)
     first, columns = next(iter(tables.items()))
     names = tuple(filter(choice.has, columns.names))
     event_time = choice.event_time

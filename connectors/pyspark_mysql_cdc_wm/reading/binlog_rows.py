@@ -20,7 +20,7 @@ from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_w
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
-from pyspark_mysql_cdc_wm.lookup.minimal_row_metadata import LeastMetadata
+from pyspark_mysql_cdc_wm.lookup.hidden_columns import as_described
 from pyspark_mysql_cdc_wm.lookup.table_columns import columns_now
 from pyspark_mysql_cdc_wm.lookup.table_list import is_sequence
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
@@ -33,7 +33,7 @@ from pyspark_mysql_cdc_wm.records.change_columns import ChangedRows, changed_row
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes, as_logged
 from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
 from pyspark_mysql_cdc_wm.records.layout import Layout
-from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names, shown_names
 from watermark_source.errors import DataLossError, UnsupportedFormatError
 from watermark_source.planning.split import SplitRange
 from watermark_source.spark.connector.read_batch import ReadBatch
@@ -54,6 +54,8 @@ class BinlogRows:
     fail_on_data_loss: bool
     unlogged: Unlogged
     """What becomes of changes without a row logged."""
+    by_grants: bool = False
+    """Whether the user may read some columns of a table and not others."""
     relocation: Relocation | None = None
     batch_rows: int = 10_000
 
@@ -85,7 +87,8 @@ class BinlogRows:
             # Commit times of all tables need no names.
             named = self.layout.names or self.layout.event_time is not None or part is not EVERYTHING
             reads = partial(is_read, self.tables, part)
-            completed = LeastMetadata(connection, reads).completed if named else as_logged
+            described = as_described(connection, reads, mariadb=whole_transactions, by_grants=self.by_grants)
+            completed = described if named else as_logged
             altered: dict[tuple[str, str], str] = {}
             needed = partial(self._needed, part, connection, altered)
             decoder = ChangeDecoder(
@@ -156,7 +159,7 @@ class BinlogRows:
                 self.known.check(table)
             self.known.compare_logged(table, partial(columns_now, connection, name), altered.get(name))
         looked_at = (*key_names(table), *part.compares(table))
-        return self.layout.needed((str(column.name) for column in table.columns), looked_at)
+        return self.layout.needed(shown_names(table), looked_at)
 
     def _rows(self, changes: Changes, part: Part, altered: Mapping[tuple[str, str], str]) -> ChangedRows:
         try:

@@ -12,13 +12,10 @@ from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import Layout
-from pyspark_mysql_cdc_wm.records.table_definition import TableMap
-from watermark_source.errors import SchemaError, UnsupportedFormatError
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap, shown_names
+from watermark_source.errors import SchemaError
 
 _log = logging.getLogger(__name__)
-
-_HIDDEN = frozenset({"row_start", "row_end"})
-"""What MariaDB calls the columns, and logs, that say from when until when a row was such, if its table names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ class Known:
             SchemaError: it has others.
         """
         name = TableName(table.database, table.table)
-        all_names = [str(column.name) for column in table.columns]
+        all_names = shown_names(table)
         event_time = self.layout.event_time
         if event_time is not None and event_time.among(all_names) is None:
             raise without_event_time(event_time, name, None)
@@ -54,18 +51,10 @@ class Known:
 
         Raises:
             SchemaError: as ``compare``.
-            UnsupportedFormatError: rows of the past come like those of the present.
         """
-        name, columns = TableName(table.database, table.table), {str(column.name) for column in table.columns}
-        if columns >= _HIDDEN and self.layout.choice is None and not _HIDDEN & {*self.layout.names, *has_now()}:
-            raise UnsupportedFormatError(
-                f"table {name}: it keeps what its rows were (WITH SYSTEM VERSIONING), and the binlog tells of that as "
-                "of other rows, by columns that the table does not show. Declare columns for it "
-                "(GENERATED ALWAYS AS ROW START and ROW END), set rowFormat to json, or leave the table out of the "
-                "option tables"
-            )
         by = "" if altered_by is None else f" by {altered_by}"
-        self.compare(name, columns, has_now, "where the binlog is read", by)
+        name = TableName(table.database, table.table)
+        self.compare(name, shown_names(table), has_now, "where the binlog is read", by)
 
     def compare_altered(self, name: TableName, change: ColumnChange) -> None:
         """Compare the columns that an ALTER added, dropped or renamed with the stream's: no row of that is logged.

@@ -21,7 +21,7 @@ from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.commit_visibility import shows_all_of_its_end
-from pyspark_mysql_cdc_wm.lookup.minimal_row_metadata import LeastMetadata
+from pyspark_mysql_cdc_wm.lookup.hidden_columns import as_described
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -34,7 +34,7 @@ from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, table_rows
-from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names, shown_names
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.snapshot.logged_key_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rows_as_of import RollBack
@@ -60,6 +60,8 @@ class SnapshotRows:
     known: Known | None = None
     """``None`` to look at no columns."""
     unlogged: Unlogged = REFUSED
+    """As that of ``BinlogRows``."""
+    by_grants: bool = False
     """As that of ``BinlogRows``."""
     relocation: Relocation | None = None
     batch_rows: int = 10_000
@@ -114,7 +116,9 @@ class SnapshotRows:
         # None of a table that has lost them all.
         needed = [name for name in self.layout.needed(columns.names, columns.key) if name in by_name]
         asked, kinds = [by_name[name] for name in needed], [types[name] for name in needed]
-        for count, found in view.rows(table, asked, kinds, columns.chunk_columns, undone.keys):
+        for count, found in view.rows(
+            table, asked, kinds, key=columns.key, chunked_by=columns.chunk_columns, keys=undone.keys
+        ):
             values, rows = dict(zip(needed, found, strict=True)), count
             kept = undone.untouched([values[name] for name in columns.key])
             if kept is not None:
@@ -220,9 +224,11 @@ class SnapshotRows:
             if nameless:
                 return None
             key = (*key_names(found), *chunk_names(found, self.choice))
-            return self.layout.needed((str(column.name) for column in found.columns), key)
+            return self.layout.needed(shown_names(found), key)
 
-        completed = LeastMetadata(connection, lambda table: table in there).completed
+        completed = as_described(
+            connection, lambda table: table in there, mariadb=connection.is_mariadb, by_grants=self.by_grants
+        )
         charsets = collations_of(connection).charsets
         return ChangeDecoder(
             charsets,

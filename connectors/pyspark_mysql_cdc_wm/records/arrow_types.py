@@ -62,6 +62,16 @@ _GROUP = 9
 _NEVER = 2**40
 
 
+def is_text_of_digits(column: Column) -> bool:
+    """Return whether a column is of decimals with more digits than Arrow's have, which are text."""
+    return column.type is ColumnType.NEWDECIMAL and column.precision > LONGEST_DECIMAL
+
+
+def has_empty_label(column: Column) -> bool:
+    """Return whether a column is a SET with an empty label, of which its text does not tell; its number does."""
+    return column.type is ColumnType.SET and b"" in (column.labels or ())
+
+
 def column_width(column: Column) -> int:
     """Return the bytes of each value in a row or, negative, those of the length before each.
 

@@ -36,7 +36,7 @@ def table_rows_of(changes: Changes, layout: Layout) -> TableRows:
         UnsupportedFormatError: the table had other columns then.
     """
     where = f"table {changes.table.database}.{changes.table.table}"
-    columns = {str(column.name): column for column in changes.table.columns}
+    columns = {str(column.name): column for column in changes.table.columns if not column.hidden}
     values = dict(zip(changes.names, changes.columns, strict=True))
     return table_rows(layout, where, columns, values, len(changes.images.kinds))
 
@@ -79,8 +79,11 @@ def change_types(changes: Changes, kept: Mask | None) -> npt.NDArray[np.int64]:
     halves = np.zeros(before.size, np.bool_) if kept is None else kept[before] != kept[before + 1]
     for name in changes.key:
         values = comparable(changes.column(name))
-        same = pc.equal(values.take(integers(before, pa.int64())), values.take(integers(before + 1, pa.int64())))
-        halves |= ~np.asarray(same.fill_null(True).to_numpy(zero_copy_only=False), np.bool_)
+        old, new = (values.take(integers(at, pa.int64())) for at in (before, before + 1))
+        # What is no date is null.
+        same = pc.equal(old, new).fill_null(False)
+        same = pc.or_(same, pc.and_(old.is_null(), new.is_null()))
+        halves |= ~np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)
     kinds[before[halves]] = DELETE
     kinds[before[halves] + 1] = INSERT
     return kinds

@@ -74,8 +74,10 @@ class TableDecoder:
         self.types = tuple(column.type for column in self._columns)
         all_widths, no_slots = np.array(widths, np.int64), np.full(len(widths), -1)
         documents = np.array([column.type is ColumnType.JSON for column in table.columns], np.bool_)
-        self._locator = RowLocator(all_widths, documents, np.array(slots, np.int64), capacity=batch_rows)
-        self._counter = RowLocator(all_widths, documents, no_slots, capacity=batch_rows)
+        self._locator = RowLocator(
+            all_widths, documents, np.array(slots, np.int64), names=self.names, capacity=batch_rows
+        )
+        self._counter = RowLocator(all_widths, documents, no_slots, names=(), capacity=batch_rows)
 
     def decode(self, data: Bytes, events: Longs, where: str = "binlog") -> Iterator[RowImages]:
         """Yield the images of ``events``, all row events of this table, in batches.

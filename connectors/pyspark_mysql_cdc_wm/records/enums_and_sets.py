@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.binlog.wire import padded
+from pyspark_mysql_cdc_wm.binlog.wire import Longs, padded
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, allocated, fixed, validity
 from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE
 from pyspark_mysql_cdc_wm.records.numbers import words
@@ -89,13 +90,17 @@ def sets(values: Values, width: int, labels: pa.Array) -> pa.Array:
     Raises:
         CorruptDataError: a bit without a label.
     """
-    masks = words(values, width)
-    offsets, offsets_view = allocated(values.rows + 1, np.int32)
+    return labelled_sets(words(values, width), values.starts >= 0, labels)
+
+
+def labelled_sets(masks: Longs, present: npt.NDArray[np.bool_], labels: pa.Array) -> pa.Array:
+    """Return the lists of labels whose bits are set, null where nothing is ``present``; raises as ``sets``."""
+    offsets, offsets_view = allocated(len(masks) + 1, np.int32)
     total = _count(masks, len(labels), offsets_view)
     if total < 0:
         raise CorruptDataError(f"a SET of {len(labels)} labels has a bit above them")
     members = np.empty(total, np.int32)
     _members(masks, members)
-    valid, nulls = validity(values.starts >= 0)
+    valid, nulls = validity(present)
     items = labels.take(fixed(pa.int32(), members, np.ones(total, np.bool_)))
-    return pa.Array.from_buffers(SET_TYPE, values.rows, [valid, offsets], nulls, children=[items])
+    return pa.Array.from_buffers(SET_TYPE, len(masks), [valid, offsets], nulls, children=[items])

@@ -24,7 +24,8 @@ _TYPE_WORDS = np.frombuffer(b"base64:type", np.uint8)
 _NEWDECIMAL = int(ColumnType.NEWDECIMAL)
 _DATE, _TIME = int(ColumnType.DATE), int(ColumnType.TIME)
 _DATETIME, _TIMESTAMP = int(ColumnType.DATETIME), int(ColumnType.TIMESTAMP)
-_LONGEST_DECIMAL = 65
+_LONGEST_DECIMAL = 81
+"""Nine words of nine digits, which the server calculates with; a column has 65."""
 _LEAST_ROOM = 40
 _NONE = np.int64(-1)
 

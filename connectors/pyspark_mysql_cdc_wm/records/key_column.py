@@ -13,10 +13,11 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,6 +31,8 @@ _NUMBERED = frozenset({ColumnType.ENUM, ColumnType.SET, ColumnType.BIT})
 _FLOATS = frozenset({ColumnType.FLOAT, ColumnType.DOUBLE})
 _STRINGS = frozenset({ColumnType.STRING, ColumnType.VARCHAR})
 _TIME_TEXT = re.compile(r"(-?)(\d{2,3}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?")
+_DAY_TEXT = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_MOMENT_TEXT = re.compile(_DAY_TEXT.pattern + r" \d\d:\d\d:\d\d(\.\d{1,6})?", re.ASCII)
 _NO_DATE = re.compile(r"0000-00-00( 00:00:00(\.0+)?)?")
 _DATES = frozenset({ColumnType.DATE, ColumnType.DATETIME2, ColumnType.TIMESTAMP2})
 _TEMPORAL: Mapping[ColumnType, str] = {
@@ -88,8 +91,8 @@ class KeyColumn:
             return f"HEX({quoted})"
         if self.type in _NUMBERED:
             return f"CAST({quoted} AS UNSIGNED)"
-        if self.type is ColumnType.FLOAT:
-            # As eight bytes, of which all digits are shown.
+        if self.type in _FLOATS:
+            # As eight bytes, of which all digits are shown, whatever FLOAT(M,D) shows.
             return f"{quoted} + 0e0"
         return f"CAST({quoted} AS CHAR)" if self.type in _TEMPORAL else quoted
 
@@ -140,8 +143,8 @@ class KeyColumn:
             return repr(parsed) if "e" in repr(parsed) else f"{parsed!r}e0"
         if isinstance(parsed, timedelta):
             return f"TIME'{value}'"
-        if isinstance(parsed, date):
-            return f"{_TEMPORAL[self.type]}'{parsed}'"
+        if isinstance(parsed, np.datetime64):
+            return f"{_TEMPORAL[self.type]}'{value}'"
         return text_literal(parsed) if isinstance(parsed, str) else f"{parsed:f}"
 
     def scalar(self, value: int | str) -> pa.Scalar:
@@ -152,7 +155,10 @@ class KeyColumn:
         """
         parsed = self._parsed(value)
         try:
-            # A moment without a zone is taken to be in UTC.
+            if isinstance(parsed, np.datetime64):
+                # Days, or microseconds; a moment without a zone is taken to be in UTC.
+                count, wide = int(parsed.astype(np.int64)), not pa.types.is_date32(self.arrow)
+                return pa.array([count], pa.int64() if wide else pa.int32()).view(self.arrow)[0]
             return pa.scalar(parsed, self.arrow)
         except (ValueError, ArithmeticError, pa.ArrowException):
             raise self._strange(value) from None
@@ -212,7 +218,11 @@ def key_column(
 
 def comparable(values: pa.Array) -> pa.Array:
     """Return values of a key as what Arrow can compare and join: a SET as one text, since no label has a comma."""
-    return pc.binary_join(values, ",") if pa.types.is_list(values.type) else values
+    if not pa.types.is_list(values.type):
+        return values
+    # A label may be empty.
+    count = pc.list_value_length(values).cast(pa.string())
+    return pc.binary_join_element_wise(count, pc.binary_join(values, ","), ",")
 
 
 def text_literal(text: str) -> str:
@@ -233,10 +243,17 @@ def _encodable(text: str) -> str:
     return text
 
 
-def _moment(text: str) -> datetime:
-    # Of any number of digits, which fromisoformat takes since Python 3.11.
-    whole, _, fraction = text.partition(".")
-    return datetime.fromisoformat(whole).replace(microsecond=int(fraction.ljust(6, "0")))
+# Of NumPy, not of Python: the server has a year 0.
+def _day(text: str) -> np.datetime64:
+    if not _DAY_TEXT.fullmatch(text):
+        raise ValueError(text)
+    return np.datetime64(text, "D")
+
+
+def _moment(text: str) -> np.datetime64:
+    if not _MOMENT_TEXT.fullmatch(text):
+        raise ValueError(text)
+    return np.datetime64(text, "us")
 
 
 def _time(text: str) -> timedelta:
@@ -260,7 +277,7 @@ _ORDERED = (WHOLE_NUMBERS, _NUMBERED, _FLOATS, _STRINGS, _TEMPORAL)
 _PARSERS: Mapping[ColumnType, Callable[[Any], Any]] = {
     **dict.fromkeys((*WHOLE_NUMBERS, ColumnType.NEWDECIMAL, ColumnType.ENUM, ColumnType.SET), _number),
     **dict.fromkeys(_FLOATS, _float),
-    ColumnType.DATE: date.fromisoformat,
+    ColumnType.DATE: _day,
     ColumnType.TIME2: _time,
     ColumnType.DATETIME2: _moment,
     ColumnType.TIMESTAMP2: _moment,

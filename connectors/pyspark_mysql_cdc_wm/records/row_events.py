@@ -9,6 +9,7 @@ images for a row. Bitmaps begin at the lowest bit. A partial update's image afte
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs, lenenc_at, uint16_at, uint_at
-from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault, fault_error
+from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault, absent_error, fault_error
 from watermark_source.errors import UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
@@ -244,13 +245,23 @@ class Located(NamedTuple):
 class RowLocator:
     """Locates row images of one table, at most ``capacity`` a call."""
 
-    __slots__ = ("_diffs", "_documents", "_images", "_sizes", "_slots", "_starts", "_widths", "capacity")
+    __slots__ = ("_diffs", "_documents", "_images", "_names", "_sizes", "_slots", "_starts", "_widths", "capacity")
 
-    def __init__(self, widths: Longs, documents: npt.NDArray[np.bool_], slots: Longs, *, capacity: int) -> None:
+    def __init__(
+        self,
+        widths: Longs,
+        documents: npt.NDArray[np.bool_],
+        slots: Longs,
+        *,
+        names: Sequence[str],
+        capacity: int,
+    ) -> None:
         """Take each column's width, whether it is of JSON, and the row of the result it gets, or -1.
 
-        A width is the bytes of each value or, negative, those of the length before each.
+        A width is the bytes of each value or, negative, those of the length before each. ``names`` are those of the
+        columns that get a row of the result, in its order.
         """
+        self._names = tuple(names)
         self.capacity = max(capacity, 2)
         self._widths = np.ascontiguousarray(widths, np.int64)
         self._documents = np.ascontiguousarray(documents, np.uint8)
@@ -282,11 +293,12 @@ class RowLocator:
             self._diffs,
             self._images,
         )
-        if not fault and (self._starts[:, :rows] == _ABSENT).any():
-            fault = Fault.ABSENT
-        if fault:
-            at = min(int(cursor[_EVENT]), len(events) - 1)
-            raise fault_error(Fault(fault), f"{where} position {events[at, POSITION]}")
+        absent = (self._starts[:, :rows] == _ABSENT).any(axis=1)
+        if fault or absent.any():
+            at = f"{where} position {events[min(int(cursor[_EVENT]), len(events) - 1), POSITION]}"
+            if fault:
+                raise fault_error(Fault(fault), at)
+            raise absent_error([name for name, lacks in zip(self._names, absent, strict=True) if lacks], at)
         starts, sizes, diffs = self._starts[:, :rows], self._sizes[:, :rows], self._diffs[:, :rows]
         return Located(rows, starts, sizes, diffs, self._images[:, :rows])
 

@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed
-from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, WHOLE_NUMBERS
+from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, WHOLE_NUMBERS, has_empty_label
 from pyspark_mysql_cdc_wm.records.decimals import negated, with_digits
+from pyspark_mysql_cdc_wm.records.enums_and_sets import labelled_sets
 from pyspark_mysql_cdc_wm.records.geometries_and_vectors import geometries, vectors
 from pyspark_mysql_cdc_wm.records.numbers import bits, whole_numbers
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
 from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
-from watermark_source.errors import CorruptDataError
+from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.machine_code.calendar import NO_MOMENT, day_of, moment_of
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
@@ -150,19 +151,28 @@ def _clock(array: Word, starts: Word, sizes: Word, layout: Word, out: Word) -> N
         out[row] = value
 
 
-def text_column(column: Column, kind: pa.DataType) -> Callable[[Values], pa.Array]:  # noqa: PLR0911 - a table of types
-    """Return how values of a column become an array of its type, which is the one its row events have."""
+def text_column(  # noqa: PLR0911 - a table of types
+    column: Column, kind: pa.DataType, *, of_key: bool = False
+) -> Callable[[Values], pa.Array]:
+    """Return how values of a column become an array of its type, which is the one its row events have.
+
+    Values are the server's texts: of FLOAT and DOUBLE times 1e0, of a SET with an empty label its number. What is no
+    date is null; ``of_key`` only 0000-00-00 may be, and another is an ``UnsupportedFormatError``.
+    """
     if column.type in WHOLE_NUMBERS:
         return lambda values: _whole(values, kind)
     if column.type in _CLOCKS:
         layout = _CLOCKS[column.type]
-        return lambda values: _times(values, kind, layout)
+        return lambda values: _times(values, kind, layout, of_key=of_key)
     if column.type is ColumnType.BIT:
         return lambda values: bits(values, column.length)
     if column.type is ColumnType.GEOMETRY:
         return geometries
     if column.type is ColumnType.VECTOR:
         return vectors
+    if has_empty_label(column):
+        labels = pa.array([label.decode() for label in column.labels or ()], pa.string())
+        return lambda values: _numbered_sets(values, labels)
     if column.type is ColumnType.SET:
         return _sets
     if column.type in _TEXTS or kind == pa.string():
@@ -192,11 +202,27 @@ def _refuse(row: int, values: Values, says: str) -> None:
         raise CorruptDataError(f"{values.data[start : start + size].tobytes()!r} {says}")
 
 
-def _times(values: Values, kind: pa.DataType, layout: int) -> pa.Array:
+def _times(values: Values, kind: pa.DataType, layout: int, *, of_key: bool) -> pa.Array:
     found = np.empty(values.rows, np.int64)
     _clock(values.data, values.starts, values.sizes, layout, found)
     present = found != _NONE
+    if of_key and not present.all():
+        for row in np.flatnonzero(~present & (values.starts >= 0)):
+            start, size = int(values.starts[row]), int(values.sizes[row])
+            text = values.data[start : start + size].tobytes().decode(errors="replace")
+            if not text.startswith("0000-00-00"):
+                raise UnsupportedFormatError(
+                    f"a key of {text}, which is no date: such keys are null in a stream, and rows could not be told "
+                    "apart. Set startingOffsets to latest or earliest to read the binlog alone, or give such rows a "
+                    "date on the server"
+                )
     return fixed(kind, found.astype(np.int32) if pa.types.is_date32(kind) else found, present)
+
+
+def _numbered_sets(values: Values, labels: pa.Array) -> pa.Array:
+    masks = np.empty(values.rows, np.int64)
+    _refuse(_integers(values.data, values.starts, values.sizes, masks), values, "is no whole number")
+    return labelled_sets(masks, values.starts >= 0, labels)
 
 
 def _sets(values: Values) -> pa.Array:

@@ -31,6 +31,8 @@ class Column:
     labels: tuple[bytes, ...] | None = None
     """Of ENUM and SET, in the character set of ``collation``."""
     visible: bool = field(default=True, compare=False)
+    hidden: bool = field(default=False, compare=False)
+    """Whether the binlog has it and the server does not describe it to the user: it is no column of the stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,11 @@ class TableMap:
     columns: tuple[Column, ...]
     primary_key: tuple[KeyPart, ...] | None = None
     """``None`` where the server does not log it, or the table has none."""
+
+
+def shown_names(table: TableMap) -> tuple[str, ...]:
+    """Return the names of a table's columns, in its order, without those that are hidden."""
+    return tuple(str(column.name) for column in table.columns if not column.hidden)
 
 
 def key_names(table: TableMap) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -17,6 +17,7 @@ from pyspark_mysql_cdc_wm.client.text_rows import TextReader
 from pyspark_mysql_cdc_wm.errors.server_errors import LOCKED, ErrorKind, code_of, kind_of, server_error
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
+from pyspark_mysql_cdc_wm.records.arrow_types import has_empty_label, is_text_of_digits
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
 from pyspark_mysql_cdc_wm.records.table_definition import Column
@@ -27,6 +28,7 @@ from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSp
 
 _log = logging.getLogger(__name__)
 
+_FLOATS = (ColumnType.FLOAT, ColumnType.DOUBLE)
 _SESSION = (
     "SET SESSION sql_mode = '' /*M!100300 , idle_readonly_transaction_timeout = 0 */",
     # It waits while changes since are read, at the speed of whoever takes them.
@@ -163,16 +165,24 @@ class ConsistentView:
         table: TableName,
         columns: Sequence[Column],
         types: Sequence[pa.DataType],
-        key: Sequence[KeyColumn],
+        *,
+        key: Collection[str],
+        chunked_by: Sequence[KeyColumn],
         keys: KeyRange,
     ) -> Iterator[tuple[int, tuple[pa.Array, ...]]]:
-        """Yield how many rows there are of a range of keys, of all where there is no key, and their columns.
+        """Yield how many rows there are of a range of what a table is ``chunked_by``, and their columns.
 
-        They come in the order of the key.
+        They come in its order; all rows where there is nothing to cut by. Columns of the ``key`` tell rows apart.
+
+        Raises:
+            SourceError: the server cannot be reached, or refuses.
+            UnsupportedFormatError: a key that has no value in a stream.
         """
         shown = ", ".join(_shown(column) for column in columns) or "1"
-        statement = f"SELECT {shown} FROM {table.quoted}{condition(key, keys)}"  # noqa: S608 - quoted
-        build = [text_column(column, kind) for column, kind in zip(columns, types, strict=True)]
+        statement = f"SELECT {shown} FROM {table.quoted}{condition(chunked_by, keys)}"  # noqa: S608 - quoted
+        build = [
+            text_column(column, kind, of_key=column.name in key) for column, kind in zip(columns, types, strict=True)
+        ]
         reader = TextReader(self._connection, self._settings.where, batch_rows=self._batch_rows)
         for memory, starts, sizes in reader.rows(statement, len(columns) or 1):
             found = tuple(each(Values(memory, starts[i], sizes[i])) for i, each in enumerate(build))
@@ -181,5 +191,10 @@ class ConsistentView:
 
 def _shown(column: Column) -> str:
     name = quoted(str(column.name))
-    # As eight bytes a number of four has all its digits; a sum with 0 would lose the sign of -0.
-    return f"{name} * 1e0" if column.type is ColumnType.FLOAT else name
+    if column.type in _FLOATS:
+        # As eight bytes, of which all digits are shown, whatever FLOAT(M,D) shows; a sum with 0 would lose -0's sign.
+        return f"{name} * 1e0"
+    if is_text_of_digits(column):
+        # ZEROFILL is for showing.
+        return f"CAST({name} AS DECIMAL({column.precision}, {column.scale}))"
+    return f"CAST({name} AS UNSIGNED)" if has_empty_label(column) else name

@@ -16,7 +16,7 @@ from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
 from pyspark_mysql_cdc_wm.records.enums_and_sets import labels_of
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
 from pyspark_mysql_cdc_wm.records.layout import Mask
-from pyspark_mysql_cdc_wm.records.table_definition import Column, TableMap, key_names
+from pyspark_mysql_cdc_wm.records.table_definition import Column, TableMap, key_names, shown_names
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from watermark_source.errors import OffsetError
 
@@ -24,7 +24,7 @@ from watermark_source.errors import OffsetError
 def chunk_names(table: TableMap, choice: ColumnChoice) -> tuple[str, ...]:
     """Return the columns that chunks of a table are ranges of, of those it had in the binlog."""
     name = f"{TableName(table.database, table.table)}"
-    chosen = choice.chunk_column(name, (str(column.name) for column in table.columns))
+    chosen = choice.chunk_column(name, shown_names(table))
     return key_names(table) if chosen is None else (chosen,)
 
 

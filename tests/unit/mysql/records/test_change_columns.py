@@ -48,13 +48,23 @@ def test_an_update_of_the_key_deletes_one_row_and_inserts_another() -> None:
     assert change_types(moved, None).tolist() == [INSERT, INSERT, DELETE, INSERT, DELETE]
 
 
-def test_a_key_that_an_image_leaves_out_is_the_same() -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "update"),
+    [
+        (1, None, (DELETE, INSERT)),
+        (None, 1, (DELETE, INSERT)),
+        (None, None, (UPDATE_BEFORE, UPDATE_AFTER)),
+    ],
+)
+def test_a_key_that_is_no_date_is_null_and_another_than_any_date(
+    before: int | None, after: int | None, update: tuple[int, int]
+) -> None:
     found = changes()
     at = found.names.index("id")
-    keys = pa.array([1, 4_000_000_000, 1, None, 4_000_000_000], found.columns[at].type)
+    keys = pa.array([1, 4_000_000_000, before, after, 4_000_000_000], found.columns[at].type)
     columns = (*found.columns[:at], keys, *found.columns[at + 1 :])
-    partial = found._replace(images=found.images._replace(columns=columns))
-    assert change_types(partial, None).tolist() == [INSERT, INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE]
+    zero = found._replace(images=found.images._replace(columns=columns))
+    assert change_types(zero, None).tolist() == [INSERT, INSERT, *update, DELETE]
 
 
 def test_behind_the_tables_columns_come_those_about_changes_and_event_time_is_when_it_was_committed() -> None:

@@ -1,0 +1,60 @@
+"""A user who may read some columns of a table: no others come, from the table or from the binlog."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.integration.mysql_binlog import Database
+from tests.integration.mysql_lives import ALL, Life
+from tests.integration.mysql_streams import RIGHTS, make_user
+from watermark_source.errors import UnsupportedFormatError
+
+pytestmark = pytest.mark.service
+
+_DECLARED = "id INT, shop INT, n INT, secret TEXT, PRIMARY KEY (id, shop)"
+
+
+def _made(database: Database, granted: str, declared: str = _DECLARED) -> None:
+    database.run(f"CREATE TABLE t ({declared})", "INSERT INTO t (id, shop, n) VALUES (1, 0, 10)")
+    others = [right for right in RIGHTS if not right.startswith("SELECT")]
+    # What may be written is described to the user too.
+    make_user(database.server, "some", *others, f"SELECT ({granted}), INSERT (secret) ON {database.name}.t")
+
+
+def _rows(database: Database, **options: Any) -> list[dict[str, Any]]:
+    life = Life(database, username="some", **options)
+    start = life.reader.initialOffset()
+    end = life.reader.latestOffset(start, ALL)
+    rows = life.rows(start, end)
+    database.run("UPDATE t SET n = 11, secret = 'sh'", "DELETE FROM t", "INSERT INTO t (id, shop, n) VALUES (1, 0, 10)")
+    while (start := end) != (end := life.reader.latestOffset(end, ALL)):
+        rows += life.rows(start, end)
+    life.reader.stop()
+    return sorted(rows, key=lambda row: (not row["_snapshot"], row["_commit_version"], row["_change_number"]))
+
+
+@pytest.mark.parametrize("invisible", ["", " INVISIBLE"])
+@pytest.mark.parametrize("options", [{}, {"excludeColumns": "secret"}, {"excludeColumns": "secret,_database"}])
+def test_columns_that_may_not_be_read_come_in_neither_phase(
+    mysql_database: Database, options: dict[str, str], invisible: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _made(mysql_database, "id, shop, n", _DECLARED.replace("secret TEXT", f"secret TEXT{invisible}"))
+    texts = [json.loads(row["_row"]) for row in _rows(mysql_database, rowFormat="json", **options)]
+    assert [tuple(text) for text in texts] == [("id", "shop", "n")] * 5
+    assert [text["n"] for text in texts] == [10, 10, 11, 11, 10]
+    columns = _rows(mysql_database, **options)
+    assert [row["n"] for row in columns] == [10, 10, 11, 11, 10]
+    assert not any("secret" in row for row in columns)
+    said = "the user 'some' may read these columns alone, and no others come. "
+    (words,) = {record.getMessage() for record in caplog.records if said in record.getMessage()}
+    assert f"{said}{mysql_database.name}.t: id, shop, n. For all of them, on the server: GRANT SELECT ON " in words
+
+
+def test_a_key_of_which_a_column_may_not_be_read_is_refused(mysql_database: Database) -> None:
+    _made(mysql_database, "id, n")
+    for form in ("columns", "json"):
+        with pytest.raises(UnsupportedFormatError, match=r"[.]t: the user 'some' may not read shop of the primary key"):
+            Life(mysql_database, username="some", rowFormat=form)
