@@ -51,7 +51,9 @@ def changes(database: Database, table: str) -> list[Changes]:
 
 
 def test_every_type_has_the_values_that_full_metadata_give_it(database: Database) -> None:
-    samples = [each for each in SAMPLES if each.only in (None, database.server.flavour)]
+    # A server copies a SET by its text, which does not have an empty label.
+    copied = [each for each in SAMPLES if each.name != "set_empty"]
+    samples = [each for each in copied if each.only in (None, database.server.flavour)]
     columns = ", ".join(f"{each.name} {each.declaration}" for each in samples)
     database.run(
         f"CREATE TABLE t ({columns}, b VARCHAR(5) NOT NULL, a INT, odd ENUM('a,b',{_ODD}), odds SET({_ODD}), "
