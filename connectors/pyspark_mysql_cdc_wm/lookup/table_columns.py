@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -62,13 +62,18 @@ COLUMN_TYPES: Mapping[str, ColumnType] = {
 """By their names in ``information_schema``."""
 _DESCRIBE = """
 SELECT TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE,
-       DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA, PRIVILEGES
+       DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA, PRIVILEGES,
+       COLUMN_KEY
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({}) ORDER BY TABLE_NAME, ORDINAL_POSITION
 """
 _KEYS = """
 SELECT TABLE_NAME, COLUMN_NAME, SUB_PART FROM information_schema.STATISTICS
 WHERE TABLE_SCHEMA = %s AND TABLE_NAME IN ({}) AND INDEX_NAME = 'PRIMARY' ORDER BY TABLE_NAME, SEQ_IN_INDEX
 """
+_UNIQUE = """
+SELECT COLUMN_NAME FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0
+"""
+_GRANT = "GRANT SELECT ON {} TO '{}'@'%'"
 _NAMES = """
 SELECT COLUMN_NAME FROM information_schema.COLUMNS
 WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND FIND_IN_SET('select', PRIVILEGES)
@@ -140,7 +145,9 @@ def described(
             refuse_versioned(connection, database, some)
             for table, rows in _by_table(connection.rows(_DESCRIBE.format(marks), database, *some)).items():
                 name = TableName(database, table)
-                readable = [row[:-1] for row in rows if "select" in str(row[-1]).split(",")]
+                readable = [row[:-2] for row in rows if "select" in str(row[-2]).split(",")]
+                if readable and not keys.get(table):
+                    _refuse_unseen_key(connection, name, [str(row[0]) for row in rows if row[-1] == "PRI"])
                 if readable:
                     _refuse_what_changes_lack(connection, name, readable, choice)
                     found[name] = _described(
@@ -170,6 +177,23 @@ def versioned_error(table: TableName) -> UnsupportedFormatError:
         f"table {table}: it is WITH SYSTEM VERSIONING, and the binlog has its former rows as inserts of the same key, "
         "behind the change that ended them. Leave the table out of the option tables, or on the server: "
         f"ALTER TABLE {table.quoted} DROP SYSTEM VERSIONING"
+    )
+
+
+def _refuse_unseen_key(connection: MySqlConnection, table: TableName, in_key: Collection[str]) -> None:
+    """Refuse a table of MariaDB that shows no key to a user who may not read all of its columns."""
+    if not connection.is_mariadb or not in_key:
+        return
+    # A unique key may stand in for a primary one.
+    unique = {name for (name,) in connection.rows(_UNIQUE, *table)}
+    if not unique.issuperset(in_key):
+        raise _unreadable_key(connection.settings.username, table, "every column")
+
+
+def _unreadable_key(user: str, table: TableName, what: str) -> UnsupportedFormatError:
+    return UnsupportedFormatError(
+        f"table {table}: the user {user!r} may not read {what} of the primary key, without which its rows are not "
+        f"distinguished. On the server, for all columns: {_GRANT.format(table.quoted, user)}"
     )
 
 
@@ -218,7 +242,7 @@ def all_columns(
         DescribedColumn(
             str(row[1]),
             str(row[3]),
-            _column(row[1:-1], collations, table, mariadb=connection.is_mariadb) if row[2] in COLUMN_TYPES else None,
+            _column(row[1:-2], collations, table, mariadb=connection.is_mariadb) if row[2] in COLUMN_TYPES else None,
         )
         for row in connection.rows(_DESCRIBE.format("%s"), *table)
     ]
@@ -276,11 +300,7 @@ def _described(
     all_names = tuple(str(row[0]) for row in rows)
     chunk_column = choice.chunk_column(str(table), all_names)
     if unreadable := [name for name in names if name not in all_names]:
-        shown = ", ".join(unreadable)
-        raise UnsupportedFormatError(
-            f"table {table}: the user {user!r} may not read {shown} of the primary key, without which its rows are not "
-            f"distinguished. On the server: GRANT SELECT ({shown}) ON {table.quoted} TO '{user}'@'%'"
-        )
+        raise _unreadable_key(user, table, ", ".join(unreadable))
     needed = [row for row in rows if choice.reads(str(row[0])) or row[0] in (*names, chunk_column)]
     columns = tuple(_column(row, collations.numbers, table, mariadb=mariadb) for row in needed)
     types = tuple(column_type(each, collations.charsets, f"table {table} column {each.name}") for each in columns)

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
+from pyspark_mysql_cdc_wm.records.key_column import comparable
 from pyspark_mysql_cdc_wm.records.layout import Mask
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes, inlined, word_at
 from watermark_source.machine_code.same_bytes import same_bytes
@@ -157,9 +157,8 @@ def _words(columns: Sequence[pa.Array]) -> tuple[Bytes, Longs]:
 
 def _lying(column: pa.Array) -> tuple[Bytes, Longs, Longs, bool]:
     """Return bytes, where in them each value lies, its size, and whether sizes differ. Of nulls nothing."""
-    if pa.types.is_list(column.type):
-        column = pc.binary_join(column, ",")
-    elif pa.types.is_boolean(column.type):
+    column = comparable(column)
+    if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8())
     rows = len(column)
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
