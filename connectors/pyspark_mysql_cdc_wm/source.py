@@ -179,9 +179,7 @@ class MySqlSource(SourceDefinition):
         known = Known(self.known, options.choice, layout, options.ignores_new_columns) if knows else None
         client = options.client.patient
         return MySqlRangeReader(
-            BinlogRows(
-                client, self.tables, layout, known, options.fail_on_data_loss, options.unlogged, self.by_grants
-            ),
+            BinlogRows(client, self.tables, layout, known, options.fail_on_data_loss, options.unlogged, self.by_grants),
             SnapshotRows(
                 client,
                 self.tables,

@@ -77,7 +77,7 @@ class Known:
         if not other:
             if not by_name and arrived:
                 _warn_once(
-                    f"{change.where}: it gave {name} columns with names of the stream's, and no row of that was logged: "
+                    f"{change.where}: it gave {name} columns with names of the stream's, of which no row was logged: "
                     f"{', '.join(sorted(arrived))}. Rows that were delivered before it keep what they had under these "
                     "names, and the server may have a default there"
                 )
