@@ -64,4 +64,4 @@ def test_no_connector_imports_another_and_the_engine_and_the_services_none(folde
 @pytest.mark.parametrize("folder", [*FOLDERS, "benchmarks", "examples"])
 def test_no_file_is_too_long_to_be_of_one_concept(folder: str) -> None:
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")}
-    assert [path for path, count in lines.items() if count > 400] == []
+    assert [path for path, count in lines.items() if count > 600] == []
