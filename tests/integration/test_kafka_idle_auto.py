@@ -84,4 +84,4 @@ def test_a_partition_of_records_without_an_event_time_says_so_and_turns_idle_whi
     assert query.status.splits[1].status is Status.IDLE
     assert "nothing with an event time" in query.status.splits[1].why
     assert query.status.watermark is not None
-    assert query.status.watermark >= START + written - 2
+    assert query.status.watermark >= START + written - 5

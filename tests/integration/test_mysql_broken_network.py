@@ -133,7 +133,8 @@ def test_a_dump_that_breaks_off_or_falls_silent_is_continued_where_it_was(
                 assert _places(broken, database.since, end) == whole
         finally:
             broken.fates = lambda _: CALM
-        assert broken.accepted == first + 2
+        # A server that does not hear its reader may still send all of the rest.
+        assert broken.accepted == first + 2 or (how is Break.CLIENT_UNHEARD and broken.accepted == first + 1)
 
 
 @pytest.mark.usefixtures("short_limits")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pymysql
@@ -33,11 +33,19 @@ def settings_of(server: MySql) -> ClientSettings:
 
 
 def many_sessions(server: MySql, held: ExitStack) -> Lift:
-    run(server.host, server.port, f"SET GLOBAL max_connections = {_HELD}")
-    for _ in range(_HELD):
-        held.enter_context(closing(connect(server.host, server.port)))
-    # Root has one more.
-    return lambda: run(server.host, server.port, "SET GLOBAL max_connections = 151")
+    own = held.enter_context(closing(connect(server.host, server.port)))
+
+    def limit(sessions: int) -> None:
+        with own.cursor() as cursor:
+            cursor.execute(f"SET GLOBAL max_connections = {sessions}")
+
+    held.callback(limit, 151)
+    limit(_HELD)
+    # Other sessions of the server count, too, and root has one more.
+    with suppress(pymysql.err.OperationalError):
+        for _ in range(_HELD):
+            held.enter_context(closing(connect(server.host, server.port)))
+    return lambda: limit(151)
 
 
 def one_session_of_the_user(server: MySql, held: ExitStack) -> Lift:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.errors.server_errors import LOCKED, code_of
 from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
+from pyspark_mysql_cdc_wm.lookup.metadata_lock_limit import waiting_for_locks
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_types import column_type, has_empty_label
 from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
@@ -261,7 +262,8 @@ def partly_readable(connection: MySqlConnection, tables: Iterable[TableName]) ->
         SourceError: the server cannot be reached, or refuses.
     """
     named = {(database, table) for database, table in connection.rows(_COLUMN_GRANTS)}
-    return tuple(table for table in tables if tuple(table) in named or not _may_read_all(connection, table))
+    with waiting_for_locks(connection):
+        return tuple(table for table in tables if tuple(table) in named or not _may_read_all(connection, table))
 
 
 def _may_read_all(connection: MySqlConnection, table: TableName) -> bool:
