@@ -6,7 +6,7 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -191,10 +191,9 @@ def another_column(self: FullDataSource, values: Any) -> StructType:
     return columns(self, values).add(StructField(f"c{next(_tick)}", LongType()))
 
 
-def without(name: str) -> Callable[[FullDataSource], Any]:
-    def broken(self: FullDataSource) -> Any:
-        self.options = {key: text for key, text in self.options.items() if key != name}
-        return parsed(self)
+def without(name: str) -> Callable[[FullDataSource, Mapping[str, str]], Any]:
+    def broken(self: FullDataSource, given: Mapping[str, str]) -> Any:
+        return parsed(self, {key: text for key, text in given.items() if key != name})
 
     return broken
 
