@@ -193,6 +193,7 @@ def another_column(self: FullDataSource, values: Any) -> StructType:
 
 def without(name: str) -> Callable[[FullDataSource, Mapping[str, str]], Any]:
     def broken(self: FullDataSource, given: Mapping[str, str]) -> Any:
+        self.options = {key: text for key, text in self.options.items() if key != name}
         return parsed(self, {key: text for key, text in given.items() if key != name})
 
     return broken
