@@ -14,6 +14,12 @@ OWN = "/job/.venv/bin/python"
 ELSEWHERE = {"PATH": "/nowhere"}
 
 
+@pytest.fixture(autouse=True)
+def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here depends on whether another test of this process has started Spark."""
+    monkeypatch.delitem(sys.modules, "pyspark.core.context", raising=False)
+
+
 @pytest.fixture
 def python3(tmp_path: Path) -> Path:
     """A ``python3`` on the path."""

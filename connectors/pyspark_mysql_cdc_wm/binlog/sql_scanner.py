@@ -93,7 +93,7 @@ def _passed_over(text: str, at: int, executed: bool, dialect: Dialect) -> tuple[
         elif char == "/" and text.startswith("/*", at):
             marked = _marked(text, at, dialect)
             executed = executed or marked > 0
-            at = _behind_version(text, at + marked) if marked else _end_of_remark(text, at)
+            at = _behind_version(text, at + marked, dialect) if marked else _end_of_remark(text, at)
         elif executed and text.startswith("*/", at):
             executed, at = False, at + 2
         else:
@@ -280,9 +280,11 @@ def _marked(text: str, at: int, dialect: Dialect) -> int:
     return 4 if dialect.mariadb and text.startswith("M!", at + 2) else 0
 
 
-def _behind_version(text: str, at: int) -> int:
-    """Return the place behind a version of five or six digits."""
+def _behind_version(text: str, at: int, dialect: Dialect) -> int:
+    """Return the place behind a version of five or six digits; MySQL reads a sixth one where a blank is behind it."""
     digits = min(_end_of_digits(text, at) - at, _VERSION_DIGITS + 1)
+    if digits > _VERSION_DIGITS and not dialect.mariadb and text[at + digits : at + digits + 1] not in dialect.spaces:
+        digits = _VERSION_DIGITS
     return at + digits if digits >= _VERSION_DIGITS else at
 
 

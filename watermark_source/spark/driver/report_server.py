@@ -110,16 +110,17 @@ class ReportServer:
 
     def _run(self) -> None:
         while not self._closed:
-            now = time.monotonic()
-            for peer in [each for each in self._peers.values() if each.until <= now]:
-                self._refuse(peer, "nothing more came in time" if peer.proven else protocol.UNPROVEN)
             until = min((each.until for each in self._peers.values()), default=math.inf)
-            ready = self._selector.select(None if until == math.inf else max(0.001, until - now))
+            ready = self._selector.select(None if until == math.inf else max(0.0, until - time.monotonic()))
+            # Before deadlines: where this process stood still, what arrived in time is there.
+            now = time.monotonic()
             for key, _ in ready:
                 if isinstance(key.data, _Peer):
                     self._serve(key.data)
                 elif key.fileobj is not self._wakes:
                     self._accept(key.fileobj)  # type: ignore[arg-type]
+            for peer in [each for each in self._peers.values() if each.until <= now]:
+                self._refuse(peer, "nothing more came in time" if peer.proven else protocol.UNPROVEN)
         for each in (*self._peers, *self._listeners, self._wakes, self._waker):
             each.close()
         self._selector.close()
@@ -156,21 +157,22 @@ class ReportServer:
         return next((each for each in self._peers.values() if not each.proven), None)
 
     def _serve(self, peer: _Peer) -> None:
+        """Read what has arrived of a message, and answer one that is whole."""
         if peer.connection not in self._peers:
             return
         try:
-            part = peer.connection.recv(min(peer.missing, _PIECE))
-            if not part:
-                raise EOFError("the connection was closed")
-            peer.received += part
-            if not peer.missing and not peer.proven:
-                peer.prove(self._key)
-            if not peer.missing:
-                body = peer.body()
-                self._book.add(protocol.decode(body))
-                note_query(protocol.query_of(body))
-                peer.connection.sendall(protocol.OK)
-                self._drop(peer)
+            while peer.missing:
+                part = peer.connection.recv(min(peer.missing, _PIECE))
+                if not part:
+                    raise EOFError("the connection was closed")
+                peer.received += part
+                if not peer.missing and not peer.proven:
+                    peer.prove(self._key)
+            body = peer.body()
+            self._book.add(protocol.decode(body))
+            note_query(protocol.query_of(body))
+            peer.connection.sendall(protocol.OK)
+            self._drop(peer)
         except BlockingIOError:
             return
         except Exception as error:  # noqa: BLE001 - what one connection sends must not end the reports of all others

@@ -293,7 +293,30 @@ def test_a_stranger_makes_room_for_a_newer_connection_and_a_task_does_not(
         assert is_hung_up(strangers[0])
         task.sendall(body)
         assert task.recv(2, socket.MSG_WAITALL) == b"OK"
-    assert server.strangers() == "1 (the last from 127.0.0.1: its place was needed for another connection)"
+        assert server.strangers() == "1 (the last from 127.0.0.1: its place was needed for another connection)"
+
+
+def test_what_arrived_while_the_driver_stood_still_is_received(
+    book: ReportBook, server: ReportServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a long pause of the process: its deadlines have passed, and the reports are there."""
+    monkeypatch.setattr(protocol, "PROOF_TIMEOUT", 0.2)
+    monkeypatch.setattr(protocol, "TIMEOUT", 0.1)
+    (body,) = protocol.messages([REPORT])
+    with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as task, book._lock:
+        message = protocol.header(server.address.key, task.recv(32, socket.MSG_WAITALL), body) + body
+        # The server waits for the lock with this one's reports.
+        sent = threading.Thread(target=send_reports, args=(server.address, [replace(REPORT, rows=11)]))
+        sent.start()
+        time.sleep(0.1)
+        task.sendall(message)
+        time.sleep(0.5)
+        book._lock.release()
+        try:
+            assert task.recv(2, socket.MSG_WAITALL) == b"OK"
+        finally:
+            book._lock.acquire()
+    sent.join()
 
 
 def test_a_task_whose_place_was_needed_connects_again(
@@ -410,9 +433,9 @@ def has_ipv6() -> bool:
     return False
 
 
-def listening_at() -> set[str]:
-    connections = psutil.Process().net_connections("tcp")
-    return {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
+def listening_at(server: ReportServer) -> set[str]:
+    listening = [each for each in psutil.Process().net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+    return {each.laddr.ip for each in listening if each.laddr.port == server.address.port}
 
 
 @pytest.mark.parametrize("local", ["127.0.0.7", "localhost", *(["::1"] if has_ipv6() else [])])
@@ -421,7 +444,7 @@ def test_it_listens_where_spark_does_and_says_so(local: str, book: ReportBook, m
     server = ReportServer(book)
     expected = socket.gethostbyname(local) if ":" not in local else local
     assert server.address.hosts == (expected,)
-    assert listening_at() == {expected}
+    assert listening_at(server) == {expected}
     assert send_reports(server.address, [REPORT])
     server.close()
 
@@ -442,7 +465,7 @@ def test_the_drivers_address_comes_before_that_of_its_machine(
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.7")
     server = ReportServer(book)
     assert server.address.hosts == hosts
-    assert listening_at() == bound
+    assert listening_at(server) == bound
     server.close()
 
 
@@ -462,7 +485,7 @@ def test_without_an_address_it_listens_at_those_of_its_machine_that_tasks_are_gi
 ) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     server = ReportServer(book)
-    assert listening_at() == set(server.address.hosts)
+    assert listening_at(server) == set(server.address.hosts)
     assert "127.0.0.1" in server.address.hosts
     server.close()
 
