@@ -33,7 +33,7 @@ JOIN_USERS ?= 200000
 ORDERING_KILLS ?= 20
 FUZZ_MINUTES ?= 10
 # Files or folders, and how many faults of each file.
-MUTANTS_OF ?= watermark_source/planning watermark_source/alignment watermark_source/eventtime
+MUTANTS_OF ?= watermark_source/planning
 MUTANTS_EACH ?= 30
 
 # Spark starts its Python workers with this interpreter.
@@ -133,7 +133,7 @@ $(INSTALLED): pyproject.toml | python
 	@echo "installing the project and its tools into $(VENV) (once; about 1.3 GB with pyspark)"
 	$(RUN) -m pip install --disable-pip-version-check --upgrade 'pip>=25.1'
 	$(RUN) -m pip install --disable-pip-version-check --editable '.[all]' --group dev
-	$(RUN) -m watermark_source.spark.startup.bytecode  # every query of every test starts half a second sooner
+	$(RUN) -m watermark_source.spark.bytecode  # every query of every test starts half a second sooner
 	@touch $@
 
 $(FUZZER): $(INSTALLED)

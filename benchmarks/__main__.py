@@ -30,9 +30,9 @@ from benchmarks.temporal_join import join_topics, joins
 from benchmarks.throughput import compressed, throughput
 from benchmarks.topics import PARTITIONS, even_topic, long_topic, skewed_payload_topic, skewed_topic
 from benchmarks.window_latency import window_latency
+from services.ivy import mysql_driver_jars, spark_kafka_jars
 from services.kafka import kafka_service
 from services.kafka_topics import create_topic
-from services.spark_jars import mysql_driver_jars, spark_kafka_jars
 
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (

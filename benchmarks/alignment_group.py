@@ -14,12 +14,12 @@ from benchmarks.figures import Figure, spread
 from benchmarks.planning import ALIGNED, make_topics, measured
 from services.kafka import kafka_service
 from services.postgres import postgres_service, url_of
-from watermark_source.alignment.group import GroupMember, MemberStatus
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store import store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
-from watermark_source.group_store.member_exchange import Answer, GroupStore, Identity
+from watermark_source.group_store.store import Answer, GroupStore, Identity
+from watermark_source.planning.group import GroupMember, MemberStatus
+from watermark_source.planning.watermark import Millis
 
 MEMBERS = 1_000
 PLANNING_SPLITS = 8

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from benchmarks.figures import Figure, ratio
 from benchmarks.queries import BUILT_IN, OURS
-from services.spark_jars import spark_kafka_jars
+from services.ivy import spark_kafka_jars
 
 _QUERIES = 2
 

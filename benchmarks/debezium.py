@@ -21,9 +21,9 @@ from pyspark_mysql_cdc_wm.client.dump import FilePosition
 from services.cache import cached
 from services.ivy import Module, jars
 from services.java import java_command, javac_command
+from services.local_server import run_to_end
 from services.mysql import MySql
 from services.mysql_client import run
-from services.process import run_to_end
 
 VERSION = "3.6.1.Final"
 _MODULES = tuple(

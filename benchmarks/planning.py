@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.figures import Figure, spread
-from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
+from pyspark_aligned_kafka.source import schema_of, stream_reader
 from services.kafka import kafka_service
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topics
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split
-from watermark_source.spark.exchange.read_tasks import ReadTask
-from watermark_source.spark.tasks.report_client import send_reports
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.executor.reading import send_reports
+from watermark_source.spark.read_tasks import ReadTask
 
 TARGETS = {8: 20.0, 10_000: 250.0}
 """Splits, and milliseconds for latestOffset and partitions together."""

@@ -11,8 +11,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from benchmarks.topics import PARTITIONS, RECORDS, VALUE_SIZE
-from pyspark_aligned_kafka.spark_readers import schema_of
-from watermark_source.spark.columns.markers import arrow_schema
+from pyspark_aligned_kafka.source import schema_of
+from watermark_source.spark.columns import arrow_schema
 
 PREBUILT = "prebuilt"
 _ROWS = 10_000

@@ -15,7 +15,7 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
     NOT_NEEDED_HERE,
 )
 from watermark_source.option_table import Option
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
+from watermark_source.spark.option_rows import ENGINE_OPTIONS
 
 PAGE = Path(__file__).parent / "options.md"
 MYSQL_PAGE = Path(__file__).parent / "mysql-options.md"

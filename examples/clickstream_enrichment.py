@@ -32,7 +32,7 @@ from examples.servers import Login, MySqlServer, add_addresses, database_of, top
 from examples.sinks import WholeBatches, stop_between_batches
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from watermark_source import follow_watermark, temporal_join
-from watermark_source.monitor.number_format import count_text
+from watermark_source.durations import count_text
 
 TOPIC, PARTITIONS = "click_event", 2
 DATABASE = "shop"

@@ -29,8 +29,8 @@ from rich.console import Console
 from examples.servers import Login, MySqlServer, add_addresses, database_of
 from examples.sinks import WholeBatches, stop_between_batches
 from watermark_source import data_rows
-from watermark_source.monitor.number_format import count_text
-from watermark_source.monitor.progress_event import parse_progress
+from watermark_source.durations import count_text
+from watermark_source.monitor.status_json import parse_progress
 from watermark_source.monitor.terminal import LiveStatus
 
 TABLES = ("orders_eu", "orders_us")

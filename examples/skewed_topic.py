@@ -26,8 +26,8 @@ from rich.table import Table
 from examples.servers import add_addresses, topic_of
 from examples.sinks import WholeBatches, stop_between_batches
 from watermark_source import data_rows, follow_watermark
-from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.source_status import SourceStatus, Status
+from watermark_source.monitor.status_json import late_rows, parse_progress
 from watermark_source.monitor.terminal import LiveStatus
 
 TOPIC = "orders"

@@ -28,7 +28,7 @@ from services.kafka import kafka_service
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topic
 from watermark_source import follow_watermark
-from watermark_source.monitor.number_format import count_text
+from watermark_source.durations import count_text
 
 SHOWN, CLICKED = "shown", "clicked"
 PARTITIONS = 2

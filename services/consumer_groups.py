@@ -17,7 +17,7 @@ from services.ivy import Module, retrieve
 from services.java import java_command
 from services.kafka_local import KAFKA_VERSION, kafka_classpath
 from services.kafka_topics import admin_client
-from services.process import ChildProcess
+from services.local_server import ChildProcess
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from services.cache import cached
 from services.errors import ServiceError
-from services.process import run_to_end
+from services.local_server import run_to_end
 
 _SUITE = "sid"
 _UPDATE_SECONDS = 300.0

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from services.container_or_local import WHERE_VARIABLE, Where, created, where_from_environment
+from services.containers import WHERE_VARIABLE, Where, created, where_from_environment
 from services.kafka_container import ContainerKafka
 from services.kafka_local import Jvm, LocalKafka
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from services import image_versions
-from services.container_server import ContainerServer
+from services import containers
+from services.containers import ContainerServer
 from services.errors import ServiceError
 from services.kafka_local import START_SECONDS, STOP_SECONDS, broker_properties
 from services.kafka_wire import BrokerConnection
@@ -33,7 +33,7 @@ class ContainerKafka(ContainerServer):
                 container.with_env(variable(name), value)
             return container
 
-        super().__init__(image_versions.KAFKA, arranged)
+        super().__init__(containers.KAFKA, arranged)
 
     @property
     def bootstrap(self) -> str:

@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.class_archive import class_archive
 from services.errors import ServiceError
 from services.ivy import Module, jars
 from services.java import QUICK_START, java_command
 from services.kafka_wire import BrokerConnection
-from services.ports import free_ports
-from services.process import ChildProcess, run_to_end
+from services.local_server import ChildProcess, free_ports, run_to_end
+from services.spark_start import class_archive
 
 KAFKA_VERSION = "4.3.1"
 START_SECONDS = 90.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.container_or_local import Where, created, where_from_environment
+from services.containers import Where, created, where_from_environment
 from services.errors import ServiceError
 from services.mysql_client import run
 from services.mysql_container import ContainerMySql

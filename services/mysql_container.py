@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from services import image_versions
-from services.container_server import ContainerServer
+from services import containers
+from services.containers import ContainerServer
 from services.mysql_client import answers
 from services.mysql_local import START_SECONDS, STOP_SECONDS, normalised, server_settings
 from services.mysql_program import Flavour
@@ -34,7 +34,7 @@ class ContainerMySql(ContainerServer):
                 .with_command([f"--{name}={value}" for name, value in settings.items()])
             )
 
-        super().__init__(image_versions.MYSQL[self._flavour], arranged, inside=_PORT)
+        super().__init__(containers.MYSQL[self._flavour], arranged, inside=_PORT)
 
     @property
     def flavour(self) -> Flavour:

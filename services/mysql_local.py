@@ -10,7 +10,7 @@ from pathlib import Path
 
 from services.cache import cached, fingerprinted
 from services.errors import ServiceError
-from services.local_database import LocalDatabase
+from services.local_server import LocalDatabase
 from services.mysql_client import answers
 from services.mysql_program import Flavour, Program, usable_program
 

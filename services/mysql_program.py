@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from services.cache import first_that_works
 from services.debian import debian_root
 from services.errors import ServiceError
-from services.process import run_to_end
-from services.program_choice import first_that_works
+from services.local_server import run_to_end
 
 INITIALISE_SECONDS = 180.0
 _DEBIAN_MYSQL = "debian-mysql-server"

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from services.container_or_local import Where, created, where_from_environment
+from services.containers import Where, created, where_from_environment
 from services.postgres_client import USER
 from services.postgres_container import ContainerPostgres
 from services.postgres_local import LocalPostgres

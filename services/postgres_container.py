@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from services import image_versions
-from services.container_server import ContainerServer
+from services import containers
+from services.containers import ContainerServer
 from services.postgres_client import answers
 from services.postgres_local import START_SECONDS, STOP_SECONDS, server_settings
 
@@ -31,7 +31,7 @@ class ContainerPostgres(ContainerServer):
                 [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
             )
 
-        super().__init__(image_versions.POSTGRES, arranged, inside=_PORT)
+        super().__init__(containers.POSTGRES, arranged, inside=_PORT)
 
     def _answers(self) -> bool:
         # Over TCP: the server that only makes the data folder listens on its socket alone.

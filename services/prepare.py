@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 
 from services.errors import ServiceError
+from services.ivy import merge_catalog_jars, spark_kafka_jars
 from services.kafka_local import kafka_classpath, quick_broker
 from services.mysql_program import Flavour, usable_program
-from services.spark_jars import merge_catalog_jars, spark_kafka_jars
 from services.spark_start import quick_spark
 
 _IMPORT_ALL = """

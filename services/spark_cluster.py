@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from services.errors import ServiceError
+from services.ivy import pyspark_home
 from services.java import QUICK_START, java_command
-from services.ports import free_ports
-from services.process import ChildProcess
-from services.pyspark_home import pyspark_home
+from services.local_server import ChildProcess, free_ports
 
 START_SECONDS = 90.0
 _ANSWER_SECONDS = 5.0

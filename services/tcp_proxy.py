@@ -18,7 +18,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-from services.ports import free_ports
+from services.local_server import free_ports
 
 _BLOCK: Final = 65_536
 _SHORT_PIECES: Final = 64

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from services.container_or_local import WHERE_VARIABLE, Where
+from services.containers import WHERE_VARIABLE, Where
+from services.ivy import spark_kafka_jars
 from services.kafka import Kafka, kafka_service
 from services.kafka_local import FAST_START
 from services.kafka_topics import create_topic
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
-from services.spark_jars import spark_kafka_jars
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests.longest_first import in_order
 from watermark_source.operators.followed_time import ROCKSDB, STATE_STORE

@@ -12,8 +12,8 @@ import pyspark.daemon
 _OF_EVERY_TASK = (
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.worker",
-    "watermark_source.spark.tasks.reading",
-    "pyspark_aligned_kafka.spark_readers",
+    "watermark_source.spark.executor.reading",
+    "pyspark_aligned_kafka.source",
     "pyspark_aligned_kafka.records.decoding",
 )
 

@@ -7,22 +7,21 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from watermark_source.installation import name_python
+from watermark_source.option_table import name_python
 
 if TYPE_CHECKING:
     from watermark_source.operators.ordering import order_by_event_time
     from watermark_source.operators.temporal_join import temporal_join
-    from watermark_source.spark.frames.follow import data_rows, follow_watermark, markers
-    from watermark_source.spark.frames.late import split_late
+    from watermark_source.spark.follow import data_rows, follow_watermark, markers, split_late
 
 __all__ = ["data_rows", "follow_watermark", "markers", "order_by_event_time", "split_late", "temporal_join"]
 
 _HOMES = {
-    "data_rows": "spark.frames.follow",
-    "follow_watermark": "spark.frames.follow",
-    "markers": "spark.frames.follow",
+    "data_rows": "spark.follow",
+    "follow_watermark": "spark.follow",
+    "markers": "spark.follow",
     "order_by_event_time": "operators.ordering",
-    "split_late": "spark.frames.late",
+    "split_late": "spark.follow",
     "temporal_join": "operators.temporal_join",
 }
 

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from watermark_source.errors import EventTimeError, WatermarkSourceError
-from watermark_source.monitor.connector_modules import flags
-from watermark_source.monitor.doctor import doctor_of, options_of, report, with_secrets
+from watermark_source.monitor.doctor import doctor_of, flags, options_of, report, with_secrets
 
 _GOOD, _BAD, _MISUSED = 0, 1, 2
 _SECRETS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.watermark import Millis
 
 _STEP = 1_000
 """By so many milliseconds a clock that was set, or a machine that was suspended, is further at least."""

@@ -55,3 +55,18 @@ def format_duration(millis: int) -> str:
             rest = millis % in_ms // smaller_ms
             return f"{millis // in_ms} {unit} {rest:02d} {smaller}" if rest else f"{millis // in_ms} {unit}"
     return f"{millis // 1_000} s"
+
+
+# PURE. Numbers for people.
+
+
+def count_text(n: int) -> str:
+    """Return a whole number with its thousands set apart."""
+    return f"{n:,}".replace(",", " ")
+
+
+def share_text(share: float) -> str:
+    """Return a share in percent."""
+    if not share:
+        return "0 %"
+    return "< 0.01 %" if share < 0.0001 else f"{100 * share:.3g} %"

@@ -48,11 +48,11 @@ class DefaultSource(DataSource):
 
 def _called(name: str, *arguments: object) -> Any:
     """Call a function of ``spark_readers``, or say what the installation lacks."""
-    from watermark_source.installation import need  # noqa: PLC0415 - see the module's docstring
+    from watermark_source.option_table import need  # noqa: PLC0415 - see the module's docstring
     from watermark_source.spark_process import sentence_first  # noqa: PLC0415 - see the module's docstring
 
     with sentence_first():
         need(_NEEDED, DefaultSource.name(), extra="kafka")
-        from pyspark_aligned_kafka import spark_readers  # noqa: PLC0415 - see the module's docstring
+        from pyspark_aligned_kafka import source  # noqa: PLC0415 - see the module's docstring
 
-        return getattr(spark_readers, name)(*arguments)
+        return getattr(source, name)(*arguments)

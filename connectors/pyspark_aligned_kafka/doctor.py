@@ -9,8 +9,7 @@ from functools import partial
 
 from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
-from pyspark_aligned_kafka.lookup.checked_cluster import CheckedCluster
-from pyspark_aligned_kafka.lookup.doctor_checks import checks_of
+from pyspark_aligned_kafka.lookup.doctor_checks import CheckedCluster, checks_of
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
 from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
@@ -19,7 +18,7 @@ from watermark_source.checks import Caution, Check, Finding, examine
 from watermark_source.errors import listed
 from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.watermark_text import watermark_text
+from watermark_source.planning.watermark import watermark_text
 
 OPTIONS = OptionTable((*OPTION_TABLE.options, *(row.option for row in SETTINGS if row.option.secret)))
 """With the settings that are secret, which come from the environment."""

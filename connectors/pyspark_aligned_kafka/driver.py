@@ -9,27 +9,26 @@ from functools import partial
 
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
-from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
-from pyspark_aligned_kafka.cluster.leaders import Leaders
-from pyspark_aligned_kafka.cluster.topic_settings import CREATE_TIME
-from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
-from pyspark_aligned_kafka.lookup.broker_watch import KafkaWatch
+from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup, GroupCommits
+from pyspark_aligned_kafka.cluster.metadata import CREATE_TIME, Leaders
+from pyspark_aligned_kafka.lookup.batch_ranges import BatchBounds, narrowed
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
 from pyspark_aligned_kafka.lookup.event_time_preview import KafkaPreview
-from pyspark_aligned_kafka.lookup.log_bounds import KafkaLogBounds
-from pyspark_aligned_kafka.lookup.narrowed_ranges import narrowed
-from pyspark_aligned_kafka.lookup.open_transactions import KafkaTransactions
-from pyspark_aligned_kafka.lookup.position_lookup import KafkaPositionLookup
+from pyspark_aligned_kafka.lookup.offsets import (
+    KafkaLogBounds,
+    KafkaPositionLookup,
+    KafkaStartPositions,
+    KafkaTimeIndex,
+    KafkaTransactions,
+    KafkaWatch,
+)
 from pyspark_aligned_kafka.lookup.pushed_filters import Wanted
-from pyspark_aligned_kafka.lookup.stream_start import KafkaStartPositions
-from pyspark_aligned_kafka.lookup.time_index import KafkaTimeIndex
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import start_of_stream
+from watermark_source.contract.stream import Connector
 from watermark_source.durations import format_duration
 from watermark_source.errors import listed
-from watermark_source.planning.late_bound_ranges import OpenRange
-from watermark_source.spark.connector.stream import Connector
+from watermark_source.planning.ranges_per_task import OpenRange
 
 _log = logging.getLogger(__name__)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pyspark_aligned_kafka.batch import KafkaBatch
 from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
-from pyspark_aligned_kafka.source import range_reader
+from pyspark_aligned_kafka.source import KafkaBatch, range_reader
 from watermark_source.arrow_columns import integers
 from watermark_source.monitor.profile import EventTimes
 from watermark_source.option_table import OptionTable

@@ -52,11 +52,11 @@ class DefaultSource(DataSource):
 
 def _called(name: str, *arguments: object) -> Any:
     """Call a function of ``spark_readers``, or say what the installation lacks."""
-    from watermark_source.installation import need  # noqa: PLC0415 - see the module's docstring
+    from watermark_source.option_table import need  # noqa: PLC0415 - see the module's docstring
     from watermark_source.spark_process import sentence_first  # noqa: PLC0415 - see the module's docstring
 
     with sentence_first():
         need(_NEEDED, DefaultSource.name(), extra="mysql")
-        from pyspark_mysql_cdc_wm import spark_readers  # noqa: PLC0415 - see the module's docstring
+        from pyspark_mysql_cdc_wm import source  # noqa: PLC0415 - see the module's docstring
 
-        return getattr(spark_readers, name)(*arguments)
+        return getattr(source, name)(*arguments)

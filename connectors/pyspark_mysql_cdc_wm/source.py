@@ -6,40 +6,41 @@ import logging
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
-from pyspark_mysql_cdc_wm.lookup.binlog_pieces import BinlogPieces
+from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds, BinlogPieces
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
-from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
+from pyspark_mysql_cdc_wm.lookup.binlog_status import BinlogWatch, LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
 from pyspark_mysql_cdc_wm.lookup.row_limit import BinlogRowIndex
 from pyspark_mysql_cdc_wm.lookup.server_cautions import gaps
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
-from pyspark_mysql_cdc_wm.lookup.server_watch import BinlogWatch
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options import mysql_options as options
-from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
+from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT, OPTION_TABLE
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAfter, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
-from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize
-from pyspark_mysql_cdc_wm.snapshot.described_tables import DescribedTables
+from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize, DescribedTables
 from watermark_source.checks import Verdict, examine, require
+from watermark_source.contract.stream import Connector, RangeReader, SourceDefinition
 from watermark_source.errors import shortened
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector.range_reader import RangeReader
-from watermark_source.spark.connector.stream import Connector, SourceDefinition
+from watermark_source.planning.watermark import WatermarkCharacteristic
+from watermark_source.spark.stream_reader import AlignedStreamReader, made_or_refused, refuse_user_schema, stream_schema
+from watermark_source.spark.table_options import kept_in_schema, taken_from_schema
 
 _log = logging.getLogger(__name__)
 
@@ -171,8 +172,8 @@ class MySqlSource(SourceDefinition):
     def _reader(self, layout: Layout, *, knows: bool) -> RangeReader:
         # Brings the compiler with it: half a second of a core, which only the processes of tasks need.
         from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows  # noqa: PLC0415
-        from pyspark_mysql_cdc_wm.reading.known_columns import Known  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.reading.schema_changes import Known  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows  # noqa: PLC0415
 
         options = self.options
@@ -191,3 +192,45 @@ class MySqlSource(SourceDefinition):
                 self.by_grants,
             ),
         )
+
+
+# Spark's view of the source: its schema and its stream reader.
+
+
+def schema_of(given: Mapping[str, str]) -> StructType:
+    """Return the tables' columns, what tells about changes, then the engine's own; raises as ``MySqlSource.of``."""
+    return kept_in_schema(_schema(MySqlSource.of(given)), given, _is_secret)
+
+
+def stream_reader(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """Return the reader; its first call raises as ``MySqlSource.of``: what ``load()`` found in order may no longer be.
+
+    Or it raises ``SchemaError`` if the user gave another schema.
+    """
+    return made_or_refused(partial(_stream_reader, given, schema))
+
+
+def _stream_reader(given: Mapping[str, str], schema: StructType) -> AlignedStreamReader:
+    given, schema = taken_from_schema(schema, given)
+    source = MySqlSource.of(given)
+    refuse_user_schema(schema, _schema(source), FORMAT)
+    return AlignedStreamReader(
+        source,
+        source.options.engine,
+        schema,
+        max_rows=source.options.max_rows,
+        fail_on_data_loss=source.options.fail_on_data_loss,
+    )
+
+
+def _schema(source: MySqlSource) -> StructType:
+    return stream_schema(
+        source.columns,
+        source.options.engine,
+        WatermarkCharacteristic.ANY_WATERMARK,
+        begins_with_snapshot=source.options.reads_tables,
+    )
+
+
+def _is_secret(name: str) -> bool:
+    return name in {option.name.lower() for option in OPTION_TABLE.options if option.secret}

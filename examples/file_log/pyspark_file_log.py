@@ -19,14 +19,19 @@ from pyarrow.json import ParseOptions, ReadOptions, read_json
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from watermark_source.contract.abilities import Abilities
+from watermark_source.contract.read_batch import ReadBatch, event_times
+from watermark_source.contract.stream import (
+    Connector,
+    EarliestOrLatest,
+    LogBounds,
+    RangeReader,
+    SourceDefinition,
+    SplitDiscovery,
+)
 from watermark_source.errors import CorruptDataError, DataLossError, UnknownSplitError
 from watermark_source.option_table import Option, non_empty
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.abilities import Abilities
-from watermark_source.spark.connector.earliest_or_latest import EarliestOrLatest
-from watermark_source.spark.connector.range_reader import RangeReader
-from watermark_source.spark.connector.read_batch import ReadBatch, event_times
-from watermark_source.spark.connector.stream import Connector, LogBounds, SourceDefinition, SplitDiscovery
 from watermark_source.spark.data_source import AlignedDataSource
 
 BATCH_LINES = 10_000

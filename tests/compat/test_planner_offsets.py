@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from watermark_source.eventtime.percentile import Learned
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.disorder import Learned
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import GroupState, Returning, SourceState, SplitState, SplitStatus
+from watermark_source.planning.watermark import Millis
 
 RECORDED = sorted(Path(__file__).parent.glob("*/offsets/*.json"))
 """Each holds an offset as its own text, as Spark keeps it, and the state it stood for, field by field."""

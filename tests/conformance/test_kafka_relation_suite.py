@@ -10,7 +10,7 @@ from kafka import KafkaProducer
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from pyspark_aligned_kafka.spark_readers import batch_reader, schema_of
+from pyspark_aligned_kafka.source import batch_reader, schema_of
 from services.kafka import Kafka
 from services.kafka_topics import create_topic, delete_records
 from tests.conformance.batch_reads import BUILT_IN, OURS, BatchReads, everywhere, numbered

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pyspark_aligned_kafka.spark_readers import schema_of
+from pyspark_aligned_kafka.source import schema_of
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source.errors import OptionError

@@ -12,7 +12,7 @@ import pytest
 
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.discovery import select
-from pyspark_aligned_kafka.options.json_maps import ShapeError, parse_integers, parse_partitions
+from pyspark_aligned_kafka.options.positions import ShapeError, parse_integers, parse_partitions
 from pyspark_aligned_kafka.options.subscription import (
     Subscription,
     parse_assign,

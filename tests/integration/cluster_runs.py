@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from services.process import ChildProcess
-from services.pyspark_home import pyspark_home
+from services.ivy import pyspark_home
+from services.local_server import ChildProcess
 from services.spark_cluster import SparkCluster
 from services.spark_start import quick_spark
 from services.wait_until import wait_until

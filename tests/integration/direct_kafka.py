@@ -16,14 +16,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
+from pyspark_aligned_kafka.source import schema_of, stream_reader
 from services.kafka import Kafka
 from tests.integration.kafka_streams import POSITION, Ranges, Seconds, batches_of, write
 from watermark_source.monitor.source_status import SourceStatus
 from watermark_source.monitor.status_json import status_from_json
 from watermark_source.spark.stream_reader import AlignedStreamReader
 from watermark_source.testing.driven_stream import Batch, batch_of
-from watermark_source.testing.pickled import behind_pickle
+from watermark_source.testing.support import behind_pickle
 
 Offset = dict[str, Any]
 Options = Mapping[str, str]

@@ -6,8 +6,8 @@ import time
 
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka_local import LocalKafka
+from watermark_source.contract.stream import Connector, LogBounds
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector.stream import Connector, LogBounds
 
 
 def splits_of(topic: str) -> set[Split]:

@@ -13,8 +13,8 @@ from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from services.kafka import Kafka
 from services.kafka_bulk import bulk_produce
+from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
 
 Row = dict[str, object]
 SMALL_FETCHES = {"kafka.max.partition.fetch.bytes": 1 << 20}

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
 
-from services.process import ChildProcess
+from services.local_server import ChildProcess
 from tests.integration.killed_driver import KilledJob
 
 _PATIENCE_SECONDS = 240

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import psutil
 
-from services.process import ChildProcess
+from services.local_server import ChildProcess
 from services.spark_cluster import SparkCluster
 from tests.integration.killed_driver import KilledJob
 from tests.integration.outages import Outages

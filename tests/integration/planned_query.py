@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
+from pyspark_aligned_kafka.source import schema_of, stream_reader
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_local import LocalKafka
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
+from pyspark_aligned_kafka.source import schema_of, stream_reader
 
 _SPARK_ASKS_AFTER = 0.01
 

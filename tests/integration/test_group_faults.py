@@ -15,13 +15,13 @@ import psutil
 import pytest
 from pyspark.sql.streaming import StreamingQuery
 
+from services.local_server import ChildProcess
 from services.postgres import Postgres, postgres_service, url_of
-from services.process import ChildProcess
 from tests.integration import group_driver
 from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.kafka_streams import wait_for as wait_for_at_most
-from watermark_source.monitor.progress_event import parse_progress
 from watermark_source.monitor.source_status import GroupStatus
+from watermark_source.monitor.status_json import parse_progress
 
 pytestmark = [pytest.mark.service, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -19,13 +19,13 @@ from services.postgres import Postgres, url_of
 from services.tcp_proxy import CALM, Break, TcpProxy, random_fates
 from services.wait_until import wait_until
 from tests.integration.broken_network import Figures, leaves_nothing
-from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import UnreachableError
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store import store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
-from watermark_source.group_store.member_exchange import GroupStore, Identity
+from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.planning.group import GroupMember, MemberStatus
+from watermark_source.planning.watermark import Millis
 
 pytestmark = pytest.mark.service
 

@@ -15,12 +15,11 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
-from pyspark_aligned_kafka.source import KafkaSource
-from pyspark_aligned_kafka.spark_readers import schema_of
+from pyspark_aligned_kafka.source import KafkaSource, schema_of
 from services.kafka import Where, kafka_service
 from services.kafka_local import FAST_START
 from services.kafka_wire import BrokerConnection
-from services.ports import free_ports
+from services.local_server import free_ports
 from services.wait_until import wait_until
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams

@@ -17,7 +17,7 @@ from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.reading import kept_sessions
 from services.kafka_local import FAST_START, LocalKafka
 from services.kafka_topics import create_topic
-from services.ports import free_ports
+from services.local_server import free_ports
 from services.tcp_proxy import TcpProxy
 from tests.integration.broken_network import Driven, Figures, History, leaves_nothing, run_histories
 from tests.integration.kafka_streams import write

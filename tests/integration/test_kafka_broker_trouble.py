@@ -13,8 +13,8 @@ from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
 from services.kafka_topics import create_topic
 from tests.integration.kafka_lookups import ENDS, SPLITS, ask_again_and_again, connect
+from watermark_source.contract.stream import Ends
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
-from watermark_source.spark.connector.stream import Ends
 
 pytestmark = pytest.mark.service
 

@@ -13,10 +13,9 @@ from types import SimpleNamespace
 import pytest
 from kafka import KafkaProducer
 
-from pyspark_aligned_kafka.cluster import clock_probe
-from pyspark_aligned_kafka.lookup import clock_checks
+from pyspark_aligned_kafka.lookup import doctor_checks
 from services.kafka import Kafka
-from services.ports import free_ports
+from services.local_server import free_ports
 from tests.integration.examined import Examined, examined
 
 __all__ = ["examined"]
@@ -34,7 +33,7 @@ def our_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         shifted = SimpleNamespace(
             time_ns=lambda: time.time_ns() + round(seconds * 1e9), monotonic=time.monotonic, sleep=time.sleep
         )
-        for module in (clock_probe, clock_checks):
+        for module in (doctor_checks, doctor_checks):
             monkeypatch.setattr(module, "time", shifted)
 
     return put

@@ -12,18 +12,15 @@ import pytest
 from kafka import KafkaProducer
 
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
-from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import LATEST, OffsetsRequest
-from pyspark_aligned_kafka.cluster.metadata import Topic
-from pyspark_aligned_kafka.source import KafkaSource
-from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
+from pyspark_aligned_kafka.cluster.metadata import Leaders, Topic
+from pyspark_aligned_kafka.source import KafkaSource, schema_of, stream_reader
 from services.kafka import Kafka
 from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic
+from watermark_source.contract.stream import Connector
 from watermark_source.errors import OptionError, UnknownSplitError
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.split import Split
-from watermark_source.planning.time_index import IndexEntry
-from watermark_source.spark.connector.stream import Connector
+from watermark_source.planning.split import IndexEntry, Split
+from watermark_source.planning.watermark import MAX, MIN, Millis
 
 NewTopic = Callable[..., str]
 # Timestamps stay: retention goes by them.
@@ -283,7 +280,7 @@ def test_a_topic_that_is_missing_for_some_seconds_is_not_gone(
 ) -> None:
     """Gone by mistake, it would be read from its beginning again; any one broker may have a stale list."""
     # A busy machine takes longer than five seconds to make a topic.
-    monkeypatch.setattr("pyspark_aligned_kafka.cluster.absence.GONE_AFTER_S", 60.0)
+    monkeypatch.setattr("pyspark_aligned_kafka.cluster.metadata.GONE_AFTER_S", 60.0)
     name = new_topic(2)
     given = {"subscribe": name, "subscribePattern": f"{name}.*", "assign": json.dumps({name: [0, 1]})}
     connector = connect(kafka, **{by: given[by]}, **{"kafka.metadata.max.age.ms": "100"})
@@ -302,7 +299,7 @@ def test_a_topic_that_is_missing_for_some_seconds_is_not_gone(
     seen.append(connector.discovery.discover())
     assert [found for found in seen if found != both] == []
     # One that stays away is gone.
-    monkeypatch.setattr("pyspark_aligned_kafka.cluster.absence.GONE_AFTER_S", 2.0)
+    monkeypatch.setattr("pyspark_aligned_kafka.cluster.metadata.GONE_AFTER_S", 2.0)
     delete_topic(kafka.bootstrap, name)
     until = time.monotonic() + 60
     while connector.discovery.discover():
@@ -316,7 +313,7 @@ def test_a_topic_of_the_checkpoint_that_is_missing_when_a_process_begins_is_not_
     kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch, *, looked_before: bool
 ) -> None:
     """A pattern names no topics: what a broker with a stale list leaves out would be a loss. A run looks before."""
-    monkeypatch.setattr("pyspark_aligned_kafka.cluster.absence.GONE_AFTER_S", 60.0)
+    monkeypatch.setattr("pyspark_aligned_kafka.cluster.metadata.GONE_AFTER_S", 60.0)
     name = new_topic(2)
     both = {Split(name, 0), Split(name, 1)}
     delete_topic(kafka.bootstrap, name)

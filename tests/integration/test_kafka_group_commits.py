@@ -11,9 +11,8 @@ from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.cluster import commit_pace
-from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
-from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
+from pyspark_aligned_kafka.cluster import group_commits
+from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup, GroupCommits
 from pyspark_aligned_kafka.source import KafkaSource
 from services.consumer_groups import Committed, committed_offsets, group_member
 from services.kafka import Kafka, kafka_cluster
@@ -251,7 +250,7 @@ def test_the_group_is_kept_alive_while_nothing_happens(
     kafka: Kafka, new_topic: NewTopic, topic_name: str, progress: GroupCommits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A minute is too long for a test.
-    monkeypatch.setattr(commit_pace, "REPEAT_S", 0.2)
+    monkeypatch.setattr(group_commits, "REPEAT_S", 0.2)
     topic = new_topic(1)
     progress.processed({Split(topic, 0): 5})
     time.sleep(1)

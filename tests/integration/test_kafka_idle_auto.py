@@ -12,7 +12,7 @@ from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from tests.integration.direct_kafka import DirectKafka
 from tests.spark.queries import START
 from watermark_source.monitor.source_status import Status
-from watermark_source.planning.learned_idle_timeout import LONGEST, SHORTEST
+from watermark_source.planning.idle_timeout import LONGEST, SHORTEST
 
 pytestmark = pytest.mark.service
 

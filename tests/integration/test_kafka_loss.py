@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
+from pyspark_aligned_kafka.source import schema_of, stream_reader
 from services.kafka import Kafka
 from services.kafka_topics import create_topic, delete_records, delete_topic
 from tests.integration.direct_kafka import DirectKafka
 from tests.integration.kafka_streams import KafkaStreams, wait_for, write
 from watermark_source.errors import DataLossError
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.exchange.read_tasks import ReadTask
+from watermark_source.spark.read_tasks import ReadTask
 
 pytestmark = pytest.mark.service
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
+from pyspark_aligned_kafka.source import schema_of, stream_reader
 from services.kafka import Kafka
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import add_partitions

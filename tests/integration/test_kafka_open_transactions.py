@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
+from pyspark_aligned_kafka.source import schema_of, stream_reader
 from services.kafka import Kafka
 from tests.integration.kafka_streams import START, write
 

@@ -21,7 +21,7 @@ from tests.integration.kafka_streams import KafkaStreams
 from tests.integration.killed_percentile_driver import LEARNED, PercentileJob
 from tests.integration.killed_runs import rows_written, run_with_kills
 from tests.spark.queries import START
-from watermark_source.eventtime.disorder import SEGMENT, rows_of
+from watermark_source.planning.disorder import SEGMENT, rows_of
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState

@@ -12,15 +12,15 @@ import pytest
 from kafka import KafkaProducer
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 
-from pyspark_aligned_kafka.spark_readers import schema_of, stream_reader
+from pyspark_aligned_kafka.source import schema_of, stream_reader
 from services.kafka import Kafka
 from services.kafka_topics import add_partitions, delete_records
 from tests.integration.kafka_streams import KafkaStreams, wait_for
 from watermark_source import follow_watermark
 from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.split import Split
-from watermark_source.spark.driver.unreported_ranges import ReadingAgain
-from watermark_source.spark.exchange.read_tasks import ReadTask
+from watermark_source.spark.driver.task_reports import ReadingAgain
+from watermark_source.spark.read_tasks import ReadTask
 from watermark_source.spark.stream_reader import AlignedStreamReader
 
 pytestmark = [pytest.mark.service]
@@ -75,7 +75,7 @@ def batches(reader: AlignedStreamReader, start: Any = None) -> Iterator[Mapping[
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine answers later than a query waits for what it can do without."""
-    monkeypatch.setattr("watermark_source.spark.driver.observed_logs._WAIT_FOR_PREVIEW", 60.0)
+    monkeypatch.setattr("watermark_source.spark.driver.logs._WAIT_FOR_PREVIEW", 60.0)
     monkeypatch.setattr("pyspark_aligned_kafka.cluster.admin._GLANCE_MS", 60_000)
     monkeypatch.setattr("pyspark_aligned_kafka.lookup.discovery._REST", 0)
 

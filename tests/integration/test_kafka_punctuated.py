@@ -15,8 +15,8 @@ from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START
 from watermark_source import follow_watermark
 from watermark_source.errors import SourceError
-from watermark_source.monitor.progress_event import parse_progress
 from watermark_source.monitor.source_status import SourceStatus
+from watermark_source.monitor.status_json import parse_progress
 
 pytestmark = pytest.mark.service
 

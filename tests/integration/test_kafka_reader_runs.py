@@ -16,7 +16,7 @@ import pytest
 from kafka import KafkaProducer
 
 from services.kafka import Kafka
-from services.process import ChildProcess
+from services.local_server import ChildProcess
 from tests.integration import reader_loop
 from tests.integration.reader_loop import Loop, lines
 

@@ -14,9 +14,8 @@ from pyspark_aligned_kafka.reading.connection import BrokerConnection
 from pyspark_aligned_kafka.reading.kept_sessions import leased
 from services.kafka import Kafka, kafka_cluster
 from services.kafka_local import FAST_START, LocalKafka
-from services.kafka_quotas import limit_reading
-from services.kafka_topics import create_topic, delete_records, delete_topic
-from services.ports import free_ports
+from services.kafka_topics import create_topic, delete_records, delete_topic, limit_reading
+from services.local_server import free_ports
 from tests.integration.kafka_reads import SMALL_FETCHES, number_topic, offsets, reader
 from watermark_source.errors import (
     DataLossError,

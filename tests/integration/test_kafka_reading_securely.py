@@ -15,7 +15,7 @@ from services.kafka import kafka_cluster
 from services.kafka_bulk import bulk_produce
 from services.kafka_local import FAST_START
 from services.kafka_topics import create_topic
-from services.ports import free_ports
+from services.local_server import free_ports
 from watermark_source.errors import RefusedError
 from watermark_source.planning.split import Split, SplitRange
 

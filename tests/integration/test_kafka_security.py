@@ -14,12 +14,12 @@ from kafka import KafkaAdminClient
 
 from pyspark_aligned_kafka.cluster.metadata import metadata_request
 from pyspark_aligned_kafka.options.kafka_options import parse
-from pyspark_aligned_kafka.reading.authenticated_sockets import Brokers
+from pyspark_aligned_kafka.reading.kept_sessions import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import kafka_cluster
 from services.kafka_local import FAST_START
 from services.kafka_topics import create_topic
-from services.ports import free_ports
+from services.local_server import free_ports
 from watermark_source.errors import RefusedError
 from watermark_source.planning.split import Split
 

@@ -13,10 +13,9 @@ import pytest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
-from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
-from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
-from pyspark_aligned_kafka.cluster.leaders import Leaders
+from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup, GroupCommits
 from pyspark_aligned_kafka.cluster.list_offsets import LATEST
+from pyspark_aligned_kafka.cluster.metadata import Leaders
 from pyspark_aligned_kafka.source import KafkaSource
 from services.consumer_groups import committed_offsets, coordinator_of
 from services.kafka import kafka_cluster
@@ -28,9 +27,9 @@ from tests.integration.examined import Examined, examined
 from tests.integration.kafka_lookups import ENDS, SPLITS, ask_again_and_again, connect, splits_of
 from tests.integration.kafka_reads import SMALL_FETCHES, number_topic, reader
 from tests.integration.planned_query import START, Query, write
+from watermark_source.contract.stream import Ends
 from watermark_source.errors import ResponseTimeoutError
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector.stream import Ends
 
 __all__ = ["examined"]
 pytestmark = pytest.mark.service

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.client.token_endpoint import tokens_of
 from pyspark_aligned_kafka.reading import kept_sessions as sessions
-from pyspark_aligned_kafka.reading.authenticated_sockets import Brokers
+from pyspark_aligned_kafka.reading.kept_sessions import Brokers
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.source import KafkaSource
@@ -30,7 +30,7 @@ from services.kafka import kafka_cluster
 from services.kafka_bulk import bulk_produce
 from services.kafka_local import FAST_START
 from services.kafka_topics import create_topic
-from services.ports import free_ports
+from services.local_server import free_ports
 from tests.integration.kafka_streams import wait_for
 from tests.integration.token_endpoint import PEM, TokenEndpoint, token_endpoint, unsecured_token
 from watermark_source.errors import RefusedError, UnreachableError

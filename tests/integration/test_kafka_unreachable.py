@@ -13,10 +13,10 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.cluster.consumer_group import ConsumerGroup
 from pyspark_aligned_kafka.cluster.deadline import Deadline
+from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup
 from pyspark_aligned_kafka.cluster.metadata import metadata_request
-from pyspark_aligned_kafka.reading.authenticated_sockets import Brokers
+from pyspark_aligned_kafka.reading.kept_sessions import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka
 from watermark_source.errors import ResponseTimeoutError, UnreachableError

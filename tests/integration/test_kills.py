@@ -28,10 +28,10 @@ from tests.integration.killing import Killer, Kind, schedule
 from tests.integration.numbered_topic import ACTIVE, PARTITIONS, Millis, NumberedTopic, payload_times, values_of
 from tests.integration.outages import Outages
 from tests.spark.queries import START, Streams
-from watermark_source.eventtime.watermark import MIN
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
+from watermark_source.planning.watermark import MIN
 
 # Setting up is the test: a driver takes 15 s to come back, many times that on a busy machine.
 pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]

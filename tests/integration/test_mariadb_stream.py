@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.records.changes import Changes
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import mysql_service
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, end_of_binlog, new_database

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from services.ivy import MERGE_CATALOG, merge_catalog_jars
 from services.mysql import MySql
-from services.spark_jars import MERGE_CATALOG, merge_catalog_jars
 from services.spark_start import quick_spark
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, make_user
 

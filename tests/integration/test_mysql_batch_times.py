@@ -19,7 +19,7 @@ from tests.integration.mysql_lives import ALL, Life, data_of
 from tests.integration.mysql_streams import MySqlStreams
 from tests.integration.mysql_tables import fill
 from watermark_source import follow_watermark
-from watermark_source.watermark_text import watermark_text
+from watermark_source.planning.watermark import watermark_text
 
 pytestmark = pytest.mark.service
 

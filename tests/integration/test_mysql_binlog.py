@@ -18,10 +18,10 @@ from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.client.tls import Tls, TlsMode
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from services.container_or_local import Where
+from services.containers import Where
+from services.local_server import free_ports
 from services.mysql import MySql, mysql_service
 from services.mysql_local import LocalMySql
-from services.ports import free_ports
 from tests.integration.mysql_binlog import Database, new_database, python_rows, root
 from watermark_source.errors import (
     DataLossError,

@@ -136,7 +136,7 @@ def test_a_chunk_of_a_table_that_is_locked_for_longer_than_two_waits_says_so_and
 def test_a_query_is_loaded_and_waits_while_its_table_is_locked(
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.metadata_lock_limit.HELD_SECONDS", 1)
+    monkeypatch.setattr("pyspark_mysql_cdc_wm.client.connection.LOCK_WAIT_SECONDS", 1)
     # Here of five seconds; of a minute, after which a server that does not answer is taken for gone.
     monkeypatch.setattr("pyspark_mysql_cdc_wm.client.login_settings.ANSWER_SECONDS", 5)
     database, server = mysql_database, mysql_database.server

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_client import connect
 from services.mysql_program import Flavour
@@ -125,6 +125,7 @@ def test_mariadb_tells_what_can_be_seen_without_gtids(name: str, mariadb: MySql)
         check(database, KINDS[name])
 
 
+@pytest.mark.needs_mysql("generates no primary keys")
 def test_a_key_that_the_server_generated_and_does_not_show_is_one(
     mysql_database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import mysql_service
 from services.spark_cluster import SparkCluster, spark_cluster
 from services.wait_until import wait_until

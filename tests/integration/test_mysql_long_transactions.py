@@ -14,7 +14,7 @@ from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_w
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
-from services.container_server import ContainerServer
+from services.containers import ContainerServer
 from services.mysql import MySql
 from services.mysql_client import run
 from tests.integration.mysql_binlog import DEEP_RECURSION, Database, new_database, root

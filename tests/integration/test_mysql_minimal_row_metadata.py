@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.minimal_row_metadata import LeastMetadata
+from pyspark_mysql_cdc_wm.lookup.table_columns import LeastMetadata
 from pyspark_mysql_cdc_wm.options.tables import parse_tables
 from pyspark_mysql_cdc_wm.records.changes import Changes
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, new_database, python_rows, root

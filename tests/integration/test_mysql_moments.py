@@ -18,19 +18,19 @@ from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options.start import StartAtTime
 from pyspark_mysql_cdc_wm.source import MySqlSource
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import MySql, mysql_service
 from tests.integration.mysql_binlog import Database, end_of_binlog, new_database, root
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
 from watermark_source.errors import DataLossError
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.aligned_ends import aligned_ends
 from watermark_source.planning.backlog import backlog_of
+from watermark_source.planning.group_limit import aligned_ends
 from watermark_source.planning.observation import LogTimes, Observation, ObservedLogs
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SplitState
+from watermark_source.planning.watermark import Millis
 
 pytestmark = pytest.mark.service
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, new_database

@@ -10,7 +10,7 @@ import pytest
 from pyspark_mysql_cdc_wm.lookup import table_list
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_lives import ALL, Life
-from watermark_source.monitor.snapshot_progress import SnapshotProgress
+from watermark_source.monitor.source_status import SnapshotProgress
 from watermark_source.monitor.status_json import status_from_json
 
 pytestmark = pytest.mark.service

@@ -16,10 +16,10 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm import DefaultSource
 from pyspark_mysql_cdc_wm.lookup import table_list
+from services.local_server import free_ports
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 from services.mysql_program import Flavour
-from services.ports import free_ports
 from tests.integration.mysql_binlog import end_of_binlog
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, make_user
 from watermark_source.errors import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import mysql_service
 from services.wait_until import wait_until
 from tests.integration.mysql_binlog import new_database

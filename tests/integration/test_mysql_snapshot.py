@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_mysql_cdc_wm.client import connection as mysql_connection
 from pyspark_mysql_cdc_wm.client import login_settings
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup import metadata_lock_limit
 from services.mysql_client import connect
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, root
@@ -323,7 +323,7 @@ def test_where_a_chunk_ends_is_asked_once_if_that_takes_too_long(
     fill(mysql_database, rows=23)
     # So that a locked table keeps the server from answering.
     monkeypatch.setattr(login_settings, "ANSWER_SECONDS", 3)
-    monkeypatch.setattr(metadata_lock_limit, "HELD_SECONDS", 600)
+    monkeypatch.setattr(mysql_connection, "LOCK_WAIT_SECONDS", 600)
     life = Life(mysql_database, snapshotChunkRows=5)
     offset = life.reader.initialOffset()
     server = mysql_database.server

@@ -16,7 +16,7 @@ import pytest
 from pyspark_mysql_cdc_wm.binlog.event_headers import SECONDS, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.query_events import Statement, statements
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_client import connect
 from services.mysql_program import Flavour

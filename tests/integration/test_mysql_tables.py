@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from pyspark_mysql_cdc_wm.client import connection as mysql_connection
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup import metadata_lock_limit, table_list
+from pyspark_mysql_cdc_wm.lookup import table_list
 from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from services.wait_until import wait_until
@@ -267,7 +268,7 @@ def test_a_table_that_is_made_anew_from_a_long_select_is_waited_for(
     fill(database, "t", 6)
     fill(database, "u", 1)
     monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(metadata_lock_limit, "HELD_SECONDS", 1)
+    monkeypatch.setattr(mysql_connection, "LOCK_WAIT_SECONDS", 1)
     life = Life(database, snapshotChunkRows=2, snapshotParallelism=1)
     start = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)

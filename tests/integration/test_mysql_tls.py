@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_mysql_cdc_wm import DefaultSource
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 from tests.integration.mysql_binlog import new_database

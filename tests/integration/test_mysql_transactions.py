@@ -16,7 +16,7 @@ from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import MySqlPair, mysql_pair, mysql_service
 from services.mysql_client import run
 from services.wait_until import wait_until

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, new_database

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from services.container_or_local import Where
+from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_client import run
 from services.mysql_program import Flavour

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.client import dump_range
-from pyspark_mysql_cdc_wm.lookup import xa_rows
+from pyspark_mysql_cdc_wm.lookup import xa_transactions
 from pyspark_mysql_cdc_wm.lookup import xa_transactions as prepared_module
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import DEEP_RECURSION, Database, end_of_binlog
@@ -255,7 +255,7 @@ def test_many_that_are_committed_in_a_batch_are_read_in_few_passes(
         assert shown(rows) == [("insert", 20 * n + row) for n in reversed(range(12)) for row in range(20)]
         assert passes <= 2
         # What does not fit is read again, as often as needed.
-        monkeypatch.setattr(xa_rows, "KEPT_BYTES", 200)
+        monkeypatch.setattr(xa_transactions, "KEPT_BYTES", 200)
         passes = 0
         assert life.rows(start, end) == rows
         assert passes >= 10

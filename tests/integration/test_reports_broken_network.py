@@ -14,14 +14,14 @@ import pytest
 
 from services.tcp_proxy import CALM, Break, TcpProxy, random_fates
 from tests.integration.broken_network import Figures, leaves_nothing
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark import report_protocol as protocol
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
-from watermark_source.spark.exchange import report_protocol as protocol
-from watermark_source.spark.exchange.report_protocol import ReportAddress
-from watermark_source.spark.tasks import report_client
-from watermark_source.spark.tasks.report_client import send_reports
+from watermark_source.spark.executor import reading
+from watermark_source.spark.executor.reading import send_reports
+from watermark_source.spark.report_protocol import ReportAddress
 
 _TASKS, _EACH = 12, 6
 _SECONDS = 0.4
@@ -30,9 +30,9 @@ _SECONDS = 0.4
 @pytest.fixture(autouse=True)
 def _short_limits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(protocol, "TIMEOUT", _SECONDS)
-    monkeypatch.setattr(report_client, "_AVOIDED_SECONDS", 0.0)
+    monkeypatch.setattr(reading, "_AVOIDED_SECONDS", 0.0)
     yield
-    report_client._avoided_until.clear()
+    reading._avoided_until.clear()
 
 
 def _reports(task: int, number: int, chance: random.Random) -> list[RangeReport]:

@@ -20,7 +20,7 @@ import pytest
 from services.kafka import Kafka
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_topics import create_topic
-from services.ports import free_ports
+from services.local_server import free_ports
 from services.spark_cluster import SparkCluster, spark_cluster
 from tests.integration.cluster_driver import (
     OUT_OF_ORDERNESS_MS,

@@ -9,15 +9,15 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watermark_source.eventtime.disorder import BUCKETS, SEGMENT, Counts, bound_of, exact, rows_of, summed
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.planning.disorder import BUCKETS, SEGMENT, Counts, bound_of, exact, rows_of, summed
 from watermark_source.planning.range_report import Coverage, cover
 from watermark_source.planning.ranges_per_task import into_tasks
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.exchange.read_tasks import beginnings_of
-from watermark_source.spark.tasks.event_time_observer import observe
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.executor.event_time_observer import observe
+from watermark_source.spark.read_tasks import beginnings_of
 
 SPLIT = Split("log", 0)
 ORIGIN = 1_700_000_000_000

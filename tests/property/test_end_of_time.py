@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver
 from tests.simulation.histories import Action, Kill, KillPlanning, actions, budgets, close_all, logs, perform
 from tests.simulation.log import SimulatedLog
-from watermark_source.eventtime.watermark import MAX
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.watermark import MAX
 
 policies = st.builds(
     PlanPolicy,

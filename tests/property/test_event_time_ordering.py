@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watermark_source.operators.sorted_rows import RowLayout
-from watermark_source.operators.waiting_pieces import Place, Sizes, SortedRun, Span, Waiting
-from watermark_source.operators.waiting_rows import Buffer
+from watermark_source.operators.waiting_rows import Buffer, Place, RowLayout, Sizes, SortedRun, Span, Waiting
 
 LAYOUT = RowLayout(
     pa.schema([("value", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())]), time=1

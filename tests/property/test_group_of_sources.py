@@ -14,12 +14,12 @@ from tests.simulation.driver import START
 from tests.simulation.group import MemberDriver, Store
 from tests.simulation.histories import budgets, logs
 from tests.simulation.log import SimulatedLog
-from watermark_source.alignment.group import GroupMember, MemberStatus
-from watermark_source.eventtime.watermark import MIN, saturating_add
+from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
-from watermark_source.planning.split_watermark import event_time_of, watermark_of
 from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.strategy import event_time_of, watermark_of
+from watermark_source.planning.watermark import MIN, saturating_add
 
 drifts = st.sampled_from([0, 1, 1_000, 60_000])
 groups = st.lists(logs(splits=2, most=12), min_size=2, max_size=3)

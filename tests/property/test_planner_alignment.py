@@ -16,8 +16,8 @@ from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
-from watermark_source.planning.split_watermark import event_time_of
 from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.strategy import event_time_of
 
 drifts = st.sampled_from([0, 1, 1_000, 60_000])
 bounds = st.sampled_from([0, 1, 500])

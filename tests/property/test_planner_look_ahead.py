@@ -11,10 +11,10 @@ from tests.simulation.ahead import SimulatedLookAhead
 from tests.simulation.driver import Driver
 from tests.simulation.histories import Action, actions, budgets, logs, perform
 from tests.simulation.log import SimulatedLog
-from watermark_source.eventtime.watermark import MIN
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_watermark import watermark_of
+from watermark_source.planning.strategy import watermark_of
+from watermark_source.planning.watermark import MIN
 
 policies = st.builds(
     PlanPolicy,

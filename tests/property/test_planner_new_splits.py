@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver
 from tests.simulation.group import MemberDriver, Store
 from tests.simulation.log import SimulatedLog, SplitLog
-from watermark_source.alignment.group import GroupMember, MemberStatus
-from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.planning.combined_watermark import clock_due_now, due_now
+from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
-from watermark_source.planning.watermark_without_rows import clock_due_now, due_now
-from watermark_source.spark.driver.time_at_discovery import TimeAtDiscovery
+from watermark_source.planning.watermark import MIN, Millis
+from watermark_source.spark.driver.logs import TimeAtDiscovery
 
 
 class LookingDriver(Driver):

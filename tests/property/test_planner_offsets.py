@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watermark_source.errors import OffsetError
-from watermark_source.eventtime.disorder import BUCKETS
-from watermark_source.eventtime.percentile import Learned
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.planning.disorder import BUCKETS, Learned
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import GroupState, Returning, SourceState, SplitState, SplitStatus
+from watermark_source.planning.watermark import MAX, MIN, Millis
 
 CODEC = OffsetCodec(source="aligned-kafka", name="orders")
 

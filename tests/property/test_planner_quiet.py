@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver
 from tests.simulation.histories import Action, Append, actions, budgets, logs, perform
 from tests.simulation.log import SimulatedLog, SplitLog
-from watermark_source.eventtime.percentile import Percentile
+from watermark_source.planning.disorder import Percentile
 from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from tests.simulation.driver import Batch, Driver
 from tests.simulation.histories import Action, actions, budgets, logs, perform
 from tests.simulation.log import Row, SimulatedLog
-from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning import budget
-from watermark_source.planning.minimum_rows import MinimumRows
 from watermark_source.planning.planner import ranges_of
-from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import MIN, Millis
 
 
 @pytest.fixture(autouse=True, scope="module", params=[1, budget.SAMPLE])

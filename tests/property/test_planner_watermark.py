@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from tests.simulation.driver import START, Driver, highest
 from tests.simulation.histories import Action, Kill, KillPlanning, Step, actions, budgets, logs, perform
 from tests.simulation.log import Row, SimulatedLog
-from watermark_source.eventtime.percentile import Percentile
-from watermark_source.eventtime.watermark import MIN, Millis
 from watermark_source.planning.combined_watermark import combined
-from watermark_source.planning.learned_bound import in_force
+from watermark_source.planning.disorder import Percentile
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
-from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.strategy import in_force, watermark_of
+from watermark_source.planning.watermark import MIN, Millis
 
 _BOOLEANS = st.booleans()
 strategies = {

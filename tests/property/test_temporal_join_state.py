@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from watermark_source.errors import UsageError
-from watermark_source.operators.join_layout import JoinLayout
-from watermark_source.operators.join_packs import IS_PROBE, ROWS, of_bytes, to_bytes
-from watermark_source.operators.join_processor import TemporalJoinProcessor
+from watermark_source.operators.join_processor import JoinLayout, TemporalJoinProcessor
+from watermark_source.operators.packs import IS_PROBE, ROWS, of_bytes, stream_bytes
 
 BUCKET = 5
 ASKED = pa.schema([pa.field("key", pa.binary()), pa.field("time", pa.int64()), pa.field("number", pa.int64())])
@@ -78,7 +77,7 @@ def build_pack(rows: list[tuple[bytes, int, bool, int, int]]) -> Pack:
 
 def pack(rows: list[Any], names: dict[str, pa.DataType], *, is_probe: bool) -> Pack:
     columns = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(names.values())]
-    return {IS_PROBE: is_probe, ROWS: to_bytes(pa.table(columns, names=list(names)))}
+    return {IS_PROBE: is_probe, ROWS: stream_bytes(pa.table(columns, names=list(names)))}
 
 
 def answers(packs: pd.DataFrame) -> list[tuple[int, int | None]]:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watermark_source.operators.versions import Version, merged, needed_after, valid_at
+from watermark_source.operators.join_processor import Version, merged, needed_after, valid_at
 
 KEYS = st.integers(0, 3)
 TIMES = st.integers(-5, 12)

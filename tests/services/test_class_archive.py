@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services import class_archive
+from services import spark_start
 
 
 def test_a_first_run_that_takes_too_long_keeps_no_program_from_starting(
@@ -15,8 +15,8 @@ def test_a_first_run_that_takes_too_long_keeps_no_program_from_starting(
     (tmp_path / "slow_first_run.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(class_archive, "_SECONDS", 2)
-    *flags, archive = class_archive.class_archive("slow", [], "slow_first_run", ("-Xint",))
+    monkeypatch.setattr(spark_start, "_SECONDS", 2)
+    *flags, archive = spark_start.class_archive("slow", [], "slow_first_run", ("-Xint",))
     assert flags[0] == "-Xint"
     made = Path(archive.removeprefix("-XX:SharedArchiveFile="))
     assert not made.exists()

@@ -16,8 +16,8 @@ from typing import Any
 import pymysql
 import pytest
 
+from services.local_server import free_ports
 from services.mysql_client import connect, run
-from services.ports import free_ports
 from services.spark_start import quick_spark
 
 pytestmark = [pytest.mark.service, pytest.mark.container, pytest.mark.timeout(600)]

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from services.container_engine import engine_is_here
-from services.container_or_local import Where, created
-from services.container_server import last_lines
+from services.containers import Where, created, engine_is_here, last_lines
 from services.errors import ServiceError
 from services.postgres_container import ContainerPostgres
 
@@ -45,7 +43,7 @@ def test_who_asks_for_a_container_is_told_that_no_engine_answers(
 
 _REFUSED = """
 from services.postgres_container import ContainerPostgres
-from services.container_or_local import Where, created
+from services.containers import Where, created
 print(created(Where.AUTO, ContainerPostgres, lambda: "local"))
 created(Where.CONTAINER, ContainerPostgres, lambda: "local")
 """

@@ -18,10 +18,8 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from testcontainers.core.labels import LABEL_SESSION_ID, SESSION_ID
 
-import services.container_server
-from services.container_or_local import Where, created
-from services.container_reaper import watch
-from services.container_server import ContainerServer
+import services.containers
+from services.containers import ContainerServer, Where, created, watch
 from services.errors import ServiceError
 from services.kafka import Kafka
 from services.kafka_container import ContainerKafka
@@ -182,7 +180,7 @@ def test_nothing_is_left_of_a_container_that_the_engine_cannot_start(
     before = _containers(engine)
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        monkeypatch.setattr(services.container_server, "free_ports", lambda _: (port,))
+        monkeypatch.setattr(services.containers, "free_ports", lambda _: (port,))
         with pytest.raises(ServiceError, match=rf"^postgres:\d+ does not start in a container: .*{port}"):
             ContainerPostgres()
         assert _containers(engine) <= before
@@ -194,7 +192,7 @@ def test_nothing_is_left_of_a_container_that_the_engine_cannot_start(
 
 
 def test_an_image_that_cannot_be_had_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.image_versions.POSTGRES", "localhost:1/no-such-image:1")
+    monkeypatch.setattr("services.containers.POSTGRES", "localhost:1/no-such-image:1")
     with pytest.raises(ServiceError, match=r"^localhost:1/no-such-image:1 does not start in a container: "):
         ContainerPostgres()
 
@@ -203,7 +201,7 @@ _OWNER = """
 import signal
 from testcontainers.core.labels import SESSION_ID
 from services.postgres import postgres_service
-from services.container_or_local import Where
+from services.containers import Where
 with postgres_service(where=Where.CONTAINER) as server:
     print(SESSION_ID, server.port, flush=True)
     signal.pause()

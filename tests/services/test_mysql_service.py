@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from services import mysql_program
-from services.container_or_local import Where
+from services.containers import Where
 from services.debian import DebianRoot
 from services.errors import ServiceError
 from services.mysql import MySql, mysql_service
@@ -100,7 +100,7 @@ def test_mariadb_can_be_asked_for() -> None:
 _OWNER = """
 import signal
 from services.mysql import mysql_service
-from services.container_or_local import Where
+from services.containers import Where
 with mysql_service(where=Where.LOCAL) as server:
     print(server.pid, server.port, flush=True)
     signal.pause()

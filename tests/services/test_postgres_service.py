@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from services import postgres_program
-from services.container_or_local import Where
+from services import postgres_local
+from services.containers import Where
 from services.errors import ServiceError
 from services.postgres import postgres_service
 from services.postgres_client import answers, run
@@ -60,7 +60,7 @@ def test_a_frozen_server_accepts_and_does_not_answer() -> None:
 _OWNER = """
 import signal
 from services.postgres import postgres_service
-from services.container_or_local import Where
+from services.containers import Where
 with postgres_service(where=Where.LOCAL) as server:
     print(server.port, flush=True)
     signal.pause()
@@ -92,10 +92,10 @@ def test_a_machine_without_any_server_is_told_all_that_was_tried(monkeypatch: py
     def nothing(entry: str, packages: list[str], *, size: str) -> None:
         raise ServiceError(f"no {packages[0]} here")
 
-    monkeypatch.setattr(postgres_program, "debian_root", nothing)
-    found = postgres_program.shutil.which
+    monkeypatch.setattr(postgres_local, "debian_root", nothing)
+    found = postgres_local.shutil.which
     monkeypatch.setattr(
-        postgres_program.shutil, "which", lambda name, **where: None if name == "postgres" else found(name, **where)
+        postgres_local.shutil, "which", lambda name, **where: None if name == "postgres" else found(name, **where)
     )
     with pytest.raises(ServiceError) as refused:
         LocalPostgres()

@@ -12,8 +12,7 @@ import pytest
 
 from services.errors import ServiceError
 from services.java import java_command, javac_command
-from services.ports import free_ports
-from services.process import ChildProcess, run_to_end
+from services.local_server import ChildProcess, free_ports, run_to_end
 from services.wait_until import wait_until
 
 

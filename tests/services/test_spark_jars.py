@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from services.spark_jars import spark_kafka_jars
+from services.ivy import spark_kafka_jars
 
 
 @pytest.mark.service

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.simulation.log import SimulatedLog
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import Millis
 
 
 @dataclass

@@ -9,22 +9,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tests.simulation.log import Row, SimulatedLog
-from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.combined_watermark import when_read, with_batch_watermark
+from watermark_source.planning.combined_watermark import passed_over, when_read, with_batch_watermark
+from watermark_source.planning.disorder import NOTHING_SEEN, RangeSummary
 from watermark_source.planning.look_ahead import LookAhead
-from watermark_source.planning.no_data_batches import Rest
 from watermark_source.planning.observation import BatchLimits, LogTimes, Observation, ObservedLogs, PlanHistory
 from watermark_source.planning.offset import OffsetCodec
-from watermark_source.planning.open_transactions import passed_over
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.step_sizes import FirstLook
-from watermark_source.spark.exchange.read_tasks import beginnings_of
-from watermark_source.spark.tasks.disorder_counts import DisorderCount
+from watermark_source.planning.strategy import watermark_of
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.driver.pace import Rest
+from watermark_source.spark.executor.event_time_observer import DisorderCount
+from watermark_source.spark.read_tasks import beginnings_of
 
 CODEC = OffsetCodec(source="simulated", name="log")
 START = 1_700_000_000_000

@@ -8,13 +8,20 @@ from typing import Any
 
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
-from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with
-from watermark_source.alignment.other_members import NOBODY, OtherMember, OtherMembers, unanswered
+from watermark_source.planning.combined_watermark import reached_by
+from watermark_source.planning.group import (
+    NOBODY,
+    GroupMember,
+    MemberStatus,
+    OtherMember,
+    OtherMembers,
+    counts_with,
+    unanswered,
+)
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
-from watermark_source.planning.watermark_without_rows import reached_by
 
 
 class Store:

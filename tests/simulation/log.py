@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Set
 from itertools import chain
 from typing import NamedTuple
 
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.time_index import IndexEntry
+from watermark_source.planning.split import IndexEntry, Split, SplitRange
+from watermark_source.planning.watermark import Millis
 
 
 class Row(NamedTuple):

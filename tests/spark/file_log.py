@@ -18,19 +18,15 @@ from pyspark.sql.types import StructType
 
 from examples.file_log import pyspark_file_log as example
 from watermark_source.arrow_columns import integers
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.contract.stream import Connector, EventTimeIndex, RangeReader
 from watermark_source.option_table import Option, OptionTable, boolean, non_empty
 from watermark_source.planning.loss_kind import LossKind
-from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.time_index import IndexEntry
-from watermark_source.spark.connector.event_time_lookups import EventTimeIndex
-from watermark_source.spark.connector.range_reader import RangeReader
-from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.connector.stream import Connector
-from watermark_source.spark.options.default_option_table import EARLIEST, STREAM_OPTIONS
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.planning.split import IndexEntry, Split, SplitRange
+from watermark_source.planning.watermark import Millis, WatermarkCharacteristic
+from watermark_source.spark.data_source import EARLIEST, STREAM_OPTIONS
+from watermark_source.spark.option_rows import ENGINE_OPTIONS
+from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.stream_reader import stream_schema
 
 COLUMNS = {"split": "long", "value": "long"}

@@ -14,7 +14,7 @@ from tests.spark.counting_timer import counted_after
 from tests.spark.queries import START, Rows, Streams, at
 from tests.spark.test_follow_operators import in_windows, of_few_in_sessions, of_few_twice_grouped
 from watermark_source import follow_watermark, markers, order_by_event_time, temporal_join
-from watermark_source.eventtime.watermark import MAX
+from watermark_source.planning.watermark import MAX
 
 pytestmark = pytest.mark.spark
 

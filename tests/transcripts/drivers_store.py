@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import create_engine, update
 
 from tests.transcripts.grammar import Driver, named
-from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with, limit
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.member_exchange import Answer, GroupStore, Identity
-from watermark_source.group_store.server_table import MEMBERS
+from watermark_source.group_store.server_database import MEMBERS
+from watermark_source.group_store.store import Answer, GroupStore, Identity
+from watermark_source.planning.group import GroupMember, MemberStatus, counts_with, limit
+from watermark_source.planning.watermark import Millis
 
 TIME_TO_LIVE = 30_000
 

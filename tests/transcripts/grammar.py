@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from watermark_source.errors import WatermarkSourceError
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.planning.watermark import MAX, MIN, Millis
 
 VECTORS = Path(__file__).parent / "vectors"
 TIMES = {"MIN": MIN, "MAX": MAX, "MAX-1": Millis(MAX - 1), "MIN+1": Millis(MIN + 1)}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
-from watermark_source.eventtime.summary import RangeSummary
-from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.combined_watermark import when_read, with_batch_watermark
+from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.watermark import MAX, Millis
 
 _NOW = Millis(1_000_000)
 _TIMEOUT = 10

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.transcripts.grammar import Driver, Transcript, label, load, named, run
-from watermark_source.eventtime.summary import RangeSummary
-from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.eventtime.watermark_generators import BoundedOutOfOrderness, Generator, Punctuated
+from watermark_source.planning.disorder import RangeSummary
+from watermark_source.planning.strategy import BoundedOutOfOrderness, Generator, Punctuated
+from watermark_source.planning.watermark import MIN, Millis
 
 TRANSCRIPTS = load("generators.yaml")
 

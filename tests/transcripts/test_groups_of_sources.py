@@ -13,15 +13,15 @@ from tests.simulation.group import MemberDriver, Store
 from tests.simulation.log import SimulatedLog, SplitLog
 from tests.transcripts.drivers_store import StoreAggregatorDriver, StoreDriver
 from tests.transcripts.grammar import Driver, Transcript, label, load, run
-from watermark_source.alignment.group import GroupMember, MemberStatus
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
-from watermark_source.group_store.member_exchange import GroupStore, Identity
+from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
-from watermark_source.planning.split_watermark import event_time_of
 from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.strategy import event_time_of
+from watermark_source.planning.watermark import MAX, MIN, Millis
 
 ACROSS = load("groups.yaml")
 NOT_OF_SEVERAL = {

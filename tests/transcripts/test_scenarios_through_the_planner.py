@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.transcripts.planned_inputs import PlannedInputs, PlannedRecords, row_of
-from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with, limit
 from watermark_source.errors import OptionError
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.member_exchange import GroupStore, Identity
+from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.option_table import Option
+from watermark_source.planning.group import GroupMember, MemberStatus, counts_with, limit
 from watermark_source.planning.state import SplitStatus
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
+from watermark_source.planning.watermark import MAX, MIN, Millis
+from watermark_source.spark.option_rows import ENGINE_OPTIONS
 
 ACTIVE, IDLE = SplitStatus.ACTIVE, SplitStatus.IDLE
 Event = dict[str, Any]

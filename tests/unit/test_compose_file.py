@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from services import image_versions
+from services import containers
 from services.kafka_container import broker_settings, variable
 from services.mysql_local import server_settings
 from services.mysql_program import Flavour
@@ -22,10 +22,10 @@ FLAVOURS = {"mysql": Flavour.MYSQL, "mariadb": Flavour.MARIADB}
 
 def test_the_images_are_those_of_the_services() -> None:
     assert {name: service["image"] for name, service in SERVICES.items()} == {
-        "kafka": image_versions.KAFKA,
-        "mysql": image_versions.MYSQL[Flavour.MYSQL],
-        "mariadb": image_versions.MYSQL[Flavour.MARIADB],
-        "postgresql": image_versions.POSTGRES,
+        "kafka": containers.KAFKA,
+        "mysql": containers.MYSQL[Flavour.MYSQL],
+        "mariadb": containers.MYSQL[Flavour.MARIADB],
+        "postgresql": containers.POSTGRES,
     }
 
 

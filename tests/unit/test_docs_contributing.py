@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md sends nobody to a file that is not there."""
+"""CONTRIBUTING.md names files that exist, and stays a page that is read to its end."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ def test_every_path_exists(path: str) -> None:
     assert (ROOT / path).exists()
 
 
-def test_the_table_of_changes_is_among_what_is_looked_at() -> None:
+def test_the_paths_of_the_page_are_found() -> None:
     assert "watermark_source/planning/offset.py" in PATHS
+
+
+def test_the_page_is_short() -> None:
+    assert len(PAGE.encode()) <= 10_240
 
 
 def test_the_first_change_finds_its_places() -> None:

@@ -13,7 +13,7 @@ import pytest
 from pyspark_aligned_kafka.client.setting_table import SETTINGS
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_OPTIONS
 from pyspark_mysql_cdc_wm.options.mysql_option_table import MYSQL_OPTIONS
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
+from watermark_source.spark.option_rows import ENGINE_OPTIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

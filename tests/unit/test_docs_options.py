@@ -11,7 +11,7 @@ from pyspark_aligned_kafka.client.setting_table import REFUSED, SETTINGS
 from pyspark_aligned_kafka.options.kafka_option_table import OPTION_TABLE
 from pyspark_mysql_cdc_wm.options.mysql_option_table import MYSQL_OPTIONS
 from watermark_source.option_table import Option
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
+from watermark_source.spark.option_rows import ENGINE_OPTIONS
 
 DOCUMENTED = [*OPTION_TABLE.options, *(row.option for row in SETTINGS)]
 

@@ -1,35 +1,44 @@
-"""The packages of the engine import what CONTRIBUTING.md says they do, no more and no less; no connector another."""
+"""Each package imports what its docstring names, nothing imports back, and a module is one idea read in one sitting."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-import watermark_source
-
-ENGINE = Path(watermark_source.__file__).parent
-PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-ALLOWED = {
-    package: set(re.findall(r"`(\w+)`", may_import))
-    for package, may_import in re.findall(r"^\| `watermark_source/(\S+)` \|[^|]*\|([^|]*)\|$", PAGE, re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+PARENTS = {
+    ROOT / "watermark_source": "watermark_source",
+    ROOT / "watermark_source" / "spark": "watermark_source.spark",
+    ROOT / "connectors" / "pyspark_aligned_kafka": "pyspark_aligned_kafka",
+    ROOT / "connectors" / "pyspark_mysql_cdc_wm": "pyspark_mysql_cdc_wm",
 }
-ROOT = ENGINE.parent
+"""Each folder of packages, and its name in imports."""
+PACKAGES = sorted(found.parent for parent in PARENTS for found in parent.glob("*/__init__.py"))
+WITH_PUBLIC_NAMES = {"extractors", "testing"}
+"""Packages whose users import from the package itself."""
 FOLDERS = {
-    "watermark_source": set(),
+    "watermark_source": set[str](),
     "connectors/pyspark_aligned_kafka": {"watermark_source"},
     "connectors/pyspark_mysql_cdc_wm": {"watermark_source"},
-    "services": set(),
+    "services": set[str](),
 }
-"""What each of our folders may import of the others."""
+"""What each top-level folder may import of the others."""
 OURS = {path.rpartition("/")[2] for path in FOLDERS} | {"tests", "benchmarks", "examples", "docs"}
+LONGEST = 600
+"""Lines of a module."""
+MOST_SINGLE = 40
+"""Modules with one importer, in their own folder: most of these are a half of an idea."""
+each_package = pytest.mark.parametrize("package", PACKAGES, ids=lambda package: f"{package.parent.name}/{package.name}")
 
 
 def modules_in(source: Path) -> Iterator[str]:
-    """Every module that a file imports, or name of one."""
+    """Yield every module that a file imports, or name of one."""
     for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -37,20 +46,37 @@ def modules_in(source: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def imported(package: str) -> Iterator[str]:
-    """What follows ``watermark_source`` in every import within a package, or in the modules beside all packages."""
-    for source in ENGINE.glob(package if package == "*.py" else f"{package}/**/*.py"):
-        yield from (name.split(".")[1] for name in modules_in(source) if name.startswith("watermark_source."))
+def allowed(package: Path) -> set[str]:
+    """Return the packages and modules beside a package that its docstring names."""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    (named,) = re.findall(r"\bImports (nothing beside it|(?:``\w+``[,\s]*)+)\.$", text, re.MULTILINE)
+    return set(re.findall(r"``(\w+)``", named))
 
 
-def test_every_package_is_in_the_table() -> None:
-    assert ALLOWED.keys() == {"*.py", *(found.parent.name for found in ENGINE.glob("*/__init__.py"))}
+def imported(package: Path) -> set[str]:
+    """Return what a package imports of the packages and modules beside it."""
+    parent = PARENTS[package.parent]
+    found = {name for source in package.rglob("*.py") for name in modules_in(source) if name.startswith(f"{parent}.")}
+    return {name[len(parent) :].split(".")[1] for name in found} - {package.name}
 
 
-@pytest.mark.parametrize("package", ALLOWED)
-def test_a_package_imports_what_the_table_says(package: str) -> None:
-    own = {found.stem for found in ENGINE.glob("*.py")} if package == "*.py" else {package}
-    assert set(imported(package)) - own == ALLOWED[package]
+@each_package
+def test_a_package_imports_what_its_docstring_names(package: Path) -> None:
+    assert imported(package) == allowed(package)
+
+
+@each_package
+def test_importing_a_package_loads_nothing(package: Path) -> None:
+    """Otherwise importing a light module of a package would cost what its heaviest does."""
+    if package.name not in WITH_PUBLIC_NAMES:
+        assert len(ast.parse((package / "__init__.py").read_text(encoding="utf-8")).body) == 1
+
+
+@pytest.mark.parametrize("parent", PARENTS.values())
+def test_no_package_imports_back(parent: str) -> None:
+    folder = next(path for path, name in PARENTS.items() if name == parent)
+    packages = {package.name: allowed(package) for package in PACKAGES if package.parent == folder}
+    assert set(TopologicalSorter(packages).static_order()) >= set(packages)
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -62,6 +88,27 @@ def test_no_connector_imports_another_and_the_engine_and_the_services_none(folde
 
 
 @pytest.mark.parametrize("folder", [*FOLDERS, "benchmarks", "examples"])
-def test_no_file_is_too_long_to_be_of_one_concept(folder: str) -> None:
+def test_a_module_can_be_read_in_one_sitting(folder: str) -> None:
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")}
-    assert [path for path, count in lines.items() if count > 600] == []
+    assert [path for path, count in lines.items() if count > LONGEST] == []
+
+
+def test_an_idea_is_not_cut_into_files_that_only_one_other_reads() -> None:
+    modules = {
+        ".".join(path.relative_to(base).with_suffix("").parts): path
+        for base, folder in ((ROOT, "watermark_source"), (ROOT / "connectors", "."))
+        for path in (base / folder).rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    importers: dict[str, set[str]] = {}
+    for importer, path in modules.items():
+        for name in modules_in(path):
+            used = name if name in modules else name.rpartition(".")[0]
+            if used in modules and used != importer:
+                importers.setdefault(used, set()).add(importer)
+    single = Counter(
+        used
+        for used, by in importers.items()
+        if len(by) == 1 and used.rpartition(".")[0] == next(iter(by)).rpartition(".")[0]
+    )
+    assert len(single) <= MOST_SINGLE, sorted(single)

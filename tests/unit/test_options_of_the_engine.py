@@ -7,12 +7,12 @@ from dataclasses import fields
 
 import pytest
 
+from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
-from watermark_source.eventtime.percentile import Percentile
 from watermark_source.option_table import OptionTable
-from watermark_source.spark.connector.abilities import Abilities
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, NOT_NEEDED
-from watermark_source.spark.options.engine_options import EngineOptions, LookAheadOptions
+from watermark_source.planning.disorder import Percentile
+from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
+from watermark_source.spark.options import EngineOptions, LookAheadOptions
 
 TABLE = OptionTable(ENGINE_OPTIONS, not_needed=NOT_NEEDED)
 ABLE = Abilities(marks=True, row_positions=True, rows_ahead=True)

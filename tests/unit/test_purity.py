@@ -23,8 +23,6 @@ IMPURE = {"pyspark", "kafka", "pymysql", "pyarrow", "numba", "numpy", "socket", 
 @pytest.mark.parametrize(
     "package",
     [
-        "eventtime",
-        "alignment",
         "planning",
         "monitor.source_status",
         "monitor.status_json",
@@ -43,6 +41,6 @@ def test_the_public_names_are_there_without_being_imported() -> None:
     import watermark_source
 
     assert {"data_rows", "follow_watermark", "markers", "temporal_join"} <= set(dir(watermark_source))
-    assert watermark_source.follow_watermark.__module__ == "watermark_source.spark.frames.follow"
+    assert watermark_source.follow_watermark.__module__ == "watermark_source.spark.follow"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = watermark_source.nothing

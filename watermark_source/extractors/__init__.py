@@ -8,6 +8,8 @@
     event_time = avro_event_time("order.created_at", schema_registry="https://registry:8081")
 
 ``protobuf_event_time`` does the same for Protobuf.
+
+Imports ``durations``, ``errors``, ``machine_code``, ``option_table``.
 """
 
 from watermark_source.extractors.avro import avro_event_time

@@ -17,11 +17,15 @@ from watermark_source import durations
 from watermark_source.errors import SchemaError, UsageError, listed, shortened
 from watermark_source.extractors.avro_plan import NO_TIME, Plan, plan_of
 from watermark_source.extractors.avro_walk import walk
-from watermark_source.extractors.field_choice import Extractor, checked_path
-from watermark_source.extractors.schema_registry import SchemaRegistry
-from watermark_source.extractors.time_units import moments_array
-from watermark_source.extractors.wire_format import NOT_FRAMED, framed
-from watermark_source.machine_code.calendar import NO_MOMENT
+from watermark_source.extractors.schema_registry import (
+    NOT_FRAMED,
+    Extractor,
+    SchemaRegistry,
+    checked_path,
+    framed,
+    moments_array,
+)
+from watermark_source.machine_code.iso_8601 import NO_MOMENT
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.errors import SchemaError, shortened
-from watermark_source.extractors.time_units import UNITS
+from watermark_source.extractors.schema_registry import UNITS
 
 
 class Node(IntEnum):

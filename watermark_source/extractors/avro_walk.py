@@ -6,11 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.extractors.avro_plan import NO_BYTES, Node, Plan
-from watermark_source.extractors.time_units import scaled
+from watermark_source.extractors.schema_registry import PREFIX, Framed, scaled
 from watermark_source.extractors.varint import signed_at
-from watermark_source.extractors.wire_format import PREFIX, Framed
-from watermark_source.machine_code.calendar import NO_MOMENT
-from watermark_source.machine_code.iso_8601 import iso_moment
+from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
 from watermark_source.machine_code.native import Word, address_of, compiled, inlined
 
 DEPTH = 256

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from watermark_source.errors import SchemaError, UsageError, listed, shortened
-from watermark_source.extractors.field_choice import Extractor, checked_path
 from watermark_source.extractors.protobuf_path import (
     Descriptor,
     ProtobufPath,
@@ -18,9 +17,16 @@ from watermark_source.extractors.protobuf_path import (
     path_by_numbers,
 )
 from watermark_source.extractors.protobuf_walk import walk
-from watermark_source.extractors.time_units import UNITS, moments_array
-from watermark_source.extractors.wire_format import PREFIX, framed, unframed
-from watermark_source.installation import to_install
+from watermark_source.extractors.schema_registry import (
+    PREFIX,
+    UNITS,
+    Extractor,
+    checked_path,
+    framed,
+    moments_array,
+    unframed,
+)
+from watermark_source.option_table import to_install
 
 _log = logging.getLogger(__name__)
 _EXAMPLE = (

@@ -10,11 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from watermark_source.extractors.protobuf_path import Kind, ProtobufPath
-from watermark_source.extractors.time_units import scaled
+from watermark_source.extractors.schema_registry import NOT_FRAMED, Framed, scaled
 from watermark_source.extractors.varint import signed_at, unfolded, varint_at
-from watermark_source.extractors.wire_format import NOT_FRAMED, Framed
-from watermark_source.machine_code.calendar import NO_MOMENT
-from watermark_source.machine_code.iso_8601 import iso_moment
+from watermark_source.machine_code.iso_8601 import NO_MOMENT, iso_moment
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 GROUPS = 100

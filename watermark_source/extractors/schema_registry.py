@@ -13,12 +13,17 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from watermark_source.errors import (
+    EventTimeError,
     RefusedError,
     ResponseTimeoutError,
     SchemaError,
@@ -26,6 +31,8 @@ from watermark_source.errors import (
     UsageError,
     shortened,
 )
+from watermark_source.machine_code.iso_8601 import NO_MOMENT
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _LARGEST = 4 << 20
 """Bytes of a response, and of a schema with all that it refers to. Registries take a megabyte; most have thousands."""
@@ -250,3 +257,118 @@ class _Bytes(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         return self._source.receive(buffer)
+
+
+# Confluent's wire format: a zero byte, the schema's id in four bytes, then the value; ids of a whole batch.
+
+
+PREFIX = 5
+"""Bytes before the value."""
+NOT_FRAMED = -1
+"""In place of an id: null, or bytes that do not begin as the format does."""
+
+
+class Framed(NamedTuple):
+    """The values of a batch: their bytes, where each begins (one more, the last one's end), and their schemas' ids."""
+
+    data: npt.NDArray[np.uint8]
+    edges: npt.NDArray[np.int32]
+    ids: npt.NDArray[np.int64]
+
+
+@compiled("void(uint8[::1], int32[::1], boolean[::1], int64[::1])")
+def _read_ids(array: Word, edges: Word, present: Word, ids: Word) -> None:
+    data = address_of(array)
+    for row in range(ids.shape[0]):
+        at = np.int64(edges[row])
+        ids[row] = NOT_FRAMED
+        if present[row] and edges[row + 1] - at >= PREFIX and byte_at(data, at) == 0:
+            found = np.int64(0)
+            for i in range(1, PREFIX):
+                found = found << 8 | byte_at(data, at + i)
+            ids[row] = found
+
+
+def framed(records: pa.RecordBatch, column: str) -> Framed:
+    """Find the schemas of a column's values.
+
+    Raises:
+        EventTimeError: the batch has no such column of bytes.
+    """
+    values, content, edges = _bytes_of(records, column)
+    ids = np.empty(len(values), np.int64)
+    _read_ids(content, edges, _present(values), ids)
+    return Framed(content, edges, ids)
+
+
+def unframed(records: pa.RecordBatch, column: str) -> Framed:
+    """Return a column's values that are nothing but values: id 0 for each, ``NOT_FRAMED`` for a null.
+
+    Raises:
+        EventTimeError: the batch has no such column of bytes.
+    """
+    values, content, edges = _bytes_of(records, column)
+    return Framed(content, edges, np.where(_present(values), 0, NOT_FRAMED))
+
+
+def _bytes_of(records: pa.RecordBatch, column: str) -> tuple[pa.Array, npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    index = records.schema.get_field_index(column)
+    if index < 0 or not pa.types.is_binary(records.schema.types[index]):
+        raise EventTimeError(f"a batch of records with a binary column {column} is needed; seen {records.schema.names}")
+    values = records.column(index)
+    rows, (_, ends, data) = len(values), values.buffers()
+    edges = np.frombuffer(ends, np.int32, rows + 1, 4 * values.offset) if rows else np.zeros(1, np.int32)
+    content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    return values, content, edges
+
+
+def _present(values: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.ascontiguousarray(values.is_valid().to_numpy(zero_copy_only=False))
+
+
+# Microseconds since 1970 of numbers in some unit, and of a whole batch as an Arrow array.
+
+
+MOMENTS = pa.timestamp("us", tz="UTC")
+UNITS: Final = {
+    "seconds": (1_000_000, 1), "millis": (1_000, 1), "micros": (1, 1), "nanos": (1, 1_000), "days": (86_400_000_000, 1),
+}  # fmt: skip
+"""What a number is multiplied and divided by to be microseconds."""
+_MOST = 2**62
+
+
+@inlined
+def scaled(value: Word, multiplier: Word, divisor: Word) -> Word:
+    """Return ``value * multiplier / divisor``, rounded down; ``NO_MOMENT`` for what lies beyond all moments."""
+    most = _MOST // multiplier
+    if divisor == 1 and not -most <= value <= most:
+        return NO_MOMENT
+    return value * multiplier // divisor
+
+
+def moments_array(micros: npt.NDArray[np.int64]) -> pa.Array:
+    """Return the moments; null in place of ``NO_MOMENT``."""
+    return pa.array(micros, MOMENTS, mask=micros == NO_MOMENT)
+
+
+# What every extractor is told: which field, of which column, in which unit.
+
+
+Extractor: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
+"""A batch of records in, a moment for each out, null where there is none."""
+
+
+def checked_path(function: str, field: str, unit: str, column: str) -> tuple[str, ...]:
+    """Return the names of ``field``, from the outermost.
+
+    Raises:
+        UsageError: one of the arguments is not accepted by ``function``.
+    """
+    path = tuple(field.split("."))
+    if not all(path):
+        raise UsageError(f"{function}: field = {field!r} is no name, nor names with dots between them")
+    if unit not in UNITS:
+        raise UsageError(f"{function}: unit = {unit!r}; accepted are {', '.join(UNITS)}")
+    if column not in ("key", "value"):
+        raise UsageError(f"{function}: column = {column!r}; accepted are value and key")
+    return path

@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from watermark_source.alignment.group import LONGEST_NAME
 from watermark_source.errors import RefusedError, UnreachableError
 from watermark_source.group_store import statements, store_waits
-from watermark_source.group_store.file_in_place import OpenFile
+from watermark_source.planning.group import LONGEST_NAME
+
+# Open file: whether the database that a connection has open is still the one that others find under its name.
+
+
+_PARTS = ("", "-wal", "-shm")
+"""Endings of what SQLite keeps a database in: one that has lost a part goes on, and sees nobody who comes later."""
+
+
+class OpenFile:
+    """The files of a database of SQLite, as they are while somebody has it open."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._parts = _found(path)
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether each of them is where it was: none is gone, and none is another one."""
+        return _found(self._path) == self._parts
+
+
+def _found(path: str) -> list[tuple[int, int] | None]:
+    return [_identity(path + part) for part in _PARTS]
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    # No other file gets this number as long as somebody has it open.
+    return status.st_dev, status.st_ino
+
 
 _TRIES, _ANOTHER_TRY = 3, 0.05
 _REFUSALS = (sqlite3.ProgrammingError, sqlite3.DataError, sqlite3.IntegrityError)

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    CursorResult,
+    Engine,
+    Index,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    text,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
@@ -19,9 +34,90 @@ from sqlalchemy.exc import (
 )
 
 from watermark_source.errors import OptionError, RefusedError, UnreachableError
-from watermark_source.group_store import statements
-from watermark_source.group_store.call_time_limit import connect_arguments, cut_when_late
-from watermark_source.group_store.server_table import METADATA
+from watermark_source.group_store import statements, store_waits
+from watermark_source.group_store.statements import INDEX, TABLE
+from watermark_source.planning.group import LONGEST_NAME
+
+# The table of members as SQLAlchemy has it, for servers; SQLite's is in ``file_database``.
+
+
+METADATA = MetaData()
+_NAME = String(LONGEST_NAME)
+MEMBERS = Table(
+    TABLE,
+    METADATA,
+    Column("group_name", _NAME, primary_key=True),
+    Column("member", _NAME, primary_key=True),
+    Column("writer", String(32), nullable=False),
+    Column("source", _NAME, nullable=False),
+    Column("max_drift", BigInteger),
+    Column("status", String(16), nullable=False),
+    Column("watermark", BigInteger),
+    Column("counts_with", BigInteger),
+    Column("time_to_live", BigInteger, nullable=False),
+    Column("seen", BigInteger, nullable=False),
+    Index(INDEX, "group_name", "counts_with", "source"),
+)
+"""One row for each source that names a group. Times are milliseconds: ``watermark`` and ``counts_with``, which is null
+of a member nobody waits for, of event time; ``seen`` of the database's own clock, so that nobody's clock has to agree
+with anybody's. ``writer`` is the process that wrote the row last: two that have the same ``member``, because a
+checkpoint was copied, see each other by it. ``file_database`` makes the same in SQLite."""
+
+
+# Call limit: no call of a database's driver takes longer, whether the database is gone, frozen or only slow.
+
+
+_OF_POSTGRESQL = {
+    "connect_timeout": store_waits.ONE_CALL,
+    "options": f"-c statement_timeout={store_waits.ONE_CALL * 1_000}",
+}
+_OF_MYSQL = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), store_waits.ONE_CALL)
+_BY_DRIVER: Mapping[str, Mapping[str, Any]] = {
+    "psycopg": _OF_POSTGRESQL,
+    "psycopg2": _OF_POSTGRESQL,
+    "pg8000": {"timeout": store_waits.ONE_CALL},
+    "pymysql": _OF_MYSQL,
+    "mysqldb": _OF_MYSQL,
+}
+
+
+def connect_arguments(url: URL) -> dict[str, Any]:
+    """Return what a driver is told about time, but for what the URL says itself."""
+    known = _BY_DRIVER.get(url.get_driver_name(), {})
+    return {name: value for name, value in known.items() if name not in url.query}
+
+
+@contextlib.contextmanager
+def cut_when_late(connection: Callable[[], object]) -> Iterator[None]:
+    """Cut the driver's connection, if it is one with a socket, whenever the block has taken so long.
+
+    PostgreSQL's drivers wait for an answer without limit: a server that is frozen, or a machine that is gone without a
+    word, would be waited for for ever.
+    """
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(store_waits.CUT_AFTER):
+            _cut(connection())
+
+    threading.Thread(target=watch, name="alignment store's time limit", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _cut(connection: object) -> None:
+    # It may be closed meanwhile, whatever a driver raises then.
+    with contextlib.suppress(Exception):
+        number = connection.fileno()  # type: ignore[attr-defined]
+        with contextlib.closing(socket.socket(fileno=number)) as cut:
+            try:
+                cut.shutdown(socket.SHUT_RDWR)
+            finally:
+                # The driver closes its descriptor itself.
+                cut.detach()
+
 
 _TRIES, _ANOTHER_TRY = 3, 0.05
 _ACCEPTED = "must be the URL of a database, as SQLAlchemy writes them"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from watermark_source.alignment.group import LONGEST_NAME, MemberStatus
+from watermark_source.planning.group import LONGEST_NAME, MemberStatus
 
 TABLE = "watermark_source_members"
 INDEX = "watermark_source_slowest"

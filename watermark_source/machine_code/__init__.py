@@ -1,1 +1,4 @@
-"""Compiled code for the data paths of connectors: numba, kept between processes."""
+"""Compiled code for the data paths of connectors: numba, kept between processes.
+
+Imports nothing beside it.
+"""

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.listener import (
 
 from watermark_source.errors import UsageError
 from watermark_source.monitor.followed_queries import FollowedQueries, FollowedQuery
-from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.source_status import SourceStatus
+from watermark_source.monitor.status_json import late_rows, parse_progress
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

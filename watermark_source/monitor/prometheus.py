@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from watermark_source.clock import Clock
-from watermark_source.installation import lacking
 from watermark_source.monitor.followed_queries import FollowedQuery
-from watermark_source.monitor.metric_subjects import Subjects
-from watermark_source.monitor.metrics import METRICS, Kind, MetricRow
-from watermark_source.planning.late_rows import BOUNDS_MS, LateRows
+from watermark_source.monitor.metrics import METRICS, Kind, MetricRow, Subjects
+from watermark_source.option_table import lacking
+from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 
 try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric

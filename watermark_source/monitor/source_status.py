@@ -9,14 +9,162 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from watermark_source.monitor.bound_in_force import BoundInForce
-from watermark_source.monitor.row_totals import NO_ROWS, RowTotals
-from watermark_source.monitor.snapshot_progress import SnapshotProgress
+from watermark_source.durations import count_text, format_duration
+from watermark_source.monitor.report_fields import Fields
+from watermark_source.planning.range_report import NONE_LATE, LateRows
 from watermark_source.planning.split import Split
+
+# PURE. The bound on out-of-orderness that is in force where it is learned, as it stands in a status report.
+
+
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class BoundInForce:
+    """Milliseconds."""
+
+    bound: int
+    most: int
+    """The largest that may be learned, and the one until enough rows are known."""
+    on_time: int
+    """So many rows of a million are to be on time."""
+    since: int | None = None
+    """Since when, milliseconds since 1970-01-01 UTC; of a query that was restarted, since the restart at the most."""
+
+    def after(self, before: BoundInForce | None, now: int) -> BoundInForce:
+        """Return it with the moment since when it is so."""
+        is_new = before is None or before.bound != self.bound
+        return replace(self, since=now if is_new or before is None else before.since)
+
+    @property
+    def wish(self) -> float:
+        """Return the share of rows that may be late."""
+        return (_MILLION - self.on_time) / _MILLION
+
+
+def bound_to_json(of: BoundInForce | None) -> dict[str, Any] | None:
+    """Return the fields of a report."""
+    if of is None:
+        return None
+    since = {} if of.since is None else {"since": of.since}
+    return {"bound": of.bound, "most": of.most, "onTime": of.on_time, **since}
+
+
+def bound_from_json(fields: Fields) -> BoundInForce:
+    """Read what ``bound_to_json`` wrote."""
+    since = fields.optional_integer("since")
+    return BoundInForce(fields.integer("bound"), fields.integer("most"), fields.integer("onTime"), since)
+
+
+# PURE. Row totals: how many rows a source has read, and of how many of them the event time does not count.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTotals:
+    """Of one run of a query, or a part of it; the sum of two is that of both."""
+
+    read: int = 0
+    future: int = 0
+    """Those whose event time was too far in the future to count (``maxFutureSkew``)."""
+    undated: int = 0
+    """Those in which no event time was found."""
+    late: LateRows = NONE_LATE
+    """Those at or before the watermark that their batch began with."""
+
+    @property
+    def late_share(self) -> float | None:
+        """Return which share was late; ``None`` before the first row."""
+        return self.late.rows / self.read if self.read else None
+
+    def __add__(self, other: RowTotals) -> RowTotals:
+        return RowTotals(
+            read=self.read + other.read,
+            future=self.future + other.future,
+            undated=self.undated + other.undated,
+            late=self.late + other.late if other.late.rows else self.late,
+        )
+
+
+NO_ROWS: Final = RowTotals()
+
+
+# PURE. Snapshot progress: how far the snapshot of one table is, in figures and as a line with a bar.
+
+
+_GAP = "  "
+_BAR, _LEAST_BAR = 30, 8
+_NEARLY = 0.99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotProgress:
+    """One table, or other log, whose snapshot this run of the query reads or has read."""
+
+    log: str
+    rows: int
+    """Rows read, those of the batch under way and of earlier runs by the size of their chunks."""
+    chunks: int
+    """Chunks read, those of the batch under way included."""
+    expected: int | None
+    """About so many rows it has, as the system estimates; never below ``rows``. ``None`` if it does not tell."""
+    rate: int | None
+    """Rows a second in this run, after its first batch; ``None`` until there was another."""
+    done: bool
+
+    @property
+    def share(self) -> float | None:
+        """Return which part is read, 1 when all is; an estimate alone never says so."""
+        if self.done:
+            return 1.0
+        return None if self.expected is None else min(_NEARLY, self.rows / max(1, self.expected))
+
+    @property
+    def left(self) -> int | None:
+        """Return how many milliseconds the rest takes at this rate."""
+        if self.done or self.expected is None or not self.rate:
+            return None
+        return 1_000 * max(0, self.expected - self.rows) // self.rate
+
+
+def progress_line(of: SnapshotProgress, name_width: int, width: int) -> str:
+    """Return name, bar, share, rows, rate and time left in ``width`` characters: what has no room is left out."""
+    texts = [text for text in (_share(of), _rows(of), _rate(of), _left(of)) if text]
+    # The rate first, then the rows: the bar tells about them, and the time left about both.
+    droppable = [text for text in (_rate(of), _rows(of)) if text]
+    name = of.log.ljust(name_width)
+    while (room := width - len(_GAP.join([name, "[]", *texts]))) < _LEAST_BAR and droppable:
+        texts.remove(droppable.pop(0))
+    size = max(0, min(_BAR, room))
+    filled = int(size * (of.share or 0))
+    return _GAP.join([name, f"[{'#' * filled}{'.' * (size - filled)}]", *texts])[:width]
+
+
+def _share(of: SnapshotProgress) -> str:
+    return "   ?" if of.share is None else f"{int(100 * of.share):3} %"
+
+
+def _rows(of: SnapshotProgress) -> str:
+    if of.done:
+        return "done"
+    if not of.chunks:
+        return "waits for its turn"
+    about = "" if of.expected is None else f" of about {count_text(of.expected)}"
+    return f"{count_text(of.rows)}{about} rows"
+
+
+def _rate(of: SnapshotProgress) -> str:
+    return f"{count_text(of.rate)} rows/s" if of.rate and not of.done else ""
+
+
+def _left(of: SnapshotProgress) -> str:
+    # Finer than a second is no estimate.
+    return "" if of.left is None else f"{format_duration(max(1, of.left // 1_000) * 1_000)} left"
+
 
 REPORTED_SPLITS = 100
 """At most so many splits are in a report; Spark keeps the last 100 reports of a query in memory."""

@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Any
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.bound_in_force import bound_from_json, bound_to_json
-from watermark_source.monitor.late_rows_json import late_from_json, late_to_json
 from watermark_source.monitor.report_fields import Fields
-from watermark_source.monitor.row_totals import RowTotals
-from watermark_source.monitor.snapshot_progress import SnapshotProgress
-from watermark_source.monitor.source_status import Backlog, GroupStatus, SourceStatus, SplitView, Status
-from watermark_source.planning.late_rows import NONE_LATE
+from watermark_source.monitor.source_status import (
+    Backlog,
+    GroupStatus,
+    RowTotals,
+    SnapshotProgress,
+    SourceStatus,
+    SplitView,
+    Status,
+    bound_from_json,
+    bound_to_json,
+)
+from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows
 from watermark_source.planning.split import Split
+
+# PURE. Late rows as they stand in a status report.
+
+
+_BUCKETS = (*map(str, BOUNDS_MS), "more")
+
+
+def late_to_json(late: LateRows) -> dict[str, Any] | None:
+    """Return how many there were, how far the last and all together were behind, and how many in each bucket."""
+    if not late.rows:
+        return None
+    behind = {bucket: rows for bucket, rows in zip(_BUCKETS, late.histogram, strict=True) if rows}
+    return {"rows": late.rows, "longest": late.longest, "total": late.total, "behind": behind}
+
+
+def late_from_json(fields: Fields) -> LateRows:
+    """Read what ``late_to_json`` wrote."""
+    behind = fields.child("behind")
+    histogram = tuple(behind.optional_integer(bucket) or 0 for bucket in _BUCKETS)
+    return LateRows(histogram, fields.integer("longest"), fields.integer("total"))
+
 
 VERSION = 1
 
@@ -172,3 +200,58 @@ def _split_from_json(split: Split, fields: Fields) -> SplitView:
         idle_after=fields.optional_integer("idleAfter"),
         looked_ahead=fields.optional_integer("ahead"),
     )
+
+
+# What a progress event of Spark tells of sources and of rows that operators dropped.
+
+
+def parse_progress(progress: Mapping[str, Any] | str | None) -> tuple[SourceStatus, ...]:
+    """Return the status of each source of this project in a query's progress, in the query's order.
+
+    Args:
+        progress: ``query.lastProgress``, the JSON of it or of a listener's progress event, or either one parsed.
+            ``None``, as before the first batch, has no sources.
+
+    Raises:
+        UsageError: text that is not JSON; a report of this project that is broken or of a newer version.
+    """
+    sources = _as_mapping(progress).get("sources", ())
+    reports = (_report_in(source.get("latestOffset")) for source in sources)
+    return tuple(status_from_json(report) for report in reports if report is not None)
+
+
+def late_rows(progress: Mapping[str, Any] | str | None) -> int:
+    """Return what the progress' batch dropped as late, over all stateful operators (``numRowsDroppedByWatermark``).
+
+    A window aggregation counts groups, not rows: Spark aggregates the rows of a batch before it drops any.
+    """
+    operators = _as_mapping(progress).get("stateOperators", ())
+    return sum(operator.get("numRowsDroppedByWatermark", 0) for operator in operators)
+
+
+_SIGNATURE = {"v", "format", "source", "splits"}
+
+
+def _as_mapping(progress: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
+    if progress is None:
+        return {}
+    parsed: object = progress
+    if isinstance(progress, str):
+        try:
+            parsed = json.loads(progress)
+        except ValueError as error:
+            raise UsageError(f"a query's progress is expected as JSON; seen: {progress[:80]!r} ({error})") from None
+    if not isinstance(parsed, Mapping):
+        raise UsageError(f"a query's progress is expected as a JSON object; seen: {type(parsed).__name__}")
+    event: Mapping[str, Any] = parsed.get("progress", parsed)
+    return event
+
+
+def _report_in(latest: object) -> Mapping[str, Any] | None:
+    """Return the report, or ``None`` if this is the latest offset of somebody else's source."""
+    if isinstance(latest, str):
+        try:
+            latest = json.loads(latest)
+        except ValueError:
+            return None
+    return latest if isinstance(latest, Mapping) and latest.keys() >= _SIGNATURE else None

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from watermark_source.durations import format_duration
-from watermark_source.monitor.number_format import count_text
-from watermark_source.monitor.row_totals import NO_ROWS, RowTotals
-from watermark_source.monitor.source_status import Status
+from watermark_source.durations import count_text, format_duration
+from watermark_source.monitor.source_status import NO_ROWS, RowTotals, Status
 from watermark_source.planning.state import SplitStatus
 
 

@@ -8,12 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from watermark_source.durations import format_duration
-from watermark_source.monitor.bound_in_force import BoundInForce
-from watermark_source.monitor.number_format import count_text, share_text
-from watermark_source.monitor.snapshot_progress import progress_line
-from watermark_source.monitor.source_status import GroupStatus, SourceStatus, SplitView, Status, most_interesting
-from watermark_source.watermark_text import is_moment, watermark_text
+from watermark_source.durations import count_text, format_duration, share_text
+from watermark_source.monitor.source_status import (
+    BoundInForce,
+    GroupStatus,
+    SourceStatus,
+    SplitView,
+    Status,
+    most_interesting,
+    progress_line,
+)
+from watermark_source.planning.watermark import is_moment, watermark_text
 
 GAP = 2
 """Blanks between two columns."""

@@ -7,14 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from watermark_source.durations import format_duration
+from watermark_source.durations import count_text, format_duration
 from watermark_source.errors import listed
-from watermark_source.monitor.number_format import count_text
-from watermark_source.monitor.row_totals import RowTotals
-from watermark_source.planning.late_rows import LateRows
+from watermark_source.monitor.source_status import RowTotals
 from watermark_source.planning.policy import WatermarkStrategy
+from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
-from watermark_source.watermark_text import is_moment, watermark_text
+from watermark_source.planning.watermark import is_moment, watermark_text
 
 _SLEWED = 1_000
 _NAMED = 3

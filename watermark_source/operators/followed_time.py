@@ -8,9 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import TimestampType
 
 from watermark_source.errors import UsageError
-from watermark_source.spark.columns.source_time import SourceTime
-from watermark_source.spark.frames.follow import DELAY_KEY
-from watermark_source.spark.frames.named_column import spelling
+from watermark_source.spark.columns import SourceTime
+from watermark_source.spark.follow import DELAY_KEY, spelling
 
 WAITED = "watermark_source.waited"
 """In the metadata of an event-time column: the operator that its rows left once the watermark had passed them."""

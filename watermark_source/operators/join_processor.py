@@ -3,31 +3,187 @@
 from __future__ import annotations
 
 import pickle
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from watermark_source.errors import UsageError
 from watermark_source.operators.bucketed_batches import gathered
-from watermark_source.operators.join_layout import BUILD_FIRST, PROBE_FIRST, JoinLayout
-from watermark_source.operators.join_packs import IS_PROBE, ROWS, of_bytes, to_bytes
-from watermark_source.operators.keyed_state import KeyValues
-from watermark_source.operators.pieces_in_state import MapPieces
-from watermark_source.operators.sorted_rows import RowLayout
-from watermark_source.operators.state_calls import value_of
-from watermark_source.operators.timer_watermark import FIRST_WATERMARK, watermark_past
-from watermark_source.operators.version_rows import to_columns, to_rows
-from watermark_source.operators.versions import Version, merged, needed_after, valid_at
-from watermark_source.operators.waiting_pieces import Waiting
-from watermark_source.operators.waiting_rows import Buffer
+from watermark_source.operators.packs import IS_PROBE, ROWS, of_bytes, stream_bytes
+from watermark_source.operators.state_calls import KeyValues, value_of
+from watermark_source.operators.waiting_rows import (
+    FIRST_WATERMARK,
+    Buffer,
+    MapPieces,
+    RowLayout,
+    Waiting,
+    watermark_past,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+# Versions of rows by time: which one was valid at a moment, and which ones nobody can ask for any more.
+#
+# Pure: arrays in, arrays out. Times are microseconds; a version is valid from its time on until the next one of its
+# key, and a deletion is a version that holds nothing.
+
+
+Integers = npt.NDArray[np.int64]
+
+
+class Version(NamedTuple):
+    """What a key had from a time on."""
+
+    time: int
+    row: Any
+    """``None``: it was deleted."""
+
+
+def valid_at(keys: Integers, times: Integers, asked_keys: Integers, asked_times: Integers) -> Integers:
+    """Return, for each question, the place of the last version of its key at or before its time; -1 if there is none.
+
+    Args:
+        keys: of the versions, as numbers.
+        times: from when they are valid. Of equal key and time the one further behind is the later one.
+        asked_keys: of the questions.
+        asked_times: of the questions.
+    """
+    count = len(keys)
+    all_keys, all_times = np.concatenate([keys, asked_keys]), np.concatenate([times, asked_times])
+    # Stable, and versions come first in the arrays: one of a question's very time is before the question.
+    order = np.lexsort((all_times, all_keys))
+    places = np.where(order < count, np.arange(len(order)), -1)
+    last = np.maximum.accumulate(places)
+    questions = np.flatnonzero(order >= count)
+    before = last[questions]
+    found = np.full(len(asked_keys), -1, dtype=np.int64)
+    of_same_key = (before >= 0) & (all_keys[order[before]] == all_keys[order[questions]])
+    found[order[questions[of_same_key]] - count] = order[before[of_same_key]]
+    return found
+
+
+def merged(known: Sequence[Version], new: Sequence[Version]) -> list[Version]:
+    """Return the versions of one key in order of time. Of equal times the one that came last counts.
+
+    Both are in order of time; in ``new`` equal times are in the order in which they came.
+    """
+    if not known or (new and known[-1].time < new[0].time):
+        together = [*known, *new]
+    else:
+        together = sorted([*known, *new], key=lambda version: version.time)  # stable
+    return [
+        version for version, after in zip_longest(together, together[1:])
+        if after is None or after.time != version.time
+    ]  # fmt: skip
+
+
+def needed_after(versions: Sequence[Version], moment: int) -> Sequence[Version]:
+    """Return the versions of one key that questions about later times than ``moment`` can be answered with.
+
+    All later ones, and the newest at or before the moment, unless that is a deletion: nothing says the same.
+    """
+    newest = bisect_right([version.time for version in versions], moment) - 1
+    if newest < 0:
+        return versions
+    return versions[newest + (versions[newest].row is None) :]
+
+
+# Rows of the build side as they are in state: one tuple of plain values a row, and back to Arrow columns.
+#
+# Moments, dates and spans of time travel as their integers: exact, and without Python's calendar. Texts travel as
+# their bytes: Spark's need not be UTF-8. Both also within structs, arrays and maps.
+
+
+Row = tuple[Any, ...]
+
+_PLAIN = {
+    pa.types.is_timestamp: pa.int64(),
+    pa.types.is_duration: pa.int64(),
+    pa.types.is_time64: pa.int64(),
+    pa.types.is_date32: pa.int32(),
+    pa.types.is_string: pa.binary(),
+}
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the same values as Python holds all of them."""
+    if pa.types.is_struct(kind):
+        return pa.struct([member.with_type(_plain(member.type)) for member in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_map(kind):
+        key, item = kind.key_field, kind.item_field
+        return pa.map_(key.with_type(_plain(key.type)), item.with_type(_plain(item.type)))
+    return next((plain for is_it, plain in _PLAIN.items() if is_it(kind)), kind)
+
+
+def to_rows(columns: Sequence[pa.ChunkedArray], count: int) -> list[Row]:
+    """Return the rows of some columns, which may be none."""
+    if not columns:
+        return [()] * count
+    return list(zip(*(column.cast(_plain(column.type)).to_pylist() for column in columns), strict=True))
+
+
+def to_columns(rows: Sequence[Row | None], kinds: Sequence[pa.DataType]) -> list[pa.Array]:
+    """Return the columns of rows; a row that is ``None`` is null in all of them."""
+    nothing = (None,) * len(kinds)
+    cells = list(zip(*(nothing if row is None else row for row in rows), strict=True)) or [()] * len(kinds)
+    return [
+        # Not safe: bytes become a text whatever they are.
+        pa.array(values, _plain(kind)).cast(kind, safe=False)
+        for values, kind in zip(cells, kinds, strict=True)
+    ]
+
+
+# What the state of a temporal join depends on: the columns of its packs, and what a checkpoint is held to.
+
+
+PROBE_FIRST = ("key", "time")
+"""The columns of a probe pack before the rows' own."""
+BUILD_FIRST = ("key", "time", "gone")
+"""The columns of a build pack before those that order changes of equal time, and the rows' own."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinLayout:
+    """One join; picklable."""
+
+    processing_time: bool
+    inner: bool
+    sequence: int
+    """How many columns order changes of equal time."""
+    probe: pa.Schema
+    """Of probe packs: ``PROBE_FIRST``, then the probe's own columns."""
+    build: pa.Schema
+    """The columns that the join adds to the probe's."""
+    described: str
+    """What state is held to; two joins of which this differs cannot go on with each other's state."""
+
+    @property
+    def name(self) -> str:
+        """The join as Spark's plan shows it."""
+        return f"temporal_join[{'processing time' if self.processing_time else 'event time'}]"
+
+    def confirm(self, found: str) -> None:
+        """Raise ``UsageError`` if state was written by another join than this."""
+        if found != self.described:
+            raise UsageError(
+                f"{self.name}: the state in the checkpoint is of another join. Seen: {found}. Now: {self.described}. "
+                "Columns, their types, on, the kind of time and buckets of a query stay as they are; start with a new "
+                "checkpointLocation"
+            )
+
 
 _BUCKET_STATE = StructType(
     [StructField("layout", StringType()), StructField("waiting", BinaryType()), StructField("prune", LongType())]
@@ -158,7 +314,7 @@ class TemporalJoinProcessor(StatefulProcessor):
         # Spark's stateful operators have loaded it by now; the driver need not.
         import pandas as pd  # noqa: PLC0415 - see above
 
-        yield pd.DataFrame({ROWS: [to_bytes(own)]})
+        yield pd.DataFrame({ROWS: [stream_bytes(own)]})
 
     # Versions -------------------------------------------------------------------------------------------------------
 

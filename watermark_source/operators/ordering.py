@@ -17,11 +17,11 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from watermark_source.errors import UsageError, listed
 from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
-from watermark_source.operators.ordering_packs import BUCKET, LEFT, PACKED, RowPacker, Unpacking
 from watermark_source.operators.ordering_processor import OrderingProcessor
-from watermark_source.operators.sorted_rows import RowLayout
-from watermark_source.spark.columns.column_names import EVENT_TIME
-from watermark_source.spark.frames.named_column import quoted, spelling
+from watermark_source.operators.packs import LEFT, ORDERING_BUCKET, ORDERING_PACKED, RowPacker, Unpacking
+from watermark_source.operators.waiting_rows import RowLayout
+from watermark_source.spark.column_names import EVENT_TIME
+from watermark_source.spark.follow import quoted, spelling
 
 _CALLER = "order_by_event_time"
 LATE = "late"
@@ -71,9 +71,9 @@ def order_by_event_time(
     # Spark's own way to Arrow, in one time zone: what waits must not depend on the session's.
     layout = RowLayout(to_arrow_schema(df.schema, timezone="UTC"), place)
     described = f"{df.schema.simpleString()}, ordered by {time} for each {', '.join(keys)}, in {buckets} buckets"
-    bucket = F.pmod(F.hash(*map(quoted, keys)), F.lit(buckets)).alias(BUCKET)
-    packs = df.select(bucket, *map(quoted, df.columns)).mapInArrow(RowPacker(layout), PACKED)
-    left = packs.groupBy(BUCKET).transformWithStateInPandas(
+    bucket = F.pmod(F.hash(*map(quoted, keys)), F.lit(buckets)).alias(ORDERING_BUCKET)
+    packs = df.select(bucket, *map(quoted, df.columns)).mapInArrow(RowPacker(layout), ORDERING_PACKED)
+    left = packs.groupBy(ORDERING_BUCKET).transformWithStateInPandas(
         OrderingProcessor(layout, described), LEFT, outputMode="append", timeMode="eventTime"
     )
     fields = [StructField(field.name, field.dataType, field.nullable) for field in df.schema]

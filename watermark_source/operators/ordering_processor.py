@@ -11,11 +11,8 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError
 from watermark_source.operators.bucketed_batches import gathered
-from watermark_source.operators.pieces_in_state import MapPieces
-from watermark_source.operators.sorted_rows import RowLayout, from_bytes, to_bytes
 from watermark_source.operators.state_calls import value_of
-from watermark_source.operators.waiting_pieces import Waiting
-from watermark_source.operators.waiting_rows import Buffer
+from watermark_source.operators.waiting_rows import Buffer, MapPieces, RowLayout, Waiting, from_bytes, to_bytes
 
 if TYPE_CHECKING:
     import pandas as pd

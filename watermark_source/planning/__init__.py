@@ -1,1 +1,6 @@
-"""PURE: split, split state, budget, planner, offset codec. No I/O, no clock."""
+"""Pure: splits, strategies, the combined watermark, idleness, alignment, the planner and the offset codec.
+
+No I/O and no clock: the time is an argument.
+
+Imports ``durations``, ``errors``.
+"""

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from watermark_source.alignment.other_members import OtherMember
-from watermark_source.eventtime.watermark import MAX, MIN, Millis, saturating_add
+from watermark_source.planning.group import OtherMember
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
-from watermark_source.planning.row_index import RowIndex
-from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_watermark import event_time_of, future_cap, watermark_of
+from watermark_source.planning.split import IndexEntry, RowIndex, Split, SplitRange, TimeIndex
 from watermark_source.planning.state import SplitState
 from watermark_source.planning.step_sizes import BLIND_STEP, LEAST_STEP, FirstLook, half, learned, rows_up_to
-from watermark_source.planning.time_index import IndexEntry, TimeIndex
+from watermark_source.planning.strategy import event_time_of, future_cap, watermark_of
+from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add
 
 
 @dataclass(frozen=True, slots=True)

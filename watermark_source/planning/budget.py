@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.backlog import Backlog, Reach
 from watermark_source.planning.split import SAMPLE, Split, sample
-from watermark_source.planning.split_watermark import event_time_of, watermark_of
+from watermark_source.planning.strategy import event_time_of, watermark_of
+from watermark_source.planning.watermark import MAX, MIN, Millis
 
 _GOOD_SHARE = 0.8
 """A batch that uses this share of its budget is good enough: the search may stop."""

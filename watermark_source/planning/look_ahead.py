@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from watermark_source.eventtime.watermark import Millis, saturating_add
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_watermark import watermark_of
 from watermark_source.planning.state import SplitState
+from watermark_source.planning.strategy import watermark_of
+from watermark_source.planning.watermark import Millis, saturating_add
 
 
 class Unread(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from watermark_source.alignment.other_members import NOBODY, OtherMembers
-from watermark_source.eventtime.summary import RangeSummary
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.disorder import RangeSummary
+from watermark_source.planning.group import NOBODY, OtherMembers
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Bound
 from watermark_source.planning.step_sizes import FirstLook
+from watermark_source.planning.watermark import Millis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,30 +7,302 @@ watermark -> is there anything to send?
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 
-from watermark_source.alignment.group import GroupMember, MemberStatus
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.backlog import Limit
-from watermark_source.planning.batch_ends import choose
-from watermark_source.planning.combined_watermark import at_dated_ends, combined
-from watermark_source.planning.final_watermark import closed, has_said_the_last, is_at_its_end
+from watermark_source.errors import OffsetError
+from watermark_source.planning.backlog import Backlog, Limit, backlog_of
+from watermark_source.planning.budget import budgeted_ends
+from watermark_source.planning.combined_watermark import (
+    CLOCKS_DIFFER,
+    at_dated_ends,
+    at_rest,
+    by_clock,
+    clock_of,
+    closed,
+    combined,
+    has_said_the_last,
+    is_at_its_end,
+    tick_is_due,
+    with_others,
+)
+from watermark_source.planning.disorder import Learned, RangeSummary
+from watermark_source.planning.group import GroupMember, MemberStatus
+from watermark_source.planning.group_limit import aligned_ends, membership
 from watermark_source.planning.look_ahead import LookAhead, Unread, left_by, look_ahead
-from watermark_source.planning.loss import Loss
-from watermark_source.planning.member_report import membership
+from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation, ObservedLogs
-from watermark_source.planning.policy import PlanPolicy
-from watermark_source.planning.returning_splits import marked_returning
-from watermark_source.planning.row_index import RowIndex
-from watermark_source.planning.snapshot_ranges import snapshot_split, snapshots_after
-from watermark_source.planning.split import Split, SplitRange
-from watermark_source.planning.split_watermark import future_cap
-from watermark_source.planning.state import GroupState, SourceState, SplitState, SplitStatus
-from watermark_source.planning.state_before_plan import known_before
-from watermark_source.planning.status_transitions import changed_status
-from watermark_source.planning.time_index import TimeIndex
-from watermark_source.planning.watermark_without_rows import by_clock, clock_of, tick_is_due, with_others
+from watermark_source.planning.policy import MinimumRows, PlanPolicy, WatermarkStrategy, waits_for_more
+from watermark_source.planning.snapshot_ranges import finished, snapshot_split, snapshots_after, unfinished
+from watermark_source.planning.split import RowIndex, Split, SplitRange, TimeIndex
+from watermark_source.planning.state import (
+    Bound,
+    GroupState,
+    SourceState,
+    SplitState,
+    SplitStatus,
+    is_left_out,
+    marked_returning,
+    returned,
+)
+from watermark_source.planning.status_transitions import (
+    TRANSITIONS,
+    SplitEvent,
+    after_range,
+    changed_status,
+    next_since,
+    quiet_while_read,
+    rest_event,
+    stays_quiet,
+    unanswered,
+    uncommitted,
+)
+from watermark_source.planning.step_sizes import with_step
+from watermark_source.planning.strategy import advanced, future_cap, in_force, learned_after
+from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add, watermark_text
+
+# What is known before a batch is planned: every split with what was read of it and what became of its log.
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSplits:
+    """The source as the last batch and the outside left it."""
+
+    splits: Mapping[Split, SplitState]
+    losses: tuple[Loss, ...]
+    learned: Learned | None
+    policy: PlanPolicy
+    """The user's, with what was learned."""
+    on_clock: bool
+    opened: Set[Split]
+    """Splits whose next rows belong to open transactions."""
+    done: Set[Split]
+    """Snapshots that are read to their end, or whose table was dropped."""
+    going_on: Mapping[str, Bound]
+    """Snapshots that are not, with the key at which each goes on."""
+    undated: Set[Split]
+    """Splits of which the last batch read rows, none of which had an event time."""
+    begun: Mapping[str, Bound]
+    """Those of tables that are still there."""
+
+    @property
+    def snapshots(self) -> Set[Split]:
+        """The splits of the snapshots that go on."""
+        return set(map(snapshot_split, self.begun))
+
+
+def known_before(
+    state: SourceState, observation: Observation, policy: PlanPolicy, *, has_index: bool, has_rows: bool
+) -> KnownSplits:
+    """Fold what the tasks of the last batch saw, what was lost, and the time of logs at rest.
+
+    Args:
+        state: as of the last planned batch.
+        observation: what the outside said.
+        policy: the user's decisions.
+        has_index: whether event times can be looked up.
+        has_rows: whether positions are not rows, and rows can be looked up.
+
+    Raises:
+        DataLossError: rows are gone and ``policy.on_loss.fails`` is set.
+        OffsetError: the state is on processing time and the policy is not: that flag never goes back (FLIP-326). Or
+            the policy is, and the state's event times are of the future.
+    """
+    _refuse_another_clock(state, policy.strategy, observation.now)
+    logs, upcoming = observation.logs, observation.snapshots
+    going_on = {**unfinished(state.snapshots), **dict.fromkeys(upcoming.found)}
+    done = finished(state.snapshots) | set(map(snapshot_split, upcoming.dropped))
+    learned = learned_after(state, observation.seen, policy.strategy.percentile)
+    strategy = in_force(policy.strategy, learned)
+    drift = None if has_rows else policy.alignment.max_drift
+    kept = _with_last_ranges(state, done, observation.seen, strategy, drift, has_index=has_index)
+    if policy.idleness.passes_returning:
+        read = {s for s, t in state.splits.items() if t.returning is not None and t.observed != t.position}
+        kept |= {s: returned(kept[s], observation.seen[s]) for s in read & kept.keys()}
+    undated = {
+        s
+        for s, t in state.splits.items()
+        # Rows of a snapshot are not of any time, and it is never quiet.
+        if t.observed != t.position and s.log not in state.snapshots.frontiers and observation.seen[s].is_undated
+    }
+    splits, losses = check_loss(kept, logs, policy.on_loss.position_text)
+    splits |= {s: unanswered(t) for s, t in splits.items() if s in logs.silent}
+    refuse(losses, policy.on_loss)
+    splits |= at_rest(splits, state.watermark, observation, strategy)
+    # Before the limit is found: the group waits for them as for any active split.
+    opened = logs.uncommitted - logs.unknown - upcoming.waiting
+    splits |= {s: uncommitted(t) for s, t in splits.items() if s in opened}
+    return KnownSplits(
+        splits=splits,
+        losses=losses,
+        learned=learned,
+        policy=replace(policy, strategy=strategy),
+        # That flag never goes back, though a table that is found later has a snapshot too.
+        on_clock=state.use_processing_time or (strategy.use_processing_time and not going_on),
+        opened=opened,
+        done=done,
+        going_on=going_on,
+        undated=undated & splits.keys(),
+        begun={log: lower for log, lower in going_on.items() if log not in upcoming.dropped},
+    )
+
+
+def _refuse_another_clock(state: SourceState, strategy: WatermarkStrategy, now: Millis) -> None:
+    if state.use_processing_time and not strategy.use_processing_time:
+        raise OffsetError(
+            "the checkpoint was written with processing-time watermarks (watermarkStrategy none), and its watermark is "
+            "the clock: every row would be late. Set the old strategy, or start with a new checkpoint location."
+        )
+    to_clock = strategy.use_processing_time and not state.use_processing_time
+    if to_clock and state.watermark is not None and state.watermark > saturating_add(now, CLOCKS_DIFFER):
+        raise OffsetError(
+            f"the checkpoint's watermark, {watermark_text(state.watermark)}, is of event times and later than the "
+            f"driver's clock, {watermark_text(now)}: with watermarkStrategy none every row would be dated so, and no "
+            "window would close, until the clock has come there. Set the old strategy, or start with a new checkpoint "
+            "location."
+        )
+
+
+def _with_last_ranges(
+    state: SourceState,
+    done: Set[Split],
+    seen: Mapping[Split, RangeSummary],
+    strategy: WatermarkStrategy,
+    drift: int | None,
+    *,
+    has_index: bool,
+) -> dict[Split, SplitState]:
+    """Return the splits with what the tasks of the last batch saw, without those that are done.
+
+    ``drift``: of a group whose splits learn how far to go, where no index looks event times up.
+    """
+
+    def folded(split: Split, state: SplitState) -> SplitState:
+        if state.observed == state.position:
+            return advanced(state, None, strategy)
+        found = seen[split]
+        return after_range(advanced(state, found, strategy), undated=found.is_undated)
+
+    return {
+        s: with_step(folded(s, t), t, None if has_index and t.step is None else drift)
+        for s, t in state.splits.items()
+        if s not in done
+    }
+
+
+# What a batch reads: how far each split goes, within its alignment group, the row budget and minimum rows.
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnds:
+    """The ranges of a batch."""
+
+    splits: Mapping[Split, SplitState]
+    """With their planned ends, and the status that these give them."""
+    limit: Limit | None
+    reached: Mapping[Split, Millis]
+    """Watermarks of splits at their planned ends, as far as a time index tells them."""
+    waits_for_more: bool
+    newest_matters: bool
+    holds_group: bool
+    """Whether sources elsewhere in the group wait for a snapshot of this one."""
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything is read."""
+        return any(t.position > t.observed for t in self.splits.values())
+
+
+def choose(
+    state: SourceState, known: KnownSplits, observation: Observation, index: TimeIndex | None, rows: RowIndex | None
+) -> BatchEnds:
+    """Choose what is read next: see the order of rules in ``planner``."""
+    splits, policy, logs, upcoming = known.splits, known.policy, observation.logs, observation.snapshots
+    going = {s: t for s, t in splits.items() if s not in upcoming.waiting}
+    backlog = backlog_of(going, observation, policy, index, rows)
+    # Of a table that is found later nobody gains by waiting for it.
+    in_snapshot = bool(known.going_on) and state.watermark is None
+    holds_group = in_snapshot and policy.alignment.holds_in_snapshot
+    timeouts, asked_before = observation.history.idle_timeouts, observation.history.asked_before
+    quiet = {
+        s for s in known.undated if stays_quiet(splits[s], asked_before, policy.idleness.timeout_of(s, timeouts))
+    } - logs.stale
+    aligned = aligned_ends(splits, observation, backlog, quiet, holds_group=holds_group)
+    splits = _with_steps(splits, aligned.steps, has_index=index is not None)
+    allowed = aligned.ends
+    waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
+    left_out = {s for s in allowed if is_left_out(splits[s], state, policy.idleness)}
+    budget = None if observation.limits.one_batch else observation.limits.max_rows
+    ends = {s: splits[s].position for s in allowed} if waits else budgeted_ends(backlog, allowed, budget, left_out)
+    # A snapshot that waits for its turn is not quiet: there are rows in its table. And that there are none in a log is
+    # told by an end of now alone.
+    silent = logs.unknown | upcoming.waiting | (known.snapshots | logs.stale) - allowed.keys()
+    opened = known.opened - allowed.keys()
+
+    def planned(split: Split, before: SplitState) -> SplitState:
+        if split in opened:
+            return before
+        if split in silent:
+            return unanswered(before)
+        timeout = policy.idleness.timeout_of(split, timeouts)
+        found = _advance(before, allowed.get(split), ends.get(split), logs.asked_at, timeout)
+        if ends.get(split) != logs.ends.get(split) or split not in ends or split in known.snapshots | logs.stale:
+            return found
+        if split in quiet:
+            status = TRANSITIONS[before.status, SplitEvent.QUIET]
+            return found.planned_to(found.position, status, next_since(before, SplitEvent.QUIET, status, logs.asked_at))
+        since = quiet_while_read(before, logs.asked_at, timeout, undated=split in known.undated)
+        return found if since is None else replace(found, since=since)
+
+    return BatchEnds(
+        splits={s: planned(s, t) for s, t in splits.items()},
+        limit=aligned.limit,
+        # Of rows that wait for more nothing is read, but when the first of them are from is known.
+        reached=backlog.beginnings() if waits else {s: w for s, w in aligned.reached.items() if ends[s] == allowed[s]},
+        waits_for_more=waits,
+        newest_matters=aligned.newest_matters,
+        holds_group=holds_group,
+    )
+
+
+def _with_steps(
+    splits: Mapping[Split, SplitState], steps: Mapping[Split, int], *, has_index: bool
+) -> Mapping[Split, SplitState]:
+    if not has_index and not steps:
+        return splits
+    # With an index only for as long as something of the future lies between what is read and what can be looked up.
+    wanted = steps if has_index else {**{s: t.step for s, t in splits.items()}, **steps}
+    return {s: t if t.step == (step := wanted.get(s)) else replace(t, step=step) for s, t in splits.items()}
+
+
+def _waits_for_more(
+    backlog: Backlog, allowed: Mapping[Split, int], observation: Observation, minimum: MinimumRows | None
+) -> bool:
+    if minimum is None:
+        return False
+    waiting = sum(end - backlog.splits[s].position for s, end in allowed.items())
+    # A run that has its end, or is one batch, waits for nothing; nor do rows for whose times the whole group waits.
+    aligned = backlog.max_drift is not None
+    unknown = aligned and backlog.index is None and any(t.watermark is None for t in backlog.splits.values())
+    bounded = observation.limits.one_batch or observation.logs.ends_are_final or unknown
+    return waiting > 0 and not bounded and waits_for_more(minimum, waiting, observation.history.since_rows)
+
+
+def _advance(
+    state: SplitState, allowed: int | None, end: int | None, asked_at: Millis, idle_timeout: int | None
+) -> SplitState:
+    """Move a split to its planned end. ``allowed`` is where the group lets it go, ``None`` if it has no rows."""
+    if allowed is None or end is None:
+        event = rest_event(state, asked_at, idle_timeout)
+    elif allowed == state.position:
+        event = SplitEvent.PAUSED
+    else:
+        event = SplitEvent.WAITS if end == state.position else SplitEvent.READS
+    status = TRANSITIONS[state.status, event]
+    since = next_since(state, event, status, asked_at)
+    if status is state.status and since == state.since and (end is None or end == state.position):
+        return state
+    return state.planned_to(state.position if end is None else end, status, since)
 
 
 @dataclass(frozen=True, slots=True)

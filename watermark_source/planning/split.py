@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from random import Random
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from watermark_source.planning.watermark import Millis
 
 SAMPLE: Final = 200
 """So many splits tell about all of them well enough to guess from."""
@@ -66,3 +68,47 @@ class Piece(NamedTuple):
 def sample(splits: Set[Split], size: int) -> Set[Split]:
     """Return so many of the splits, or all if there are no more: always the same ones, of any log and number."""
     return splits if len(splits) <= size else frozenset(Random(size).sample(sorted(splits), size))  # noqa: S311
+
+
+# What the planner asks of logs whose positions are not rows. The planner stays pure: the connector answers.
+
+
+class RowIndex(Protocol):
+    """Where ranges of such logs may end."""
+
+    def end_within(self, wanted: SplitRange, rows: int) -> int:
+        """Return the last position up to which a range has at most so many rows, of those at which one may end.
+
+        It is the range's own end if the whole of it has no more, and the first position at which a range may end if
+        there are more rows even before that one: every range gets on.
+        """
+        ...
+
+
+# What the planner asks of a log's time index. The planner stays pure: the connector answers.
+
+
+class IndexEntry(NamedTuple):
+    """A row found through a time index."""
+
+    position: int
+    event_time: Millis
+    size: int = 1
+    """Positions it takes; where positions are not rows, those of all rows that cannot be read apart from it."""
+
+    @property
+    def after(self) -> int:
+        """First position after it."""
+        return self.position + self.size
+
+
+class TimeIndex(Protocol):
+    """Event-time look-ups in logs whose system keeps a time index."""
+
+    def first_after(self, limits: Mapping[Split, Millis]) -> Mapping[Split, IndexEntry | None]:
+        """Return each log's first row whose event time is *greater* than its limit; ``None`` if there is none.
+
+        It is the first such row of the whole log: rows before it are all at or before the limit, rows after it may be
+        too.
+        """
+        ...

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 
-from watermark_source.eventtime.watermark import Millis, saturating_add
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.watermark import Millis, saturating_add
 
 
 class SplitEvent(Enum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.state import SplitState
+from watermark_source.planning.watermark import Millis
 
 BLIND_STEP: Final = 10_000
 """Rows of a split whose event times nothing is known of."""

@@ -11,14 +11,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from watermark_source.contract.stream import BatchDefinition, BatchRangeReader
 from watermark_source.errors import InternalError
-from watermark_source.planning.late_bound_ranges import OpenPiece, OpenRange, bind
-from watermark_source.planning.ranges_per_task import into_tasks
+from watermark_source.planning.ranges_per_task import OpenPiece, OpenRange, bind, into_tasks
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.batch import BatchDefinition, BatchRangeReader
-from watermark_source.spark.options.engine_options import EngineOptions
-from watermark_source.spark.startup.garbage_collector import spare_imports
-from watermark_source.spark.tasks.reading import data_batch
+from watermark_source.spark.executor.reading import data_batch
+from watermark_source.spark.garbage_collector import spare_imports
+from watermark_source.spark.options import EngineOptions
 from watermark_source.spark_process import each_with_sentence, log_as_spark, says_why
 
 

@@ -8,18 +8,48 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
-from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
-from watermark_source.option_table import Option, OptionTable
+from watermark_source.option_table import Option, OptionTable, at_least_one, one_of, true_or_false
+from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark_process import says_why
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from watermark_source.spark.connector.abilities import Abilities
-    from watermark_source.spark.connector.stream import SourceDefinition
-    from watermark_source.spark.options.engine_options import EngineOptions
+    from watermark_source.contract.abilities import Abilities
+    from watermark_source.contract.stream import SourceDefinition
+    from watermark_source.spark.options import EngineOptions
     from watermark_source.spark.stream_reader import AlignedStreamReader
+
+
+# The options of a connector that has no others for the same: where a new query begins, limits, loss.
+
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+STREAM_OPTIONS: tuple[Option, ...] = (
+    one_of(
+        name="startingOffsets",
+        choices=(EARLIEST, LATEST),
+        default=LATEST,
+        example=EARLIEST,
+        doc="Where a new query begins: at the first row there is, or after the last one.",
+    ),
+    at_least_one(
+        name="maxRowsPerTrigger",
+        default_text="no limit",
+        example="1000000",
+        doc="The most rows of one batch. The trigger Once reads everything in one batch all the same.",
+    ),
+    true_or_false(
+        name="failOnDataLoss",
+        default=True,
+        example="true",
+        doc="Whether rows that are gone before they were read end the query. With false they are skipped, and a "
+        "warning says so.",
+    ),
+)
 
 
 class AlignedDataSource(DataSource):
@@ -41,7 +71,7 @@ class AlignedDataSource(DataSource):
 
         Strategies that need more are refused at ``load()``. Arguments as of ``columns``.
         """
-        from watermark_source.spark.connector.abilities import Abilities  # noqa: PLC0415 - see the class's docstring
+        from watermark_source.contract.abilities import Abilities  # noqa: PLC0415 - see the class's docstring
 
         return Abilities()
 
@@ -88,8 +118,7 @@ class AlignedDataSource(DataSource):
         return made_or_refused(partial(self._reader, schema))
 
     def _table(self) -> OptionTable:
-        from watermark_source.spark.options.default_option_table import STREAM_OPTIONS  # noqa: PLC0415
-        from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS  # noqa: PLC0415
+        from watermark_source.spark.option_rows import ENGINE_OPTIONS  # noqa: PLC0415
 
         own = ", ".join(option.name for option in (*self.own_options, *STREAM_OPTIONS))
         return OptionTable(
@@ -98,7 +127,7 @@ class AlignedDataSource(DataSource):
         )
 
     def _parsed(self, given: Mapping[str, str]) -> tuple[dict[str, Any], EngineOptions]:
-        from watermark_source.spark.options.engine_options import EngineOptions  # noqa: PLC0415
+        from watermark_source.spark.options import EngineOptions  # noqa: PLC0415
 
         values = self._table().parse(given)
         return values, EngineOptions.of(values, format_name=self.name(), given=given, abilities=self.abilities(values))

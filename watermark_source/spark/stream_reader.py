@@ -10,18 +10,17 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
+from watermark_source.contract.stream import SourceDefinition
 from watermark_source.errors import InternalError, SchemaError, WatermarkSourceError
-from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
-from watermark_source.planning.minimum_rows import MinimumRows
-from watermark_source.spark.columns.column_names import EVENT_TIME, LATE, MARKER
-from watermark_source.spark.columns.markers import MARKER_TYPE
-from watermark_source.spark.columns.source_time import SourceTime
-from watermark_source.spark.connector.stream import SourceDefinition
+from watermark_source.planning.policy import MinimumRows
+from watermark_source.planning.watermark import WatermarkCharacteristic
+from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
+from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 from watermark_source.spark.driver.group_membership import Membership
 from watermark_source.spark.driver.runner import SourceRunner
-from watermark_source.spark.exchange.read_tasks import ReadTask
-from watermark_source.spark.options.engine_options import EngineOptions
-from watermark_source.spark.tasks.reading import run_task
+from watermark_source.spark.executor.reading import run_task
+from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.read_tasks import ReadTask
 from watermark_source.spark_process import each_with_sentence, log_as_spark, query_of_task, says_why
 
 _UNLIMITED = 2**63 - 1

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 
 from watermark_source.errors import OptionError
 from watermark_source.option_table import is_of_table, options_of_table
-from watermark_source.spark.columns.column_names import EVENT_TIME
+from watermark_source.spark.column_names import EVENT_TIME
 
 _KEPT, _LEFT_OUT = "watermarkSource.options", "watermarkSource.secrets"
 

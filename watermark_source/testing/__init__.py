@@ -8,12 +8,13 @@
             check(harness)
 
 A ``Harness`` says how a check writes to the system, and what the connector offers; docs/writing-a-source.md has one.
+
+Imports ``contract``, ``errors``, ``planning``, ``spark``.
 """
 
 from __future__ import annotations
 
-from watermark_source.testing.check import Check, NonConformanceError
 from watermark_source.testing.conformance import ALL_CHECKS, checks_for
-from watermark_source.testing.harness import Ability, Harness, Row
+from watermark_source.testing.harness import Ability, Check, Harness, NonConformanceError, Row
 
 __all__ = ["ALL_CHECKS", "Ability", "Check", "Harness", "NonConformanceError", "Row", "checks_for"]

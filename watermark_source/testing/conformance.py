@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from watermark_source.testing import (
-    definition_checks,
-    discovery_checks,
-    loss_checks,
-    position_checks,
-    reading_checks,
-    replay_checks,
-    time_checks,
-)
-from watermark_source.testing.check import Check
-from watermark_source.testing.harness import Harness
+from watermark_source.testing import definition_checks, position_checks, reading_checks, time_checks
+from watermark_source.testing.harness import Check, Harness
 
-_MODULES = (
-    definition_checks, position_checks, reading_checks, replay_checks, discovery_checks, loss_checks, time_checks,
-)  # fmt: skip
+_MODULES = (definition_checks, reading_checks, position_checks, time_checks)
 ALL_CHECKS: tuple[Check, ...] = tuple(
     each for module in _MODULES for each in vars(module).values() if isinstance(each, Check)
 )

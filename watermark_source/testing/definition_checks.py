@@ -11,16 +11,11 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import BooleanType, StructField, StructType, TimestampType
 
 from watermark_source.errors import OptionError, SchemaError, SourceError, UnknownOptionError
-from watermark_source.spark.columns.column_names import EVENT_TIME, MARKER
-from watermark_source.spark.columns.markers import MARKER_TYPE
-from watermark_source.testing.check import check, expect, expect_equal, expect_error
-from watermark_source.testing.connections import no_connections
-from watermark_source.testing.direct_reads import OpenLogs
-from watermark_source.testing.driven_stream import Stream, reader_of, streaming, values_of
-from watermark_source.testing.harness import Ability, Harness
-from watermark_source.testing.log_messages import logged
-from watermark_source.testing.pickled import behind_pickle
-from watermark_source.testing.written_rows import values, write
+from watermark_source.spark.column_names import EVENT_TIME, MARKER
+from watermark_source.spark.columns import MARKER_TYPE
+from watermark_source.testing.driven_stream import OpenLogs, Stream, reader_of, streaming, values, values_of, write
+from watermark_source.testing.harness import Ability, Harness, check, expect, expect_equal, expect_error
+from watermark_source.testing.support import behind_pickle, logged, no_connections
 
 _WRONG = {"idleTimeout": "soon"}
 _UNKNOWN = {"noSuchOption": "1"}

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from watermark_source.spark.columns.column_names import MARKER
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.contract.stream import Connector, RangeReader, SourceDefinition
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.spark.column_names import MARKER
 from watermark_source.spark.stream_reader import AlignedStreamReader
-from watermark_source.testing.check import NonConformanceError, expect
-from watermark_source.testing.harness import Harness
-from watermark_source.testing.pickled import behind_pickle
+from watermark_source.testing.harness import Ability, Harness, NonConformanceError, Row, expect
+from watermark_source.testing.support import behind_pickle, pickled
 
 Offset = dict[str, Any]
 _EMPTY_BATCHES = 2
@@ -136,3 +145,159 @@ def _json(offset: Mapping[str, Any]) -> Offset:
     except TypeError as error:
         raise NonConformanceError(f"an offset that is no JSON ({error}): {offset}") from None
     return again
+
+
+# A connector's logs as a check reads them: without the planner, range by range.
+
+
+_CUTS = 7
+
+
+class Delivered(NamedTuple):
+    """A row as a reader delivered it, in whose order."""
+
+    split: Split
+    value: int
+    event_time: int | None
+    """Microseconds."""
+
+
+@dataclass(frozen=True)
+class OpenLogs:
+    """The driver side of a source, opened, and its reader."""
+
+    harness: Harness
+    definition: SourceDefinition
+    connector: Connector
+    schema: StructType
+
+    @classmethod
+    def of(cls, harness: Harness, **more: str) -> OpenLogs:
+        """Open the source that the harness's options make."""
+        schema, reader = reader_of(harness, {**harness.options, **more})
+        return cls(harness, reader.definition, reader.definition.open(), schema)
+
+    @property
+    def splits(self) -> frozenset[Split]:
+        """Those there are."""
+        return frozenset(self.connector.discovery.discover())
+
+    def ranges(self) -> list[SplitRange]:
+        """Return all that a new query would read, split by split."""
+        splits = self.splits
+        starts = self.connector.starts.initial_positions(splits)
+        ends = self.connector.bounds.end_positions(splits)
+        return [SplitRange(split, starts[split], ends[split]) for split in sorted(splits)]
+
+    def cuts(self, whole: SplitRange) -> list[SplitRange]:
+        """Return a range in parts: cut anywhere, or where one may end if positions are not rows."""
+        at = [whole.start]
+        index = self.connector.row_index
+        if index is None:
+            draw = np.random.default_rng(1)
+            at += sorted(draw.integers(whole.start, whole.end + 1, _CUTS).tolist())
+        else:
+            while at[-1] < whole.end and len(at) < _CUTS:
+                at.append(index.end_within(SplitRange(whole.split, at[-1], whole.end), 3))
+        at.append(whole.end)
+        return [SplitRange(whole.split, start, end) for start, end in pairwise(at)]
+
+    def read(self, ranges: Sequence[SplitRange], reader: RangeReader | None = None) -> list[Delivered]:
+        """Read ranges in one call, as one task does."""
+        batches = list((reader or self.definition.range_reader).read(ranges))
+        return [row for batch in batches for row in self.rows(batch)]
+
+    def rows(self, batch: ReadBatch) -> list[Delivered]:
+        """Return the rows of what a reader yields."""
+        names = self.schema.names[: len(batch.columns)]
+        table = pa.Table.from_arrays(list(batch.columns), names=names)
+        times = [None if t is None else int(t) for t in batch.event_time.view(pa.int64()).to_pylist()]
+        values = self.harness.values(table) if batch.rows else []
+        return [Delivered(batch.split, v, t) for v, t in zip(values, times, strict=True)]
+
+
+def by_split(rows: Sequence[Delivered]) -> Mapping[Split, list[int]]:
+    """Return the values of rows, split by split, as they came."""
+    found: dict[Split, list[int]] = {}
+    for row in rows:
+        found.setdefault(row.split, []).append(row.value)
+    return found
+
+
+def micros(batch: ReadBatch) -> npt.NDArray[np.int64]:
+    """Return the event times of a batch as the engine reads them."""
+    buffers = batch.event_time.buffers()
+    return np.frombuffer(buffers[1], np.int64, count=len(batch.event_time), offset=8 * batch.event_time.offset)
+
+
+# Rows that a check writes: numbered, in no order of time, and known again wherever they come.
+
+
+START = 1_699_999_980_000
+"""A whole minute, in milliseconds."""
+_OF_A_SPLIT = 1_000_000
+Written = Mapping[int, Sequence[Row]]
+
+
+def splits_of(harness: Harness) -> range:
+    """Return the numbers of the splits that a check writes to."""
+    return range(2 if Ability.SEVERAL_SPLITS in harness.abilities else 1)
+
+
+def numbered(split: int, count: int, *, first: int = 0) -> list[Row]:
+    """Return rows of which each tenth is later than the ones after it."""
+    numbers = range(first, first + count)
+    return [Row(START + 1_000 * (n + (15 if n % 10 == 5 else 0)), split * _OF_A_SPLIT + n) for n in numbers]
+
+
+def write(harness: Harness, count: int = 20, *, first: int = 0) -> Written:
+    """Write numbered rows to every split, and return them."""
+    written = {split: numbered(split, count, first=first) for split in splits_of(harness)}
+    for split, rows in written.items():
+        harness.write(split, rows)
+    return written
+
+
+def values(*written: Written) -> list[int]:
+    """Return the values of rows, in order."""
+    return sorted(row.value for each in written for rows in each.values() for row in rows)
+
+
+# A batch read in another process, as after a restart: ``python -m watermark_source.testing.driven_stream``.
+
+
+_SECONDS = 120
+
+
+def read_elsewhere(stream: Stream, start: Offset, end: Offset) -> list[str]:
+    """Return what ``Batch.shown`` is when a process of its own plans the tasks of a batch and runs them."""
+    done = subprocess.run(  # noqa: S603 - this interpreter, on this file
+        [sys.executable, "-m", __name__],
+        input=pickled((stream.reader, start, end, stream.schema)),
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise NonConformanceError(f"in another process: {done.stderr.decode(errors='replace')[-1_000:]}")
+    shown: list[str] = cloudpickle.loads(done.stdout)
+    return shown
+
+
+def main() -> None:
+    """Read the batch that comes on the standard input."""
+    reader: AlignedStreamReader
+    reader, start, end, schema = cloudpickle.loads(sys.stdin.buffer.read())
+    try:
+        shown = batch_of(reader, start, end, schema).shown
+    finally:
+        reader.stop()
+    sys.stdout.buffer.write(pickled(shown))
+    sys.stdout.buffer.flush()
+    # Threads of a client may not end by themselves.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
+from watermark_source.errors import DataLossError
 from watermark_source.planning.split import Split
-from watermark_source.testing.check import check, expect, expect_equal
-from watermark_source.testing.direct_reads import OpenLogs
-from watermark_source.testing.driven_stream import end_of, streaming, values_of
-from watermark_source.testing.harness import Ability, Harness
-from watermark_source.testing.written_rows import splits_of, values, write
+from watermark_source.testing.driven_stream import (
+    Batch,
+    Offset,
+    OpenLogs,
+    end_of,
+    numbered,
+    splits_of,
+    streaming,
+    values,
+    values_of,
+    write,
+)
+from watermark_source.testing.harness import (
+    Ability,
+    Harness,
+    NonConformanceError,
+    check,
+    expect,
+    expect_equal,
+    expect_error,
+)
+from watermark_source.testing.support import Line, logged
 
 _NOBODY = Split("no-such-log", 977)
 
@@ -115,3 +134,142 @@ def a_query_from_the_end_reads_only_what_comes(harness: Harness) -> None:
         new = write(harness, 5, first=7)
         after = stream.batches(end_of(before, start))
         expect_equal(sorted(values_of(harness, *after)), values(new), "rows from after the start")
+
+
+# Checks of discovery: splits are found, those that are added too, and a look is one that really looked.
+
+
+_AT_ONCE = 1.0
+"""Seconds."""
+
+
+@check()
+def all_splits_are_discovered(harness: Harness) -> None:
+    """``discover`` returns each split that there is, and the same ones again."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    expect(len(logs.splits) >= len(splits_of(harness)), f"discovered are {sorted(logs.splits)}")
+    expect_equal(logs.splits, logs.splits, "the splits the second time")
+
+
+@check()
+def a_look_is_not_waited_for_longer_than_asked(harness: Harness) -> None:
+    """``looked_since`` with no time to wait answers at once, and never raises."""
+    write(harness)
+    discovery = OpenLogs.of(harness).connector.discovery
+    discovery.discover()
+    begun = time.monotonic()
+    discovery.looked_since(begun, wait=0)
+    took = time.monotonic() - begun
+    expect(took <= _AT_ONCE, f"looked_since(wait=0) took {took:.1f} s")
+
+
+@check()
+def a_look_comes_when_it_is_waited_for(harness: Harness) -> None:
+    """``looked_since`` begins a look if there is none: the watermark would stand still for ever."""
+    write(harness)
+    discovery = OpenLogs.of(harness).connector.discovery
+    discovery.discover()
+    expect(discovery.looked_since(time.monotonic(), wait=harness.patience), "no look came")
+
+
+@check(Ability.NEW_SPLITS)
+def a_look_finds_the_splits_there_were(harness: Harness) -> None:
+    """When ``looked_since`` says so, ``discover`` has every split that was there at that moment."""
+    write(harness)
+    logs = OpenLogs.of(harness)
+    before = logs.splits
+    new = len(splits_of(harness))
+    harness.write(new, numbered(new, 3))
+    found = logs.connector.discovery.looked_since(time.monotonic(), wait=harness.patience)
+    expect(found, "no look came")
+    expect(len(logs.splits) > len(before), f"discovered are {sorted(logs.splits)}, and a split was added")
+
+
+@check(Ability.NEW_SPLITS)
+def a_split_that_is_added_is_read_from_its_beginning(harness: Harness) -> None:
+    """Its rows are new, wherever a new query would begin."""
+    write(harness, 3)
+    with streaming(harness, **harness.options_at_end) as stream:
+        start = stream.initial()
+        found: list[Batch] = stream.batches(start)
+        new = len(splits_of(harness))
+        rows = numbered(new, 5)
+        harness.write(new, rows)
+        until = time.monotonic() + harness.patience
+        while not values_of(harness, *found):
+            if time.monotonic() > until:
+                raise NonConformanceError(f"no row of an added split within {harness.patience} s")
+            found += stream.batches(end_of(found, start))
+        found += stream.batches(end_of(found, start))
+        expect_equal(sorted(values_of(harness, *found)), values({new: rows}), "the rows of the added split")
+
+
+# Checks of loss: rows that were due and are gone end the query, or are skipped and told.
+
+
+_SKIP = {"failOnDataLoss": "false"}
+
+
+def _read_and_lose(harness: Harness) -> Offset:
+    """Return where a query was when all that it had and had not read was lost."""
+    write(harness, 10)
+    with streaming(harness) as stream:
+        start = stream.initial()
+        at = end_of(stream.batches(start), start)
+    write(harness, 10, first=10)
+    harness.lose(0)
+    return at
+
+
+def _expect_warning(lines: list[Line]) -> None:
+    warned = [line.text for line in lines if line.level >= logging.WARNING]
+    expect(bool(warned), "rows were skipped, and no warning says so")
+
+
+@check(Ability.LOSS)
+def rows_that_are_gone_end_the_query_when_it_is_planned(harness: Harness) -> None:
+    """A position that the log does not have any more is noticed before anything is read."""
+    at = _read_and_lose(harness)
+    with streaming(harness) as stream, expect_error(DataLossError, "a plan after rows were lost"):
+        stream.plan(at)
+
+
+@check(Ability.LOSS)
+def rows_that_are_gone_are_skipped_if_the_user_wants(harness: Harness) -> None:
+    """With ``failOnDataLoss`` false a warning tells of the loss, and what is written afterwards is read."""
+    at = _read_and_lose(harness)
+    with streaming(harness, **_SKIP) as stream:
+        with logged() as lines:
+            skipped = stream.batches(at)
+        _expect_warning(lines)
+        rows = {0: numbered(0, 5, first=20)}
+        harness.write(0, rows[0])
+        found = stream.batches(end_of(skipped, at))
+        of_the_split = [value for value in values_of(harness, *found) if value in set(values(rows))]
+        expect_equal(sorted(of_the_split), values(rows), "the rows after the loss")
+
+
+@check(Ability.LOSS)
+def rows_that_go_before_they_are_read_end_the_task(harness: Harness) -> None:
+    """Retention may pass a range between its plan and its task: the reader notices."""
+    write(harness, 10)
+    logs = OpenLogs.of(harness)
+    ranges = logs.ranges()
+    harness.lose(0)
+    with expect_error(DataLossError, "reading a range whose rows are gone"):
+        logs.read(ranges)
+
+
+@check(Ability.LOSS)
+def a_task_skips_what_is_gone_if_the_user_wants(harness: Harness) -> None:
+    """With ``failOnDataLoss`` false the reader warns, and reads all that is left of its ranges."""
+    written = write(harness, 10)
+    logs = OpenLogs.of(harness, **_SKIP)
+    ranges = logs.ranges()
+    harness.lose(0)
+    with logged() as lines:
+        rows = logs.read(ranges)
+    _expect_warning(lines)
+    others = {split: written[split] for split in splits_of(harness) if split != 0}
+    expect_equal(sorted(row.value for row in rows), values(others), "the rows of the other splits")

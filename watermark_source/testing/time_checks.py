@@ -6,13 +6,10 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.testing.check import NonConformanceError, check, expect, expect_equal
-from watermark_source.testing.direct_reads import OpenLogs
-from watermark_source.testing.driven_stream import Batch, end_of, streaming
-from watermark_source.testing.harness import Ability, Harness, Row
-from watermark_source.testing.written_rows import START, write
+from watermark_source.planning.watermark import Millis
+from watermark_source.testing.driven_stream import START, Batch, OpenLogs, end_of, streaming, write
+from watermark_source.testing.harness import Ability, Harness, NonConformanceError, Row, check, expect, expect_equal
 
 _IDLE = {"idleTimeout": "300 ms"}
 _SECOND = 1_000

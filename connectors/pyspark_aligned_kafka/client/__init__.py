@@ -1,1 +1,4 @@
-"""Settings ``kafka.*`` and what they become in kafka-python: sizes, limits, logins, TLS. Imports no other package."""
+"""Settings ``kafka.*`` and what they become in kafka-python: sizes, limits, logins, TLS.
+
+Imports nothing beside it.
+"""

@@ -1,1 +1,4 @@
-"""Requests of the driver to the brokers, each within its time limit. Imports ``client``."""
+"""Requests of the driver to the brokers, each within its time limit.
+
+Imports ``client``.
+"""

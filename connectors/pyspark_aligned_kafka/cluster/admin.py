@@ -13,17 +13,24 @@ from kafka.errors import KafkaError
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
-from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, Found
-from pyspark_aligned_kafka.cluster.metadata import Leader, Topic, metadata_request
+from pyspark_aligned_kafka.cluster.metadata import (
+    TIMESTAMP_TYPE,
+    Leader,
+    Leaders,
+    Replicas,
+    Topic,
+    TopicLookup,
+    metadata_request,
+    read_replicas,
+    read_topic_settings,
+    topic_settings_request,
+)
 from pyspark_aligned_kafka.cluster.offset_lookup import InTime, OffsetLookup, Round
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader, headers_request, read_headers
-from pyspark_aligned_kafka.cluster.replicas import Replicas, read_replicas
-from pyspark_aligned_kafka.cluster.topic_lookup import TopicLookup
-from pyspark_aligned_kafka.cluster.topic_settings import TIMESTAMP_TYPE, read_topic_settings, topic_settings_request
 from watermark_source.errors import SourceError, listed
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 _log = logging.getLogger(__name__)
 

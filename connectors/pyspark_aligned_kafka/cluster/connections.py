@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
+import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
@@ -25,11 +28,49 @@ from pyspark_aligned_kafka.cluster.broker_errors import (
     reason,
     translated,
 )
-from pyspark_aligned_kafka.cluster.broker_order import BrokerOrder
-from pyspark_aligned_kafka.cluster.broker_outages import OUTAGES
 from pyspark_aligned_kafka.cluster.deadline import API_TIMEOUT, Backoff, Deadline
+from watermark_source.durations import format_duration
 from watermark_source.errors import WatermarkSourceError
 from watermark_source.spark_process import is_spark_worker
+
+_log = logging.getLogger(__name__)
+
+# In which order brokers are asked what any of them can tell.
+
+
+_SILENT_SECONDS = 60.0
+"""So long one that did not answer is asked last."""
+_BEFORE_BOOTSTRAP = 2
+"""So many known brokers are asked before the bootstrap servers: where two are silent, all may have moved (KIP-899)."""
+
+
+class BrokerOrder:
+    """Connected ones first, bootstrap servers after two others; at last who was silent lately, and who is doubted."""
+
+    def __init__(self) -> None:
+        self._silent_at: dict[int | str, float] = {}
+        """Brokers that did not answer while others could be asked, and when, by ``time.monotonic()``."""
+
+    def note_silent(self, node: int | str) -> None:
+        """Take in that a broker did not answer while others can be asked."""
+        self._silent_at[node] = time.monotonic()
+
+    def of(self, manager: KafkaConnectionManager, *, anyone: bool, doubted: int | None = None) -> list[Any]:
+        """Return the brokers that a cluster's connections know. With ``anyone`` connected ones do not come first."""
+        known = list(manager.cluster.brokers())
+        random.shuffle(known)
+        if not anyone:
+            first = manager.least_loaded_node()
+            known.sort(key=lambda broker: broker.node_id != first)
+        silent = {node for node, at in self._silent_at.items() if time.monotonic() - at < _SILENT_SECONDS}
+
+        def turn(broker: Any) -> tuple[bool, bool]:
+            return broker.node_id == doubted, broker.node_id in silent
+
+        known.sort(key=turn)
+        asked = [*known[:_BEFORE_BOOTSTRAP], *manager.cluster.bootstrap_brokers(), *known[_BEFORE_BOOTSTRAP:]]
+        return sorted(asked, key=turn)
+
 
 _Result = TypeVar("_Result")
 
@@ -305,3 +346,68 @@ class Cluster:
                 # Several lines for each try; ours come once.
                 logging.getLogger("kafka.net").setLevel(logging.CRITICAL)
         return self._manager
+
+
+# Brokers that do not answer: the log has a line when one goes, one a minute, and one when it is back.
+
+_AGAIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A broker that does not answer; times are seconds of the monotonic clock."""
+
+    since: float
+    logged: float
+
+    def is_due(self, now: float) -> bool:
+        """Return whether another line is due."""
+        return now - self.logged >= _AGAIN_SECONDS
+
+
+class BrokerOutages:
+    """Of one process: its connections to a broker share what they know of it. Called from several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._outages: dict[str, Outage] = {}
+        self._worked: set[str] = set()
+
+    def has_worked(self, address: str) -> bool:
+        """Return whether a broker has answered at this address in this process."""
+        return address in self._worked
+
+    def note_answer(self, address: str) -> None:
+        """Note that a broker has answered."""
+        if address in self._worked and not self._outages:
+            return
+        with self._lock:
+            self._worked.add(address)
+            outage = self._outages.pop(address, None)
+        if outage is not None:
+            _log.warning(
+                "Kafka broker %s answers again, after %s", address, format_duration(self._millis(outage.since))
+            )
+
+    def note_failure(self, address: str, why: str) -> None:
+        """Note that a broker could not be connected to, or did not answer."""
+        now = self._clock()
+        with self._lock:
+            outage = self._outages.get(address)
+            if outage is not None and not outage.is_due(now):
+                return
+            self._outages[address] = Outage(now, now) if outage is None else replace(outage, logged=now)
+        if outage is None:
+            advice = "" if address in self._worked else "; check kafka.bootstrap.servers and advertised.listeners"
+            _log.warning("Kafka broker %s does not answer: %s; it is tried again%s", address, why, advice)
+        else:
+            _log.warning(
+                "Kafka broker %s has not answered for %s: %s", address, format_duration(self._millis(outage.since)), why
+            )
+
+    def _millis(self, since: float) -> int:
+        return round((self._clock() - since) * 1_000)
+
+
+OUTAGES = BrokerOutages()

@@ -13,8 +13,8 @@ from typing import IO, ClassVar, Final, NamedTuple
 
 from kafka.protocol.consumer import OffsetSpec
 
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 EARLIEST: Final[int] = OffsetSpec.EARLIEST
 LATEST: Final[int] = OffsetSpec.LATEST

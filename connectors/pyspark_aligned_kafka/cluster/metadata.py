@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafka.errors import AuthorizationError, NoError, RetriableError, UnknownTopicOrPartitionError, for_code
+from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
+
+from pyspark_aligned_kafka.cluster.connections import Cluster
+from pyspark_aligned_kafka.cluster.deadline import Deadline
+from watermark_source.errors import ResponseTimeoutError, listed
+from watermark_source.planning.split import Split
 
 _EPOCHS_SINCE = 9
 """Before this version of the answer epochs can be stale (KAFKA-9212), and a stale one is refused for ever."""
@@ -76,3 +84,228 @@ def _leader(partition: Any, version: int) -> Leader | None:
         return None
     known = version >= _EPOCHS_SINCE and partition.leader_epoch >= 0
     return Leader(partition.leader_id, partition.leader_epoch if known else None)
+
+
+# Who leads which partition, and which there are: learned from every answer, shared by a query's look-ups.
+
+
+class Leaders:
+    """What the brokers have said of partitions. Threads may share it.
+
+    A broker that is cut off from the others goes on to answer, of leaders before its time too: an older epoch never
+    replaces a newer one, until a leader itself says that it does not know it (the topic may have been made anew).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._leaders: dict[Split, Leader] = {}
+        self._existing: set[Split] = set()
+
+    def learn(self, topics: Mapping[str, Topic]) -> None:
+        """Take what one broker says of topics."""
+        with self._lock:
+            for name, topic in topics.items():
+                for number, leader in topic.leaders.items():
+                    self._learn(Split(name, number), leader)
+
+    def _learn(self, split: Split, leader: Leader | None) -> None:
+        self._existing.add(split)
+        if leader is None:
+            self._leaders.pop(split, None)
+        elif not _is_older(leader, self._leaders.get(split)):
+            self._leaders[split] = leader
+
+    def doubt(self, splits: Set[Split]) -> None:
+        """Forget leaders that did not answer as leaders do."""
+        with self._lock:
+            for split in splits:
+                self._leaders.pop(split, None)
+
+    def gone(self, missing: Set[str | Split]) -> None:
+        """Forget topics and partitions that are not there any more."""
+        with self._lock:
+            for split in [split for split in self._existing if split in missing or split.log in missing]:
+                self._existing.discard(split)
+                self._leaders.pop(split, None)
+
+    def of(self, split: Split) -> Leader | None:
+        """Return the leader of a partition, if one is known."""
+        return self._leaders.get(split)
+
+    def unknown(self, splits: Set[Split]) -> Set[Split]:
+        """Return those of the partitions whose leader is not known."""
+        return splits - self._leaders.keys()
+
+    def existed(self, names: Set[str | Split]) -> bool:
+        """Return whether one of the topics or partitions was there when it was looked for last."""
+        if not names:
+            return False
+        with self._lock:
+            return not names.isdisjoint(self._existing) or not names.isdisjoint({s.log for s in self._existing})
+
+
+def _is_older(leader: Leader, known: Leader | None) -> bool:
+    return known is not None and known.epoch is not None and leader.epoch is not None and leader.epoch < known.epoch
+
+
+# Absence: since when all answers have lacked something, and after how long it counts as gone.
+
+
+GONE_AFTER_S: Final = 5.0
+"""What was there before is gone after this time only: gone by mistake, it would be read from its beginning again.
+
+A broker that just started may not know of it yet.
+"""
+_Named = TypeVar("_Named")
+
+
+def gone_after(limit_s: float) -> float:
+    """Return after how many seconds something is gone, which are at most half of a time limit."""
+    return min(GONE_AFTER_S, limit_s / 2)
+
+
+def absent_since(before: Mapping[_Named, float], absent: Iterable[_Named]) -> dict[_Named, float]:
+    """Return since when, by ``time.monotonic()``, all answers in a row have lacked what the one of now lacks.
+
+    ``before`` is the same as of the answer before. Time without an answer tells nothing.
+    """
+    now = time.monotonic()
+    return {each: before.get(each, now) for each in absent}
+
+
+# Which topics there are, and who leads their partitions: asked again before anything counts as gone.
+
+
+# A topic just made, or a broker just started, may be missing from one broker's metadata for a moment.
+_UNKNOWN_AFTER_S = 1.0
+
+
+class TopicLookup:
+    """Tells the leaders what it learns."""
+
+    def __init__(self, cluster: Cluster, leaders: Leaders) -> None:
+        self._cluster = cluster
+        self._leaders = leaders
+        self.missing: set[str | Split] = set()
+        """What was looked for long enough, and not there."""
+
+    async def settled(
+        self,
+        names: Collection[str] | None,
+        splits: Set[Split],
+        deadline: Deadline,
+        *,
+        existed: bool = False,
+    ) -> Mapping[str, Topic]:
+        """Return the topics named, or all for ``None``: again, until what is missing has been looked for long enough.
+
+        The ``splits`` are to be there; what of them was there before is looked for longer, as all of them are if they
+        ``existed`` when the query ran last.
+
+        Raises:
+            ResponseTimeoutError: what was there before is missing, and no time was left to look for it long enough.
+        """
+        backoff = self._cluster.backoff(deadline)
+        missing_since: dict[str | Split, float] = {}
+        while True:
+            topics = await self._metadata(names, deadline, anyone=bool(missing_since))
+            missing: set[str | Split] = {name for name in names or () if name not in topics}
+            missing |= {split for split in splits if not _exists(split, topics)}
+            missing_since = absent_since(missing_since, missing)
+            were_there = (existed and splits & missing) or self._leaders.existed(missing)
+            patience = gone_after(deadline.total_ms / 1_000) if were_there else _UNKNOWN_AFTER_S
+            over = all(time.monotonic() - since >= patience for since in missing_since.values())
+            if missing <= self.missing or over:
+                break
+            if not await backoff.wait():
+                if were_there:
+                    raise _not_looked_for_long_enough(missing)
+                break
+        self._miss(missing)
+        return topics
+
+    def _miss(self, missing: Set[str | Split]) -> None:
+        self.missing |= missing
+        self._leaders.gone(missing)
+
+    async def _metadata(
+        self, names: Collection[str] | None, deadline: Deadline, *, anyone: bool = False
+    ) -> Mapping[str, Topic]:
+        backoff = self._cluster.backoff(deadline)
+        while True:
+            answer = await self._cluster.ask_any(lambda: metadata_request(names), deadline, anyone=anyone)
+            self._cluster.learn_brokers(answer)
+            found = read_metadata(answer)
+            if not found.unready or not await backoff.wait():
+                self._learn(found.topics)
+                return found.topics
+
+    def _learn(self, topics: Mapping[str, Topic]) -> None:
+        if self.missing:
+            there = {Split(name, number) for name, topic in topics.items() for number in topic.leaders}
+            self.missing -= topics.keys() | there
+        self._leaders.learn(topics)
+
+
+def _not_looked_for_long_enough(missing: Set[str | Split]) -> ResponseTimeoutError:
+    return ResponseTimeoutError(
+        f"the Kafka brokers say that {listed(map(str, missing))} does not exist, which was there before, and "
+        "answered too late to be asked again; check them and the network, or allow more time, for example "
+        "kafka.default.api.timeout.ms = 120000"
+    )
+
+
+def _exists(split: Split, topics: Mapping[str, Topic]) -> bool:
+    return split.log in topics and split.number in topics[split.log].leaders
+
+
+# How many copies of partitions there are, and how many of them a broker may be lost without.
+
+
+class Replicas(NamedTuple):
+    """Of one partition, as one broker sees it."""
+
+    leader: int | None
+    """``None``: nobody can read or write it."""
+    all: int
+    in_sync: int
+
+
+def read_replicas(answer: Any) -> Mapping[Split, Replicas]:
+    """Read a ``MetadataResponse``; topics that cannot be told are left out."""
+    return {
+        Split(topic.name, each.partition_index): Replicas(
+            None if each.leader_id < 0 else each.leader_id, len(each.replica_nodes), len(each.isr_nodes)
+        )
+        for topic in answer.topics
+        if not topic.error_code
+        for each in topic.partitions
+    }
+
+
+# How topics are set, for example whose clock dates their records: its producers' or the brokers'.
+
+
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
+CREATE_TIME: Final = "CreateTime"
+LOG_APPEND_TIME: Final = "LogAppendTime"
+_TOPIC: Final = 2
+
+
+def topic_settings_request(topics: Collection[str], names: Collection[str]) -> DescribeConfigsRequest:
+    """Ask for settings of topics."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    asked = [
+        resource(resource_type=_TOPIC, resource_name=topic, configuration_keys=sorted(names))
+        for topic in sorted(topics)
+    ]
+    return DescribeConfigsRequest(resources=asked, include_synonyms=False, include_documentation=False)
+
+
+def read_topic_settings(answer: Any) -> Mapping[str, Mapping[str, str]]:
+    """Read a ``DescribeConfigsResponse``; topics whose settings may not be read are left out."""
+    return {
+        topic.resource_name: {each.name: str(each.value) for each in topic.configs}
+        for topic in answer.results
+        if not topic.error_code
+    }

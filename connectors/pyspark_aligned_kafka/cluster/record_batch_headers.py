@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from kafka.protocol.consumer import FetchRequest
 
 from pyspark_aligned_kafka.cluster.metadata import Leader
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 _VERSION = 12
 """The last one that names topics, not their ids."""

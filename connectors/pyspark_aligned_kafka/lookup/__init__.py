@@ -1,1 +1,4 @@
-"""Which partitions there are, and which offsets positions mean. Imports ``cluster``, ``options``, ``errors``."""
+"""Which partitions there are, and which offsets positions mean.
+
+Imports ``client``, ``cluster``, ``errors``, ``options``.
+"""

@@ -2,18 +2,242 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
+from contextlib import closing
+from functools import cached_property
+from typing import NamedTuple
 
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+
+from pyspark_aligned_kafka.client.settings import ClientSettings
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.broker_errors import reason
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
-from pyspark_aligned_kafka.cluster.topic_settings import CREATE_TIME, TIMESTAMP_TYPE
-from pyspark_aligned_kafka.lookup import clock_checks
-from pyspark_aligned_kafka.lookup.checked_cluster import CheckedCluster
-from pyspark_aligned_kafka.lookup.stream_start import KafkaStartPositions
+from pyspark_aligned_kafka.cluster.metadata import CREATE_TIME, LOG_APPEND_TIME, TIMESTAMP_TYPE, Replicas
+from pyspark_aligned_kafka.lookup.discovery import select
+from pyspark_aligned_kafka.lookup.offsets import KafkaStartPositions
+from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import start_of_stream
 from watermark_source.checks import Caution, Check
 from watermark_source.durations import format_duration
-from watermark_source.errors import SourceError, listed
+from watermark_source.errors import OptionError, SourceError, UnknownSplitError, listed
+from watermark_source.planning.split import Split
+
+# What checks of a cluster look at: asked for when a check first needs it, once.
+
+
+SETTINGS = (
+    TIMESTAMP_TYPE,
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "unclean.leader.election.enable",
+    "min.insync.replicas",
+)
+
+
+class CheckedCluster:
+    """Of one user's options. Errors are raised again by each check that needs the answer."""
+
+    def __init__(self, options: KafkaOptions, probe_topic: str | None) -> None:
+        self.options = options
+        self.probe_topic = probe_topic
+        self.admin = KafkaAdmin(options.client)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.admin.close()
+
+    @cached_property
+    def splits(self) -> Set[Split]:
+        """The partitions that are chosen.
+
+        Raises:
+            UnknownSplitError: what is named does not exist, or nothing is chosen.
+        """
+        splits, missing = select(self.options.subscription, self.admin)
+        if missing:
+            raise UnknownSplitError(
+                f"{listed(missing)} does not exist, or may not be described; check the spelling, and the user's right "
+                "DESCRIBE on it"
+            )
+        if not splits:
+            raise UnknownSplitError(
+                "no topic matches, of those that the user may describe; check the pattern, and the ACLs for DESCRIBE"
+            )
+        return splits
+
+    @cached_property
+    def topics(self) -> Set[str]:
+        """The topics of these partitions; raises as ``splits``."""
+        return {split.log for split in self.splits}
+
+    @cached_property
+    def replicas(self) -> Mapping[Split, Replicas]:
+        """The chosen partitions' copies."""
+        found = self.admin.replicas(self.topics)
+        return {split: found[split] for split in self.splits if split in found}
+
+    @cached_property
+    def settings(self) -> Mapping[str, Mapping[str, str]]:
+        """Settings of the topics whose settings may be read."""
+        return self.admin.topic_settings(self.topics, SETTINGS)
+
+    @property
+    def dated_by_brokers(self) -> Set[str]:
+        """The topics whose records have the brokers' time."""
+        return {name for name, each in self.settings.items() if each.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME}
+
+
+# What time the brokers' clocks show: by records that are written to a topic whose brokers date them.
+
+
+_SECONDS = 30
+_VALUE = b"watermark_source doctor"
+
+
+class Skew(NamedTuple):
+    """How far a broker's clock is ahead of this machine's, in milliseconds; the truth is within the two."""
+
+    least: int
+    most: int
+
+    @property
+    def magnitude(self) -> int:
+        """What clocks differ by for certain."""
+        return max(0, self.least, -self.most)
+
+
+def skew_of(dated: int, before: int, after: int) -> Skew:
+    """Return what follows from a moment that a broker's clock showed between two of ours."""
+    # It shows whole milliseconds, and so does ours.
+    return Skew(dated - after - 1, dated - before + 1)
+
+
+def probe(client: ClientSettings, topic: str, partitions: Mapping[int, int]) -> Mapping[int, Skew]:
+    """Write one record to one partition of each broker, and return how far their clocks are ahead, by broker.
+
+    Args:
+        client: how to log in.
+        topic: one with ``message.timestamp.type=LogAppendTime``.
+        partitions: a partition to write to, by the broker that leads it.
+
+    Raises:
+        SourceError: a broker does not take the record, for example for lack of permission.
+    """
+    known = {k: v for k, v in client.client_configs().items() if k in KafkaProducer.DEFAULT_CONFIG}
+    found: dict[int, Skew] = {}
+    try:
+        with closing(KafkaProducer(**{**known, "acks": 1, "max_block_ms": _SECONDS * 1_000})) as producer:
+            for node, partition in partitions.items():
+                # The first one connects; what is measured is the second.
+                for _ in range(2):
+                    before = time.time_ns() // 1_000_000
+                    answer = producer.send(topic, _VALUE, partition=partition).get(_SECONDS)
+                    found[node] = skew_of(answer.timestamp, before, time.time_ns() // 1_000_000)
+    except KafkaError as error:
+        raise SourceError(
+            f"no record could be written to {topic}: {reason(error)}; the user needs WRITE on it, or name "
+            "another topic with probeTopic"
+        ) from error
+    return found
+
+
+# How far the brokers' clocks are from this machine's, and whether ``maxWatermarkLag`` covers it.
+
+
+_WATCHED_SECONDS = 2.0
+"""For how long a topic is watched, whether anybody writes to it."""
+_LARGEST_MILLIS = 1_000
+"""Clocks of machines that are kept right differ by less."""
+
+
+def brokers_clocks(cluster: CheckedCluster) -> str | Caution:
+    """Compare the brokers' clocks with ours.
+
+    By a record in the topic that the user names for it; without one by what others write meanwhile to the topics that
+    are dated by brokers.
+
+    Raises:
+        OptionError: they differ by more than ``maxWatermarkLag``.
+        SourceError: the record cannot be written.
+    """
+    named = cluster.probe_topic
+    skews = _watched(cluster) if named is None else _probed(cluster, named)
+    if not skews:
+        return Caution(
+            "not known: nobody wrote to a topic with message.timestamp.type LogAppendTime just now. Name one to which "
+            "a record may be written: --probeTopic NAME"
+        )
+    node, worst = max(skews.items(), key=lambda item: (item[1].magnitude, item[0]))
+    text = f"{_shown(worst)} (broker {node}; {len(skews)} looked at)"
+    lag = cluster.options.engine.strategy.watermark_lag
+    if lag is not None and worst.magnitude > lag:
+        raise OptionError(
+            "maxWatermarkLag",
+            format_duration(lag),
+            f"must be more than clocks differ by: {text}. Rows would be late: set the clocks right (NTP), or the lag "
+            "higher",
+        )
+    covered = "" if lag is None else f"; maxWatermarkLag, {format_duration(lag)}, covers it"
+    if worst.magnitude > _LARGEST_MILLIS:
+        return Caution(f"{text}{covered}. Set the clocks right (NTP): maxFutureSkew and ingestion go by ours")
+    return f"{text}{covered}"
+
+
+def _shown(skew: Skew) -> str:
+    if skew.magnitude == 0:
+        return f"less than {format_duration(max(1, skew.most, -skew.least))} from ours"
+    word = "ahead of" if skew.least > 0 else "behind"
+    return f"at least {format_duration(skew.magnitude)} {word} ours"
+
+
+def _probed(cluster: CheckedCluster, topic: str) -> Mapping[int, Skew]:
+    kind = cluster.admin.topic_settings([topic], [TIMESTAMP_TYPE]).get(topic, {}).get(TIMESTAMP_TYPE)
+    leaders = {at.leader: s.number for s, at in cluster.admin.replicas([topic]).items() if at.leader is not None}
+    if not leaders:
+        raise UnknownSplitError(f"probeTopic {topic} does not exist, or has no leader")
+    if kind != LOG_APPEND_TIME:
+        raise SourceError(
+            f"probeTopic {topic} has message.timestamp.type {kind}, and must have LogAppendTime: else its records do "
+            "not have the brokers' time. Make one: kafka-topics.sh --create --topic probe --config "
+            "message.timestamp.type=LogAppendTime"
+        )
+    return probe(cluster.options.client, topic, leaders)
+
+
+def _watched(cluster: CheckedCluster) -> Mapping[int, Skew]:
+    splits = {split for split in cluster.splits if split.log in cluster.dated_by_brokers}
+    if not splits:
+        return {}
+    ends, before = _ends(cluster, splits)
+    until = time.monotonic() + _WATCHED_SECONDS
+    found: dict[int, Skew] = {}
+    while splits and time.monotonic() < until:
+        time.sleep(0.05)
+        now, asked = _ends(cluster, splits)
+        grown = {split for split in splits if now.get(split, 0) > ends.get(split, 0)}
+        newest = cluster.admin.newest(grown) if grown else {}
+        after = time.time_ns() // 1_000_000
+        for split, at in newest.items():
+            leader = cluster.replicas[split].leader
+            # It was written since the end before was asked for.
+            if leader is not None and at.offset >= ends[split]:
+                found[leader] = skew_of(at.timestamp, before, after)
+        splits -= grown
+        ends, before = now, asked
+    return found
+
+
+def _ends(cluster: CheckedCluster, splits: set[Split]) -> tuple[Mapping[Split, int], int]:
+    """Return ends, and a moment just before they were asked for."""
+    asked = time.time_ns() // 1_000_000
+    found = cluster.admin.list_offsets(dict.fromkeys(splits, LATEST))
+    return {split: at.offset for split, at in found.items() if at.offset is not None}, asked
+
 
 _DAY_MILLIS = 86_400_000
 
@@ -28,7 +252,7 @@ def checks_of(cluster: CheckedCluster) -> Iterable[Check[CheckedCluster]]:
     yield Check("replicas", _replicas, after=("topics",))
     yield Check("topic settings", _settings, after=("topics",))
     yield Check(TIMESTAMP_TYPE, _if_told(_timestamp_type), after=("topics",))
-    yield Check("brokers' clocks", clock_checks.brokers_clocks, after=("topics", "leaders"))
+    yield Check("brokers' clocks", brokers_clocks, after=("topics", "leaders"))
     yield Check("retention", _if_told(_retention), after=("topics",))
     yield Check("cleanup.policy", _if_told(_cleanup), after=("topics",))
     yield Check("unclean leader election", _if_told(_unclean), after=("topics",))

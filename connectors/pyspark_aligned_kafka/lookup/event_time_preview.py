@@ -10,8 +10,8 @@ from typing import Protocol
 from pyspark_aligned_kafka.cluster.admin import Newest
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader
 from watermark_source.errors import SourceError
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import Millis
 
 _log = logging.getLogger(__name__)
 

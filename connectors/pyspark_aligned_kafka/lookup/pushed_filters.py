@@ -13,8 +13,8 @@ from typing import Any, Final, TypeAlias
 
 from pyspark.sql import datasource as spark
 
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 Interval: TypeAlias = tuple[int, int | None]
 """From an offset on, up to but without another; ``None``: to the end."""

@@ -16,8 +16,8 @@ from pyspark_aligned_kafka.options.positions import (
     Settled,
 )
 from watermark_source.errors import OptionError, listed
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 
 class PositionLookup(Protocol):

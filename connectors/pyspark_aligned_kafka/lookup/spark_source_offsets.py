@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark_aligned_kafka.options.json_maps import ShapeError, integers_of
+from pyspark_aligned_kafka.options.positions import ShapeError, integers_of
 from watermark_source.planning.split import Split
 
 

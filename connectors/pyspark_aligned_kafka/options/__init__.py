@@ -1,1 +1,4 @@
-"""Options of the source: what to read, where to begin and to end. Imports ``client``, ``errors``, ``records``."""
+"""Options of the source: what to read, where to begin and to end.
+
+Imports ``client``, ``errors``, ``records``.
+"""

@@ -10,17 +10,17 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     OPTION,
     ByFunction,
     EventTimeChoice,
+    Format,
     InHeader,
     InJson,
     MarkChoice,
     Place,
     WithoutTime,
+    parse_path,
 )
-from pyspark_aligned_kafka.records.json_path import parse_path
-from pyspark_aligned_kafka.records.time_format import Format
 from watermark_source.errors import OptionError
 from watermark_source.option_table import Option, given_text, one_of, true_or_false
-from watermark_source.spark.options.percentile_options import PUNCTUATED
+from watermark_source.spark.option_rows import PUNCTUATED
 
 TIMESTAMP = "timestamp"
 FORMAT, ERRORS = "eventTimeFormat", "eventTimeErrors"

@@ -27,8 +27,8 @@ from watermark_source.option_table import (
     positive_integer,
     true_or_false,
 )
-from watermark_source.spark.columns.column_names import EVENT_TIME
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, NOT_NEEDED
+from watermark_source.spark.column_names import EVENT_TIME
+from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED
 
 FORMAT = "aligned-kafka"
 HEADERS = "headers"

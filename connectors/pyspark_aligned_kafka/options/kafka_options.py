@@ -19,11 +19,11 @@ from pyspark_aligned_kafka.options.subscription import (
     Subscription,
 )
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
+from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
-from watermark_source.planning.minimum_rows import MinimumRows
-from watermark_source.spark.connector.abilities import Abilities
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.planning.policy import MinimumRows
+from watermark_source.spark.options import EngineOptions
 
 _WHAT_TO_READ = ("subscribe", "subscribePattern", "assign")
 # In the order in which Spark prefers them.

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Set
 from dataclasses import dataclass
 
-from pyspark_aligned_kafka.options.json_maps import parse_partitions
+from pyspark_aligned_kafka.options.positions import parse_partitions
 from watermark_source.errors import listed, shortened
 from watermark_source.planning.split import Split
 

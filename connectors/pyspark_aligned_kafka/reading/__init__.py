@@ -1,1 +1,4 @@
-"""Ranges of offsets to rows, on the executors. Imports ``records``, ``lookup``, ``cluster``, ``client``, ``errors``."""
+"""Ranges of offsets to rows, on the executors.
+
+Imports ``client``, ``cluster``, ``errors``, ``lookup``, ``records``.
+"""

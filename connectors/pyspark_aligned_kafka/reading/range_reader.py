@@ -2,21 +2,174 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+import logging
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark import TaskContext
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
-from pyspark_aligned_kafka.reading.fetch import FetchLimits
-from pyspark_aligned_kafka.reading.fetch_loop import RangeRead
-from pyspark_aligned_kafka.reading.kept_sessions import leased
-from pyspark_aligned_kafka.reading.progress_timeout import Patience
+from pyspark_aligned_kafka.reading.connection import BrokerConnection, ConnectionLostError
+from pyspark_aligned_kafka.reading.fetch import (
+    FetchLimits,
+    FetchResponse,
+    Step,
+    Wanted,
+    decode_response,
+    encode_request,
+    examine,
+)
+from pyspark_aligned_kafka.reading.kept_sessions import Session, leased
+from pyspark_aligned_kafka.reading.range_progress import Patience, Pending, fetch_bytes, learned, next_group, unfinished
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
+from pyspark_aligned_kafka.records.record_batches import Bytes
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
+
+# Reading ranges: fetch, send the next fetch, decode; group by group until all is delivered.
+
+
+_log = logging.getLogger(__name__)
+
+
+class RangeRead:
+    """One read of some ranges over one session."""
+
+    def __init__(
+        self,
+        session: Session,
+        decoder: RecordDecoder,
+        limits: FetchLimits,
+        patience: Patience,
+        recovery: Recovery,
+        *,
+        client_id: str,
+        partition_bytes: int,
+        connect_ms: int,
+        answer_ms: int,
+    ) -> None:
+        self._session = session
+        self._decoder = decoder
+        self._limits = limits
+        self._patience = patience
+        self._recovery = recovery
+        self._client_id = client_id
+        self._partition_bytes = partition_bytes
+        self._connect_ms = connect_ms
+        self._answer_s = answer_ms / 1000
+
+    def run(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
+        """Yield every row of every range once; see ``KafkaRangeReader.read``."""
+        pending = unfinished(Pending(each, each.start) for each in ranges)
+        while pending:
+            nodes = {each.split: node for each in pending if (node := self._session.node_of(each.split)) is not None}
+            led = [each for each in pending if each.split in nodes]
+            if not led:
+                pending = unfinished(self._recovery.find_leaders(pending))
+                continue
+            group = next_group(led, nodes, self._session.densities, self._partition_bytes)
+            rest = [each for each in pending if each not in group]
+            left = yield from self._drain(nodes[group[0].split], group)
+            pending = [*unfinished(left), *rest]
+
+    def _drain(self, node: int, group: list[Pending]) -> Generator[ReadBatch, None, list[Pending]]:
+        """Fetch a group from its broker until it is done or something else has to happen first; return what is left."""
+        begun = time.monotonic()
+        try:
+            connection = self._session.connection(node, min(self._patience.left_ms, self._connect_ms))
+        except (UnreachableError, ResponseTimeoutError) as problem:
+            self._patience.spend(begun)
+            return self._recovery.look_elsewhere(node, group, problem)
+        self._sit_out_quota(node, connection)
+        self._send(connection, group)
+        while group:
+            try:
+                with self._naming(node):
+                    data, response = self._receive(connection)
+            except ConnectionLostError as problem:
+                self._session.drop(node)
+                return self._recovery.look_elsewhere(node, group, ResponseTimeoutError(f"broker {node}: {problem}"))
+            with self._naming(node):
+                step = examine(group, data, response)
+            self._learn(step)
+            connection.muted_until = time.monotonic() + response.throttle_ms / 1000
+            goes_on = connection.is_logged_in and not response.throttle_ms
+            if step.left and not step.troubles and goes_on:
+                self._send(connection, step.left)
+            yield from self._decode(data, step)
+            if step.troubles:
+                return self._recovery.resolve(node, step)
+            if not goes_on:
+                return step.left
+            if not step.moved and (checked := self._recovery.stalled(group)) is not group:
+                return checked
+            group = step.left
+        return []
+
+    def _send(self, connection: BrokerConnection, group: Sequence[Pending]) -> None:
+        wanted = []
+        for each in group:
+            leader = self._session.leader(each.split)
+            most = fetch_bytes(each, self._session.densities, self._partition_bytes)
+            wanted.append(Wanted(each.split, None if leader is None else leader.epoch, each.position, most))
+        request = encode_request(connection.next_correlation(), self._client_id, wanted, self._limits)
+        connection.send(request, self._answer_s)
+
+    def _receive(self, connection: BrokerConnection) -> tuple[Bytes, FetchResponse]:
+        begun = time.monotonic()
+        try:
+            data, size = connection.receive(min(self._answer_s, self._patience.left_s), self._patience.left_s)
+        finally:
+            self._patience.spend(begun)
+        committed = self._limits.read_committed
+        return data, decode_response(data, size, connection.correlation, read_committed=committed)
+
+    def _sit_out_quota(self, node: int, connection: BrokerConnection) -> None:
+        """Wait until a quota has room again. The broker lives and says how long, so that costs no patience."""
+        left_s = connection.muted_until - time.monotonic()
+        if left_s <= 0:
+            return
+        if node not in self._session.throttled_by:
+            self._session.throttled_by.add(node)
+            _log.warning(
+                "broker %d: a quota of this user or client is used up, so reads wait, %.3g s now. "
+                "kafka-configs.sh --describe --entity-type clients (or users) shows it (consumer_byte_rate); said once",
+                node,
+                left_s,
+            )
+        time.sleep(left_s)
+
+    def _decode(self, data: Bytes, step: Step) -> Iterator[ReadBatch]:
+        for stretch in step.stretches:
+            wanted = stretch.pending.range._replace(start=stretch.pending.position)
+            yield from self._decoder.decode(
+                wanted, data, stretch.fetched.start, stretch.batches, stretch.fetched.aborted
+            )
+
+    def _learn(self, step: Step) -> None:
+        if step.moved:
+            self._patience.reset()
+        for stretch in step.stretches:
+            self._session.densities = learned(
+                self._session.densities,
+                stretch.pending.split.log,
+                stretch.fetched.stop - stretch.fetched.start,
+                stretch.next_offset - stretch.pending.position,
+            )
+
+    @contextmanager
+    def _naming(self, node: int) -> Iterator[None]:
+        """Say which broker an answer came from when something is wrong with it, and take no other from there."""
+        try:
+            yield
+        except SourceError as problem:
+            self._session.drop(node)
+            raise type(problem)(f"broker {node}: {problem}") from problem
 
 
 @dataclass(frozen=True, slots=True)

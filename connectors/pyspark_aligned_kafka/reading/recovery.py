@@ -6,18 +6,72 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Sequence, Set
-from typing import Final
+from typing import Final, NamedTuple
 
-from pyspark_aligned_kafka.cluster.absence import absent_since, gone_after
-from pyspark_aligned_kafka.errors import spark_conditions
-from pyspark_aligned_kafka.errors.partition_names import place
-from pyspark_aligned_kafka.reading import data_loss
-from pyspark_aligned_kafka.reading.fetch_outcomes import Step, Trouble
+from pyspark_aligned_kafka import errors
+from pyspark_aligned_kafka.cluster.metadata import absent_since, gone_after
+from pyspark_aligned_kafka.errors import place
+from pyspark_aligned_kafka.reading.fetch import Step, Trouble
 from pyspark_aligned_kafka.reading.kept_sessions import Session
-from pyspark_aligned_kafka.reading.progress_timeout import Patience
-from pyspark_aligned_kafka.reading.range_progress import Pending
-from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, labelled, listed
+from pyspark_aligned_kafka.reading.range_progress import Patience, Pending
+from watermark_source.errors import (
+    DataLossError,
+    ResponseTimeoutError,
+    SourceError,
+    UnknownSplitError,
+    labelled,
+    listed,
+)
 from watermark_source.planning.split import Split, SplitRange
+
+# What of a range is gone, given where the log begins and ends now.
+
+
+class Resumption(NamedTuple):
+    """Where reading goes on, and which offsets before that are gone."""
+
+    position: int
+    lost_from: int
+    lost_to: int
+
+    @property
+    def lost(self) -> int:
+        """Number of offsets gone; the rows may be fewer."""
+        return self.lost_to - self.lost_from
+
+
+def resumption(pending: Pending, earliest: int, latest: int) -> Resumption | None:
+    """Return what is gone at the range's position, or ``None`` if the log still holds, or will hold, what is next.
+
+    ``earliest`` and ``latest`` bound the log as its leader has them now: ``[earliest, latest)``. A log that ends at or
+    before the position, with the range's end planned beyond, was truncated or made anew.
+    """
+    if pending.position < earliest:
+        to = min(earliest, pending.range.end)
+        return Resumption(to, pending.position, to)
+    if latest <= pending.position:
+        return Resumption(pending.range.end, pending.position, pending.range.end)
+    return None
+
+
+def loss_text(pending: Pending, gone: Resumption, earliest: int, latest: int) -> str:
+    """Say what is gone."""
+    why = (
+        "they have been deleted by retention or by hand"
+        if gone.position == min(earliest, pending.range.end) and pending.position < earliest
+        else "the log was truncated, or the topic was deleted and made again"
+    )
+    return (
+        f"{place(pending.split)}: offsets {gone.lost_from} to {gone.lost_to} "
+        f"(exclusive) of the range {pending.range.start} to {pending.range.end} are gone; the log now begins at "
+        f"{earliest} and ends at {latest}: {why}"
+    )
+
+
+def loss_error(text: str) -> DataLossError:
+    """Return the error for ``failOnDataLoss`` true."""
+    return DataLossError(labelled(errors.COULD_NOT_READ, f"{text}. To go on without them set failOnDataLoss to false"))
+
 
 _log = logging.getLogger(__name__)
 
@@ -147,15 +201,15 @@ class Recovery:
             log = self._log_of(pending)
         if log is None:
             return self._without([pending], [pending])[0]
-        gone = data_loss.resumption(pending, log.start, log.end)
+        gone = resumption(pending, log.start, log.end)
         if gone is None:
             return None
-        text = data_loss.loss_text(pending, gone, log.start, log.end)
+        text = loss_text(pending, gone, log.start, log.end)
         if pending.position < log.start and pending.split in self._from_beginning:
             _log.info("%s; no loss, since it is read from its beginning", text)
             return pending.at(gone.position)
         if self._fail_on_data_loss:
-            raise data_loss.loss_error(text)
+            raise loss_error(text)
         _log.warning("%s; %d offsets are skipped because failOnDataLoss is false", text, gone.lost)
         return pending.at(gone.position)
 
@@ -164,7 +218,7 @@ class Recovery:
         if self._fail_on_data_loss:
             raise UnknownSplitError(
                 labelled(
-                    spark_conditions.PARTITIONS_DELETED,
+                    errors.PARTITIONS_DELETED,
                     f"{text}: was the topic deleted while the query was running? "
                     "To go on without it set failOnDataLoss to false",
                 )

@@ -1,1 +1,4 @@
-"""Bytes of record batches to Arrow columns, by compiled code. Imports ``errors``."""
+"""Bytes of record batches to Arrow columns, by compiled code.
+
+Imports ``errors``.
+"""

@@ -9,7 +9,7 @@ import cramjam
 import numpy as np
 import zstandard
 
-from pyspark_aligned_kafka.errors.partition_names import place
+from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.records.record_batches import Bytes
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.planning.split import Split

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark_aligned_kafka.records.columns import TIMESTAMP, ColumnBuilder, allocated
 from pyspark_aligned_kafka.records.compression import Arena
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
+from pyspark_aligned_kafka.records.event_times import Records
 from pyspark_aligned_kafka.records.record_batches import (
     ATTRIBUTES,
     BASE,
@@ -24,15 +25,13 @@ from pyspark_aligned_kafka.records.record_batches import (
     visible_frames,
 )
 from pyspark_aligned_kafka.records.record_fields import RowLocator, exhausted, new_cursor
-from pyspark_aligned_kafka.records.time_finder import Records
 from watermark_source.arrow_columns import bitmap
-from watermark_source.machine_code.calendar import NO_MOMENT
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.machine_code.iso_8601 import NO_MOMENT
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
 
 if TYPE_CHECKING:
-    from pyspark_aligned_kafka.records.event_times import EventTimes
-    from pyspark_aligned_kafka.records.watermark_marks import WatermarkMarks
+    from pyspark_aligned_kafka.records.event_times import EventTimes, WatermarkMarks
 
 _ARENA_FILL = 4 * 1024 * 1024
 
@@ -142,7 +141,7 @@ def event_times_of(choice: EventTimeChoice) -> EventTimes:
 
 def marks_of(choice: MarkChoice) -> WatermarkMarks:
     """Return what finds the watermarks that records carry."""
-    from pyspark_aligned_kafka.records.watermark_marks import WatermarkMarks  # noqa: PLC0415
+    from pyspark_aligned_kafka.records.event_times import WatermarkMarks  # noqa: PLC0415
 
     return WatermarkMarks(choice)
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.json_path import JsonPath
+from pyspark_aligned_kafka.records.event_time_choice import JsonPath
 from pyspark_aligned_kafka.records.json_strings import same_text, string_end, utf8_mark
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined

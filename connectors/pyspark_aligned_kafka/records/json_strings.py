@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from watermark_source.machine_code.native import Word, byte_at, inlined, word_at
-from watermark_source.machine_code.same_bytes import same_bytes
+from watermark_source.machine_code.native import Word, byte_at, inlined, same_bytes, word_at
 
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _FIRST_PRINTED, _FIRST_LONG = 0x20, 0x80

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_aligned_kafka.errors.corrupt_batches import Fault, fault_error
+from pyspark_aligned_kafka.records.corrupt_batches import Fault, fault_error
 from pyspark_aligned_kafka.records.crc32c import checksum
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 from watermark_source.planning.split import Split, SplitRange

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_aligned_kafka.errors.corrupt_batches import Fault, fault_error
+from pyspark_aligned_kafka.records.corrupt_batches import Fault, fault_error
 from pyspark_aligned_kafka.records.record_batches import (
     ATTRIBUTES,
     BASE,
@@ -27,7 +27,7 @@ from pyspark_aligned_kafka.records.record_batches import (
     Longs,
     varint_at,
 )
-from watermark_source.machine_code.calendar import NO_MOMENT
+from watermark_source.machine_code.iso_8601 import NO_MOMENT
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 from watermark_source.planning.split import SplitRange
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from pyspark_aligned_kafka.records.event_time_choice import Format
 from pyspark_aligned_kafka.records.json_strings import unescaped
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
-from pyspark_aligned_kafka.records.time_format import Format
-from watermark_source.machine_code.calendar import NO_MOMENT, day_of
-from watermark_source.machine_code.iso_8601 import digit_at, digits, iso_moment
+from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digit_at, digits, iso_moment
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _EXPONENTS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}

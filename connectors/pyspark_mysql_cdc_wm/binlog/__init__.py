@@ -1,1 +1,4 @@
-"""A binlog's bytes to tables of events, compiled. Imports ``errors``."""
+"""A binlog's bytes to tables of events, compiled.
+
+Imports nothing beside it.
+"""

@@ -13,6 +13,7 @@ import numpy as np
 import zstandard
 
 from pyspark_mysql_cdc_wm.binlog.byte_reader import Scan
+from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.binlog.event_headers import (
     EVENT_FIELDS,
     FLAGS,
@@ -26,7 +27,6 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
     EventType,
 )
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, uint16_at, uint32_at
-from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault, fault_error
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.event_headers import EventType
-from pyspark_mysql_cdc_wm.binlog.wire import uint_at
-from watermark_source.machine_code.native import Word, byte_at, inlined
+from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, fault_error
+from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, SECONDS, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, uint_at
+from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _MICROS = 1_000_000
 _TAGGED = int(EventType.GTID_TAGGED)
@@ -108,3 +109,31 @@ def committed_at(data: Word, kind: Word, start: Word, stop: Word, seconds: Word)
     """
     number, micros = gtid_at(data, kind, start, stop)
     return number, micros if micros > 0 else seconds * _MICROS
+
+
+# When each transaction of a block of events was committed, one compiled pass over the table of events.
+
+
+@compiled("int64(uint8[::1], int64[:, ::1], int64[::1])")
+def _times(array: Word, begins: Word, found: Word) -> Word:
+    data = address_of(array)
+    for i in range(begins.shape[0]):
+        start, stop = begins[i, START] + HEADER_SIZE, begins[i, STOP]
+        number, micros = committed_at(data, begins[i, TYPE], start, stop, begins[i, SECONDS])
+        if number < 0:
+            return np.int64(i)
+        found[i] = micros
+    return np.int64(-1)
+
+
+def commit_times(memory: Bytes, begins: Longs, file: str) -> Longs:
+    """Return the commit times (microseconds) of transactions by the events that they begin with.
+
+    Raises:
+        CorruptDataError: an event that cannot be read.
+    """
+    found = np.empty(len(begins), np.int64)
+    fault = _times(memory, begins, found)
+    if fault >= 0:
+        raise fault_error(Fault.GTID, f"binlog {file}")
+    return found

@@ -1,1 +1,4 @@
-"""Connections to a server: logins, questions, dumps of the binlog. Imports ``binlog``, ``errors``."""
+"""Connections to a server: logins, questions, dumps of the binlog.
+
+Imports ``binlog``.
+"""

@@ -15,12 +15,22 @@ import pymysql
 import pymysql.connections
 
 from pyspark_mysql_cdc_wm.client.login_settings import ANSWER_SECONDS, ClientSettings
+from pyspark_mysql_cdc_wm.client.server_errors import (
+    LOG_CANNOT_BE_READ,
+    ErrorKind,
+    code_of,
+    kind_of,
+    needs_tls,
+    server_error,
+    timed_out,
+)
 from pyspark_mysql_cdc_wm.client.tls import Tls, tls_context
-from pyspark_mysql_cdc_wm.errors.server_errors import ErrorKind, kind_of, needs_tls, server_error, timed_out
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnreachableError, WatermarkSourceError
 
 _log = logging.getLogger(__name__)
 
+LOCK_WAIT_SECONDS = 5
+"""Seconds that a look-up waits for a table which another session has locked."""
 _SESSION = (
     # Moments are told and compared as in the binlog.
     "SET SESSION time_zone = '+00:00'"
@@ -264,3 +274,37 @@ class MySqlConnection:
         with self._connection.cursor() as cursor:
             cursor.execute(statement, values or None)
             return tuple(cursor.fetchall())
+
+
+# Whether a user may dump the binlog: it is asked for, without what reads it.
+
+
+_DUMP = 0x12
+# Position, flags (end at the end), server id, and no file: the oldest.
+_ASKED = struct.pack("<IHI", 4, 1, 0)
+
+
+def check_may_dump(settings: ClientSettings) -> None:
+    """Ask for the binlog, and look at the first answer.
+
+    Raises:
+        RefusedError: the user may not.
+        SourceError: the server cannot be reached.
+    """
+    connection = connected(settings)
+    try:
+        connection._execute_command(_DUMP, _ASKED)  # noqa: SLF001 - PyMySQL has no public name for it
+        connection._read_packet()  # noqa: SLF001 - see above
+    except (pymysql.MySQLError, OSError, *NOT_UNDERSTOOD) as failure:
+        # What else is wrong with the binlog is told to those who may have it.
+        if code_of(failure) != LOG_CANNOT_BE_READ:
+            raise server_error(failure, settings.where, settings.username) from failure
+    finally:
+        connection._force_close()  # noqa: SLF001 - close() would wait for an answer
+
+
+@contextlib.contextmanager
+def waiting_for_locks(connection: MySqlConnection) -> Iterator[None]:
+    """Wait at most ``LOCK_WAIT_SECONDS`` for a locked table, not the server's year; it then answers ``LOCKED``."""
+    with connection.variable("lock_wait_timeout", str(LOCK_WAIT_SECONDS)):
+        yield

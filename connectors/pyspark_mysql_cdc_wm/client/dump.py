@@ -20,10 +20,8 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, STA
 from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.client.connection import NOT_UNDERSTOOD, connected
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
-from pyspark_mysql_cdc_wm.client.long_event import LongEvent
-from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
-from pyspark_mysql_cdc_wm.errors.dump_errors import dump_error
-from pyspark_mysql_cdc_wm.errors.server_errors import server_error
+from pyspark_mysql_cdc_wm.client.receive_buffer import LongEvent, ReceiveBuffer
+from pyspark_mysql_cdc_wm.client.server_errors import dump_error, server_error
 from watermark_source.errors import (
     UnsupportedFormatError,
 )

@@ -14,7 +14,7 @@ import pymysql
 
 from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, Bytes, Ints, lenenc_at, uint_at
 from pyspark_mysql_cdc_wm.client.receive_buffer import ReceiveBuffer
-from pyspark_mysql_cdc_wm.errors.server_errors import server_error
+from pyspark_mysql_cdc_wm.client.server_errors import server_error
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
 

@@ -1,1 +1,4 @@
-"""A server's settings, tables, binlog. Imports ``binlog``, ``client``, ``errors``, ``options``, ``records``."""
+"""A server's settings, tables, binlog.
+
+Imports ``binlog``, ``client``, ``options``, ``records``.
+"""

@@ -10,12 +10,12 @@ from uuid import UUID
 import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.byte_reader import Scan
+from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet, Range, Source
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump_range import dumped
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
-from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault, fault_error
 
 _PLAIN_BYTES = 16 + 8
 _TAGGED_UUID, _TAGGED_NUMBER, _TAGGED_TAG = 1, 2, 3

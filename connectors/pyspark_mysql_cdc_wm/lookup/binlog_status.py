@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
+from watermark_source.contract.stream import Ends
 from watermark_source.errors import (
     RefusedError,
     ResponseTimeoutError,
@@ -14,6 +18,7 @@ from watermark_source.errors import (
     UnreachableError,
     UnsupportedFormatError,
 )
+from watermark_source.planning.split import Split
 
 _BETWEEN_TRANSACTIONS = frozenset({"rotate", "stop", "format_desc", "binlog_checkpoint", "start_encryption"})
 """Kinds of events as the server lists them; those of GTIDs come with these."""
@@ -134,3 +139,22 @@ def replica_statement(connection: MySqlConnection) -> str:
 def mysql_version(connection: MySqlConnection) -> tuple[int, ...]:
     """Return the three numbers of a MySQL server's version."""
     return tuple(int(part) for part in re.findall(r"\d+", connection.server_version)[:3])
+
+
+# Whether the server answers while a batch is read: asked beside planning, on a connection of its own.
+
+
+class BinlogWatch:
+    """``CurrentEnds`` of ``spark.connector``. The first question connects."""
+
+    def __init__(self, client: ClientSettings) -> None:
+        """Take settings without patience: a server that is away for a moment has to be an error."""
+        self._status = LogStatus(MySqlConnection(client))
+
+    def current_ends(self, splits: Set[Split]) -> Ends:
+        """Return the end of the binlog.
+
+        Raises:
+            SourceError: the server does not answer, or refuses.
+        """
+        return Ends(dict.fromkeys(splits & {BINLOG}, self._status.end().number))

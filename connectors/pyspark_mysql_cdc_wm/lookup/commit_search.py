@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyspark_mysql_cdc_wm.binlog.commit_times import commit_times
 from pyspark_mysql_cdc_wm.binlog.event_headers import SECONDS, TYPE, EventType, begins_transaction
+from pyspark_mysql_cdc_wm.binlog.gtid import commit_times
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
 from pyspark_mysql_cdc_wm.client.dump_range import dumped
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings

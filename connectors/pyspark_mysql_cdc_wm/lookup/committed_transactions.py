@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, file_name
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.login_settings import ANSWER_SECONDS
-from pyspark_mysql_cdc_wm.errors.server_errors import CANNOT_BE_LISTED, code_of
+from pyspark_mysql_cdc_wm.client.server_errors import CANNOT_BE_LISTED, code_of
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from watermark_source.errors import OffsetError, ResponseTimeoutError, SourceError, shortened
 

@@ -7,6 +7,7 @@ from pyspark_mysql_cdc_wm.binlog.log_position import FIRST_OFFSET, LogPosition, 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions, check_has
+from watermark_source.contract.stream import Passage
 from watermark_source.errors import (
     DataLossError,
     OffsetError,
@@ -16,7 +17,6 @@ from watermark_source.errors import (
     UnreachableError,
     shortened,
 )
-from watermark_source.spark.connector.replicas import Passage
 
 _CATCH_UP_SECONDS = 30
 

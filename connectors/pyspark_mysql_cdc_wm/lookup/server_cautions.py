@@ -11,8 +11,7 @@ from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
-from pyspark_mysql_cdc_wm.lookup.table_checks import names_of
-from pyspark_mysql_cdc_wm.lookup.table_list import grant_select
+from pyspark_mysql_cdc_wm.lookup.table_list import grant_select, names_of
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode

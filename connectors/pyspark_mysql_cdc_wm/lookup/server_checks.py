@@ -2,17 +2,208 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from pyspark_mysql_cdc_wm.client.dump_privilege import check_may_dump
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row, check_may_dump, waiting_for_locks
+from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
+from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
-from pyspark_mysql_cdc_wm.lookup.commit_visibility import GTIDS_ON
+from pyspark_mysql_cdc_wm.lookup.commit_visibility import GTIDS_ON, shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
-from pyspark_mysql_cdc_wm.lookup.table_checks import table_checks
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
+from pyspark_mysql_cdc_wm.lookup.table_list import grant_select, names_of
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from watermark_source.checks import Caution, Check
-from watermark_source.errors import UnsupportedFormatError
+from watermark_source.errors import OptionError, RefusedError, SourceError, UnsupportedFormatError, listed
+
+# What must hold of the tables that a query reads: they are logged, may be read, and can be cut into chunks.
+
+
+def table_checks(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
+    """Yield what is looked at for these options, after what ``checks_of`` asks of the server itself."""
+    yield Check("tables", _tables, after=("login",))
+    yield Check("logged databases", _logged, after=("REPLICATION CLIENT", "tables"))
+    yield Check("SELECT", _readable, after=("tables",))
+    yield Check("columns", _columns, after=("SELECT",))
+    if options.reads_tables:
+        yield Check("primary key", _keys, after=("columns",))
+
+
+def _logged(server: CheckedServer) -> str:
+    logged = LoggedDatabases.of(server.log_status, folds_case=_folds_case(server.connection, server.selection))
+    logged.check(server.where, server.table_names)
+    only, never = (", ".join(sorted(names)) for names in (logged.only, logged.never))
+    return only or "all" + (f" but {never}" if never else "")
+
+
+def check_logged(connection: MySqlConnection, selection: Selection, tables: Iterable[TableName]) -> None:
+    """Check that the binlog has the databases of tables; raises as ``LoggedDatabases.check``."""
+    status = connection.one(end_statement(connection)) or ()
+    LoggedDatabases.of(status, folds_case=_folds_case(connection, selection)).check(connection.settings.where, tables)
+
+
+def _folds_case(connection: MySqlConnection, selection: Selection) -> bool:
+    # MariaDB compares with the names in its configuration as they are, whatever lower_case_table_names is.
+    return selection.ignores_case and not connection.is_mariadb
+
+
+class LoggedDatabases(NamedTuple):
+    """``binlog_do_db`` and ``binlog_ignore_db``, which leave whole databases out of the binlog."""
+
+    only: frozenset[str]
+    never: frozenset[str]
+    folds_case: bool
+
+    @classmethod
+    def of(cls, log_status: Row, *, folds_case: bool) -> LoggedDatabases:
+        """Read them from the answer for the end of the binlog."""
+        only, never = (names_of(shown) for shown in (*log_status[2:4], "", "")[:2])
+        return cls(only, never, folds_case)
+
+    def check(self, where: str, tables: Iterable[TableName]) -> None:
+        """Check that the binlog has the databases of tables.
+
+        Raises:
+            UnsupportedFormatError: it leaves one out.
+        """
+        for table in tables:
+            if setting := self._left_out_by(table.database):
+                raise UnsupportedFormatError(
+                    f"{where}: the binlog leaves out the database {table.database} ({setting}), and must have it. "
+                    f"Change {setting} in the server's configuration and restart it"
+                )
+
+    def _left_out_by(self, database: str) -> str | None:
+        if self._has(self.never, database):
+            return "binlog_ignore_db"
+        return "binlog_do_db" if self.only and not self._has(self.only, database) else None
+
+    def _has(self, names: frozenset[str], database: str) -> bool:
+        return database in names or (self.folds_case and database.lower() in map(str.lower, names))
+
+
+def _tables(server: CheckedServer) -> str:
+    return listed([str(name) for name in server.table_names])
+
+
+def _readable(server: CheckedServer) -> str:
+    check_tables(server.connection, server.table_names)
+    return "may be read"
+
+
+def check_tables(connection: MySqlConnection, tables: Iterable[TableName]) -> None:
+    """Check that tables may be read; one that is locked may be, later.
+
+    Raises:
+        RefusedError: they may not.
+        UnknownSplitError: one is not there.
+    """
+    with waiting_for_locks(connection):
+        for table in tables:
+            _check_table(connection, table)
+
+
+def _check_table(connection: MySqlConnection, table: TableName) -> None:
+    try:
+        connection.rows(f"SELECT 1 FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
+    except RefusedError as refused:
+        settings = connection.settings
+        raise RefusedError(
+            f"{settings.where}: the user {settings.username!r} may not read {table}. On the server: "
+            f"{grant_select(settings.username, table)}"
+        ) from refused
+    except SourceError as refused:
+        # Who may not read it is told so before the lock is waited for.
+        if code_of(refused.__cause__) != LOCKED:
+            raise
+
+
+def _columns(server: CheckedServer) -> str:
+    return ", ".join(server.layout.names)
+
+
+def _keys(server: CheckedServer) -> str | Caution:
+    """Chunks are cut by them."""
+    for name, table in server.tables.items():
+        check_key(name, table)
+    _check_chunk_columns(server)
+    check_seen(server.connection, server.tables)
+    unkeyed = [name for name, table in server.tables.items() if not table.key]
+    if unkeyed:
+        return Caution(without_key(unkeyed))
+    return listed(sorted({f"({', '.join(table.key)})" for table in server.tables.values()}))
+
+
+def _check_chunk_columns(server: CheckedServer) -> None:
+    """Check that the columns which snapshots are to be cut by are there.
+
+    Raises:
+        OptionError: one is not, or its table is not read.
+    """
+    for named, column in server.options.choice.chunked_by:
+        shown = column if named is None else f"{named}:{column}"
+        if named is not None and not server.selection.matches(TableName.of(named)):
+            raise OptionError("snapshotChunkColumn", shown, f"the table {named} is not one of {server.selection}")
+        tables = {n: t for n, t in server.tables.items() if named is None or str(n).lower() == named.lower()}
+        if tables and not any(column.lower() in map(str.lower, table.names) for table in tables.values()):
+            name, table = next(iter(tables.items()))
+            raise OptionError(
+                "snapshotChunkColumn", shown, f"there is no column {column}; {name} has {', '.join(table.names)}"
+            )
+
+
+def check_key(name: TableName, table: TableColumns) -> None:
+    """Check that a table can be cut into chunks.
+
+    Raises:
+        UnsupportedFormatError: it cannot.
+        OptionError: not by the column that was chosen for it.
+    """
+    for column in table.chunk_columns:
+        if column.chosen and column.nullable:
+            raise OptionError(
+                "snapshotChunkColumn", f"{name}:{column.name}", "may be NULL, and must be a column that is NOT NULL"
+            )
+        if not column.can_be_ordered:
+            by = ", ".join(each.name for each in table.chunk_columns)
+            raise UnsupportedFormatError(
+                f"table {name}: a snapshot goes by the primary key or snapshotChunkColumn, here ({by}), and the column "
+                f"{column.name} is {_kind(column)}: read are numbers, decimals of up to 38 digits, dates and times, "
+                "text and bytes, BIT, SET, and ENUM without an empty label. Name another column of the table by "
+                "snapshotChunkColumn, or set startingOffsets to latest or earliest to read the binlog alone"
+            )
+
+
+def _kind(column: KeyColumn) -> str:
+    return "an ENUM with an empty label" if column.ambiguous else f"of the type {column.type.name}"
+
+
+def without_key(tables: Iterable[TableName]) -> str:
+    """Return what less holds of tables without a primary key."""
+    return (
+        f"tables without a primary key: {listed([str(table) for table in tables])}. Without snapshotChunkColumn the "
+        "snapshot of each is one chunk. What is written while a chunk is read may come twice, as part of the snapshot "
+        "and as a change"
+    )
+
+
+def check_seen(connection: MySqlConnection, tables: Mapping[TableName, TableColumns]) -> None:
+    """Check that a snapshot of tables is not without what a server does not show yet.
+
+    Raises:
+        UnsupportedFormatError: it would be.
+    """
+    unkeyed = [str(name) for name, table in tables.items() if not table.key]
+    if unkeyed and not shows_all_of_its_end(connection):
+        raise UnsupportedFormatError(
+            f"{connection.settings.where}: gtid_mode is not ON, and a snapshot of tables without a primary key would "
+            f"lack what is being committed: {listed(unkeyed)}. {GTIDS_ON} Or leave them out of the option tables, or "
+            "set startingOffsets to latest or earliest"
+        )
 
 
 class _Needed(NamedTuple):

@@ -9,9 +9,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
-from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, ColumnChoice, EventTimeColumn, Layout
 from watermark_source.errors import OptionError, SchemaError, shortened
 
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
-from pyspark_mysql_cdc_wm.errors.server_errors import LOCKED, code_of
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row, waiting_for_locks
+from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
 from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
-from pyspark_mysql_cdc_wm.lookup.metadata_lock_limit import waiting_for_locks
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
-from pyspark_mysql_cdc_wm.records.arrow_types import column_type, has_empty_label
-from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
+from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, STRINGS, column_type, has_empty_label
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
-from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.type_codes import COMPRESSED, ColumnType
+from pyspark_mysql_cdc_wm.records.layout import ColumnChoice
+from pyspark_mysql_cdc_wm.records.table_definition import (
+    BINARY_COLLATION,
+    COMPRESSED,
+    Column,
+    ColumnType,
+    KeyPart,
+    TableMap,
+)
 from watermark_source.errors import RefusedError, SourceError, UnsupportedFormatError
 
 COLUMN_TYPES: Mapping[str, ColumnType] = {
@@ -378,3 +383,143 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName,
     elif collation is not None:
         column = replace(column, collation=collations[collation])
     return column
+
+
+# What a server leaves out of the binlog with ``binlog_row_metadata = MINIMAL``, as it describes its tables now.
+#
+# Names of columns, labels of ENUM and SET, the primary key. It is right for a table that was not altered since.
+
+
+_UTF8MB4 = 45
+"""A collation that every server has under this number: descriptions are in that character set."""
+_NOT_SHOWN = "?"
+_MENDS = "On the server: SET GLOBAL binlog_row_metadata = 'FULL'; and begin a new query"
+_LABELLED = (ColumnType.ENUM, ColumnType.SET)
+_VARIABLE = (ColumnType.VARCHAR, ColumnType.VAR_STRING)
+
+
+class LeastMetadata:
+    """Puts on tables of the binlog what is not logged of them."""
+
+    def __init__(self, connection: MySqlConnection, is_read: Callable[[TableName], bool]) -> None:
+        """Take the connection to ask, and whether a table is read: of others nothing is asked."""
+        self._connection = connection
+        self._is_read = is_read
+
+    def completed(self, table: TableMap) -> TableMap:
+        """Return a table with names, labels and key; itself if it has them, or is not read.
+
+        Raises:
+            UnsupportedFormatError: the table is not what it was at its place in the binlog.
+            SourceError: the server cannot be reached, or refuses.
+        """
+        name = TableName(table.database, table.table)
+        if all(column.name is not None for column in table.columns) or not self._is_read(name):
+            return table
+        columns, key = all_columns(self._connection, name)
+        if not columns:
+            raise _altered(name, "it is not there now")
+        if len(columns) != len(table.columns):
+            raise _altered(name, f"it has {len(table.columns)} columns there, and {len(columns)} now")
+        for logged, now in zip(table.columns, columns, strict=True):
+            if now.column is None or not _alike(logged, now.column):
+                raise _altered(name, f"the column {now.name} was of another type, and is {now.declared} now")
+            if logged.type in _LABELLED and _NOT_SHOWN in now.declared:
+                raise UnsupportedFormatError(
+                    f"table {name} column {now.name}: a label of {now.declared} has a {_NOT_SHOWN}, which the server "
+                    f"shows for characters beyond U+FFFF as well, and binlog_row_metadata is MINIMAL. {_MENDS}"
+                )
+        names = [column.name for column in columns]
+        return replace(
+            table,
+            columns=tuple(_completed(logged, now) for logged, now in zip(table.columns, columns, strict=True)),
+            primary_key=tuple(KeyPart(names.index(part.name), part.prefix) for part in key) or None,
+        )
+
+
+def _completed(logged: Column, now: DescribedColumn) -> Column:
+    if logged.type not in _LABELLED:
+        return replace(logged, name=now.name)
+    return replace(logged, name=now.name, labels=declared_labels(now.declared), collation=_UTF8MB4)
+
+
+def _alike(logged: Column, now: Column) -> bool:
+    """Return whether a column's type is what it was, as far as it is logged."""
+    kind = ColumnType.VARCHAR if logged.type in _VARIABLE else logged.type
+    if kind is not now.type:
+        return False
+    if kind in INTEGERS:
+        return logged.unsigned == now.unsigned
+    if kind in STRINGS:
+        return logged.collation == now.collation
+    bits = kind is not ColumnType.BIT or logged.length == now.length
+    return bits and (logged.precision, logged.scale) == (now.precision, now.scale)
+
+
+def _altered(name: TableName, what: str) -> UnsupportedFormatError:
+    return UnsupportedFormatError(
+        f"table {name} was altered after this place of the binlog: {what}. binlog_row_metadata was MINIMAL there, so "
+        f"the binlog does not tell the names of columns. {_MENDS}"
+    )
+
+
+# Columns that the binlog has of a table and the server does not describe to the user: MariaDB's hash of each unique key
+# over a TEXT, BLOB or long VARCHAR (DB_ROW_HASH_1), and, with grants for columns, those of which none was granted.
+
+_HASH = re.compile(r"DB_ROW_HASH_\d+")
+_PERIOD = ("row_start", "row_end")
+"""What MariaDB calls the columns of a row's period, the last ones, where the table declares none."""
+
+
+def as_described(
+    connection: MySqlConnection, is_read: Callable[[TableName], bool], *, mariadb: bool, by_grants: bool
+) -> Callable[[TableMap], TableMap]:
+    """Return what puts on tables that are read what is not logged of them, and marks what is hidden."""
+    least = LeastMetadata(connection, is_read)
+    hidden = HiddenColumns(connection, mariadb=mariadb, by_grants=by_grants)
+    return lambda table: hidden.marked(least.completed(table))
+
+
+class HiddenColumns:
+    """Marks the hidden columns of tables. Asks the server, on its connection, about the few that may have some."""
+
+    def __init__(self, connection: MySqlConnection, *, mariadb: bool, by_grants: bool) -> None:
+        """Take the connection; with ``by_grants`` the user may read some columns of a table and not others."""
+        self._connection = connection
+        self._mariadb = mariadb
+        self._by_grants = by_grants
+
+    def marked(self, table: TableMap) -> TableMap:
+        """Return a table with its hidden columns marked.
+
+        Raises:
+            UnsupportedFormatError: the table keeps former rows (MariaDB, ``WITH SYSTEM VERSIONING``).
+            SourceError: the server cannot be reached, or refuses.
+        """
+        if self._mariadb and _may_be_versioned(table.columns):
+            refuse_versioned(self._connection, table.database, [table.table])
+        hashes = [column.name for column in table.columns if self._mariadb and _may_be_hash(column)]
+        period = self._mariadb and tuple(column.name for column in table.columns[-2:]) == _PERIOD
+        if not (hashes or period or self._by_grants):
+            return table
+        name = TableName(table.database, table.table)
+        shown = columns_now(self._connection, name)
+        if period and not shown.intersection(_PERIOD):
+            raise versioned_error(name)
+        # Of a table that is not there any more nothing is described: no column of it was granted.
+        suspects: Collection[str | None] = [each.name for each in table.columns] if self._by_grants else hashes
+        hidden = {each for each in suspects if each not in shown}
+        return replace(
+            table, columns=tuple(replace(each, hidden=True) if each.name in hidden else each for each in table.columns)
+        )
+
+
+def _may_be_hash(column: Column) -> bool:
+    return column.type is ColumnType.LONGLONG and column.name is not None and bool(_HASH.fullmatch(column.name))
+
+
+def _may_be_versioned(columns: Collection[Column]) -> bool:
+    """Return whether two columns may be a row's period: moments, or numbers of transactions."""
+    moments = [each for each in columns if each.type is ColumnType.TIMESTAMP2 and each.precision == 6]
+    numbers = [each for each in columns if each.type is ColumnType.LONGLONG and each.unsigned]
+    return any(len([each for each in kind if not each.nullable]) > 1 for kind in (moments, numbers))

@@ -134,3 +134,8 @@ def _near(connection: MySqlConnection, wanted: str) -> str:
     names = [str(name) for name, kind in _kinds(connection).items() if kind in _BASE_TABLES]
     near = difflib.get_close_matches(wanted, names, n=_NEAR, cutoff=0.5)
     return ", ".join(near) if near else listed(names) or "none"
+
+
+def names_of(shown: object) -> frozenset[str]:
+    """Return the names of databases that a server shows with commas between them."""
+    return frozenset(name.strip() for name in str(shown or "").split(",") if name.strip())

@@ -10,9 +10,8 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.split import Split
-from watermark_source.planning.time_index import IndexEntry
+from watermark_source.planning.split import IndexEntry, Split
+from watermark_source.planning.watermark import Millis
 
 if TYPE_CHECKING:
     from pyspark_mysql_cdc_wm.lookup.commit_search import Committed, FileBegin

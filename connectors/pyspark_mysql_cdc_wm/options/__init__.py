@@ -1,1 +1,4 @@
-"""What to read, and where to begin: options before connecting. Imports ``binlog``, ``client``, ``records``."""
+"""What to read, and where to begin: options before connecting.
+
+Imports ``binlog``, ``client``, ``records``.
+"""

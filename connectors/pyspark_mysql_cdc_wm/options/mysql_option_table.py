@@ -11,7 +11,7 @@ from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements
 from pyspark_mysql_cdc_wm.client.tls import TlsMode
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode, parse_start
 from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
-from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
+from pyspark_mysql_cdc_wm.records.layout import EventTimeColumn
 from watermark_source.option_table import (
     Option,
     OptionTable,
@@ -22,8 +22,7 @@ from watermark_source.option_table import (
     one_of,
     true_or_false,
 )
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS, INGESTION, LOOKAHEAD, NOT_NEEDED
-from watermark_source.spark.options.percentile_options import PERCENTILE, PUNCTUATED
+from watermark_source.spark.option_rows import ENGINE_OPTIONS, INGESTION, LOOKAHEAD, NOT_NEEDED, PERCENTILE, PUNCTUATED
 
 FORMAT: Final = "mysql-cdc-wm"
 ON_CLOCK: Final = "useProcessingTimeDuringBinlog"

@@ -20,14 +20,12 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
 )
 from pyspark_mysql_cdc_wm.options.start import Start, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection
-from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
-from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, ColumnChoice, EventTimeColumn
+from watermark_source.contract.abilities import Abilities
 from watermark_source.errors import OptionError
 from watermark_source.option_table import given_text
-from watermark_source.spark.connector.abilities import Abilities
-from watermark_source.spark.options.engine_option_table import BOUNDED
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.spark.option_rows import BOUNDED
+from watermark_source.spark.options import EngineOptions
 
 _NEEDED = ("hostname", "username", "tables")
 

@@ -1,1 +1,4 @@
-"""Ranges to rows, on executors. Imports ``binlog``, ``client``, ``lookup``, ``options``, ``records``, ``snapshot``."""
+"""Ranges to rows, on executors.
+
+Imports ``binlog``, ``client``, ``lookup``, ``options``, ``records``, ``snapshot``.
+"""

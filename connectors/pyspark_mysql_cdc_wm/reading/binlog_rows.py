@@ -20,24 +20,21 @@ from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped, dumped_w
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
-from pyspark_mysql_cdc_wm.lookup.hidden_columns import as_described
-from pyspark_mysql_cdc_wm.lookup.table_columns import columns_now
+from pyspark_mysql_cdc_wm.lookup.table_columns import as_described, columns_now
 from pyspark_mysql_cdc_wm.lookup.table_list import is_sequence
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.reading.ddl_warnings import altered_in, look_at_packed
 from pyspark_mysql_cdc_wm.reading.delivered_changes import EVERYTHING, Part, is_read
-from pyspark_mysql_cdc_wm.reading.known_columns import Known
-from pyspark_mysql_cdc_wm.records.change_columns import ChangedRows, changed_rows
+from pyspark_mysql_cdc_wm.reading.schema_changes import Known, altered_in, look_at_packed
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes, as_logged
-from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT
-from pyspark_mysql_cdc_wm.records.layout import Layout
+from pyspark_mysql_cdc_wm.records.layout import MOMENT, Layout
+from pyspark_mysql_cdc_wm.records.stream_rows import ChangedRows, changed_rows
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names, shown_names
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.contract.stream import Relocation
 from watermark_source.errors import DataLossError, UnsupportedFormatError
 from watermark_source.planning.split import SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.connector.replicas import Relocation
 
 _log = logging.getLogger(__name__)
 

@@ -10,19 +10,17 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_split import BINLOG
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
-from pyspark_mysql_cdc_wm.reading.snapshot_inserts import TableChunk
-from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows
+from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows, TableChunk
 from pyspark_mysql_cdc_wm.records.changes import Changes
-from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.layout import Mask
+from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Mask
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.logged_key_order import LoggedOrder, chunk_names
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.contract.stream import Relocation
 from watermark_source.errors import InternalError
 from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Piece, SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.connector.replicas import Relocation
 
 
 @dataclass(frozen=True, slots=True)

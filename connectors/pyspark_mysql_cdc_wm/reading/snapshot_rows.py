@@ -8,8 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, 
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import defined_until
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
@@ -21,26 +24,57 @@ from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.commit_visibility import shows_all_of_its_end
-from pyspark_mysql_cdc_wm.lookup.hidden_columns import as_described
-from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, as_described, described
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.reading.ddl_warnings import compare_altered, look_at_packed, looked_at
-from pyspark_mysql_cdc_wm.reading.known_columns import Known
-from pyspark_mysql_cdc_wm.reading.snapshot_inserts import TableChunk, as_inserts
-from pyspark_mysql_cdc_wm.reading.table_drops import TableDrops
-from pyspark_mysql_cdc_wm.records.change_columns import integers
+from pyspark_mysql_cdc_wm.reading.schema_changes import Known, TableDrops, compare_altered, look_at_packed, looked_at
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
-from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.layout import Layout
-from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, table_rows
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, ColumnChoice, Layout
+from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, integers, table_rows
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names, shown_names
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.logged_key_order import LoggedOrder, chunk_names
 from pyspark_mysql_cdc_wm.snapshot.rows_as_of import RollBack
 from pyspark_mysql_cdc_wm.snapshot.table_waits import SWAP_PAUSE_SECONDS, SWAP_SECONDS
-from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.connector.replicas import Relocation
+from watermark_source.arrow_columns import repeated
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.contract.stream import Relocation
+from watermark_source.planning.split import Split
+
+# Rows of a snapshot with the columns about changes: each is an insert, as of the place of the snapshot.
+
+
+_SINCE_EVER = np.int64(1)
+"""A microsecond after 1970 began: Spark's watermark is 0 while there is none, and a row of just then is late for it."""
+
+
+class TableChunk(NamedTuple):
+    """A range of a table's keys."""
+
+    split: Split
+    table: TableName
+    keys: KeyRange
+
+
+def as_inserts(chunk: TableChunk, rows: TableRows | None, version: int, layout: Layout) -> Iterator[ReadBatch]:
+    """Yield rows of a chunk as one batch of inserts, unless there are none. ``version`` is that of the commit."""
+    count = len(rows.columns[0]) if rows is not None and rows.columns else 0
+    if rows is None or not count:
+        return
+    about = {
+        "_change_type": repeated("insert", pa.string(), count),
+        "_snapshot": repeated(True, pa.bool_(), count),
+        "_commit_version": integers(np.full(count, version), pa.int64()),
+        "_change_number": integers(np.zeros(count, np.int64), pa.int64()),
+        "_commit_timestamp": pa.nulls(count, CHANGE_COLUMNS["_commit_timestamp"]),
+        "_database": repeated(chunk.table.database, pa.string(), count),
+        "_table": repeated(chunk.table.table, pa.string(), count),
+    }
+    since_ever = integers(np.full(count, _SINCE_EVER), MOMENT)
+    times = since_ever if rows.event_time is None else pc.coalesce(rows.event_time, since_ever)
+    yield ReadBatch(chunk.split, count, (*rows.columns, *map(about.get, layout.about)), times)
+
 
 _log = logging.getLogger(__name__)
 

@@ -1,1 +1,4 @@
-"""Row events to columns, compiled: transactions, tables, values of every type. Imports ``binlog``, ``errors``."""
+"""Row events to columns, compiled: transactions, tables, values of every type.
+
+Imports ``binlog``.
+"""

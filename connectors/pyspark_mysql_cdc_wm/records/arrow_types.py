@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.records.character_sets import check_charset
-from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.type_codes import COMPRESSED, ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, COMPRESSED, Column, ColumnType
 from watermark_source.errors import UnsupportedFormatError
 
 INTEGERS = {

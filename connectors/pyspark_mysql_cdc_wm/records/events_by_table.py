@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.binlog.event_headers import (
     BEGINNINGS,
     FLAGS,
@@ -27,11 +28,9 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
 )
 from pyspark_mysql_cdc_wm.binlog.gtid import committed_at
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Ints, Longs, uint_at
-from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
-from pyspark_mysql_cdc_wm.records.table_map_event import TABLE_ID_SIZE, read_table_map, read_table_names
-from watermark_source.machine_code.native import Word, address_of, compiled
-from watermark_source.machine_code.same_bytes import same_bytes
+from pyspark_mysql_cdc_wm.records.table_map import TABLE_ID_SIZE, read_table_map, read_table_names
+from watermark_source.machine_code.native import Word, address_of, compiled, same_bytes
 
 NO_TABLE = -1
 _UNKNOWN_MAP = -1

@@ -6,8 +6,8 @@ import numpy as np
 
 from pyspark_mysql_cdc_wm.binlog.wire import uint_at
 from pyspark_mysql_cdc_wm.records.arrow_types import GROUP_BYTES
-from pyspark_mysql_cdc_wm.records.decimals import decimal_text
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.numbers import decimal_text
+from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from watermark_source.machine_code.native import Word, byte_at, inlined, word_at
 
 PLACE = 1

@@ -22,8 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.arrow_types import WHOLE_NUMBERS
-from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
 from watermark_source.errors import OffsetError, shortened
 
 _NUMBERED = frozenset({ColumnType.ENUM, ColumnType.SET, ColumnType.BIT})

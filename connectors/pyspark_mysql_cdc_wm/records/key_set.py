@@ -15,8 +15,7 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Ints, Longs
 from pyspark_mysql_cdc_wm.records.key_column import comparable
 from pyspark_mysql_cdc_wm.records.layout import Mask
-from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes, inlined, word_at
-from watermark_source.machine_code.same_bytes import same_bytes
+from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes, inlined, same_bytes, word_at
 
 _Numbers = TypeVar("_Numbers", Bytes, Longs)
 

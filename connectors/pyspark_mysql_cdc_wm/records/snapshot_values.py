@@ -10,14 +10,11 @@ import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed
 from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, WHOLE_NUMBERS, has_empty_label
-from pyspark_mysql_cdc_wm.records.decimals import negated, with_digits
-from pyspark_mysql_cdc_wm.records.enums_and_sets import labelled_sets
-from pyspark_mysql_cdc_wm.records.geometries_and_vectors import geometries, vectors
-from pyspark_mysql_cdc_wm.records.numbers import bits, whole_numbers
-from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.labels_and_blobs import geometries, labelled_sets, vectors
+from pyspark_mysql_cdc_wm.records.numbers import bits, negated, whole_numbers, with_digits
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
-from watermark_source.machine_code.calendar import NO_MOMENT, day_of, moment_of
+from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, moment_of
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _TEXTS = frozenset({ColumnType.VARCHAR, ColumnType.STRING, ColumnType.BLOB, ColumnType.JSON, ColumnType.ENUM})

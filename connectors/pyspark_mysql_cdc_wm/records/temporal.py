@@ -14,9 +14,8 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.wire import uint32_at, uint_at
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, fixed
 from pyspark_mysql_cdc_wm.records.arrow_types import temporal_type
-from pyspark_mysql_cdc_wm.records.table_definition import Column
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
-from watermark_source.machine_code.calendar import NO_MOMENT, day_of, moment_of
+from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
+from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, moment_of
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _SECOND = 1_000_000

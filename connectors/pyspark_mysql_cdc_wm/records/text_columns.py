@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
-from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, allocated, binary, validity
 from pyspark_mysql_cdc_wm.records.character_sets import AS_THEY_LIE, WIDE, single_byte
 from pyspark_mysql_cdc_wm.records.multi_byte import FORMS, NO_CHARACTER, PAIR_OR_FOUR, SINGLE, TRIPLE, tables_of

@@ -1,1 +1,4 @@
-"""What tables held at a place of the binlog. Imports ``client``, ``errors``, ``lookup``, ``options``, ``records``."""
+"""What tables held at a place of the binlog.
+
+Imports ``client``, ``lookup``, ``options``, ``records``.
+"""

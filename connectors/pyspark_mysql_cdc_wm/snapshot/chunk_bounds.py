@@ -7,17 +7,26 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.errors.server_errors import LOCKED, code_of
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, waiting_for_locks
+from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
 from pyspark_mysql_cdc_wm.lookup.commit_visibility import wait_until_visible
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import has_gtids
-from pyspark_mysql_cdc_wm.lookup.metadata_lock_limit import waiting_for_locks
+from pyspark_mysql_cdc_wm.lookup.server_checks import (
+    check_key,
+    check_logged,
+    check_seen,
+    check_tables,
+    without_key,
+)
+from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
+from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
-from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
+from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
-from pyspark_mysql_cdc_wm.snapshot.described_tables import DescribedTables
+from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
 from pyspark_mysql_cdc_wm.snapshot.table_waits import SWAP_PAUSE_SECONDS, SWAP_SECONDS
+from watermark_source.contract.stream import SnapshotSize
 from watermark_source.errors import (
     ResponseTimeoutError,
     SourceError,
@@ -26,9 +35,68 @@ from watermark_source.errors import (
     UnsupportedFormatError,
 )
 from watermark_source.planning.state import Bound
-from watermark_source.spark.connector.snapshots import SnapshotSize
+
+# The tables of a snapshot as the server describes them: looked at, and checked, when they are first met.
+
 
 _log = logging.getLogger(__name__)
+
+
+class DescribedTables:
+    """Of one process."""
+
+    def __init__(
+        self,
+        connection: MySqlConnection,
+        selection: Selection,
+        layout: Layout,
+        choice: ColumnChoice,
+        checked: Mapping[TableName, TableColumns],
+    ) -> None:
+        """Begin with tables that are ``checked`` already."""
+        self._connection = connection
+        self._selection = selection
+        self._layout = layout
+        self._choice = choice
+        self._known = dict(checked)
+        self._warned_of: set[TableName] = set()
+
+    def get(self, name: TableName) -> TableColumns | None:
+        """Return a table that was looked at, ``None`` of one that was not there."""
+        return self._known.get(name)
+
+    def look_at(self, names: Set[TableName]) -> None:
+        """Describe and check those that are new here, and warn of tables without a key.
+
+        Raises:
+            UserError, UnsupportedFormatError: one cannot be a part of the stream.
+            SourceError: the server cannot be reached, or refuses.
+        """
+        self._check(names - self._known.keys())
+        new = names & self._known.keys() - self._warned_of
+        if unkeyed := sorted(name for name in new if not self._known[name].key):
+            _log.warning("%s", without_key(unkeyed))
+        self._warned_of |= new
+
+    def forget(self, name: TableName) -> None:
+        """Look at a table again when it is met again."""
+        self._known.pop(name, None)
+
+    def as_it_is_now(self, name: TableName) -> TableColumns | None:
+        """Ask again: it may have more labels since it was looked at, or be another one of its name."""
+        return described(self._connection, {name}, self._choice).get(name)
+
+    def _check(self, new: Set[TableName]) -> None:
+        found = described(self._connection, new, self._choice) if new else {}
+        for name, table in found.items():
+            check_fits(self._layout, self._choice, name, table)
+            check_key(name, table)
+        if found:
+            check_logged(self._connection, self._selection, found)
+        check_tables(self._connection, found)
+        check_seen(self._connection, found)
+        self._known.update(found)
+
 
 _TELL_SECONDS = 60.0
 """Between two warnings about a table that is locked."""

@@ -13,15 +13,14 @@ import pymysql
 
 from pyspark_mysql_cdc_wm.client.connection import connected
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
+from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, ErrorKind, code_of, kind_of, server_error
 from pyspark_mysql_cdc_wm.client.text_rows import TextReader
-from pyspark_mysql_cdc_wm.errors.server_errors import LOCKED, ErrorKind, code_of, kind_of, server_error
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.arrow_types import has_empty_label, is_text_of_digits
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
-from pyspark_mysql_cdc_wm.records.table_definition import Column
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 from pyspark_mysql_cdc_wm.snapshot.table_waits import LOCK_SECONDS, LOCK_WAITS
 from watermark_source.errors import ResponseTimeoutError, SourceError, UnknownSplitError, listed

@@ -23,7 +23,7 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, text_literal
 from pyspark_mysql_cdc_wm.records.layout import Mask
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from watermark_source.errors import OffsetError
 from watermark_source.planning.state import Bound
 

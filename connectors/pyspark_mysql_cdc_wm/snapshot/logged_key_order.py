@@ -12,10 +12,9 @@ from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.changes import Changes
-from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.enums_and_sets import labels_of
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
-from pyspark_mysql_cdc_wm.records.layout import Mask
+from pyspark_mysql_cdc_wm.records.labels_and_blobs import labels_of
+from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Mask
 from pyspark_mysql_cdc_wm.records.table_definition import Column, TableMap, key_names, shown_names
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
 from watermark_source.errors import OffsetError

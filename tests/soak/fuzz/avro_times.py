@@ -16,8 +16,8 @@ from tests.soak.fuzz.memory import guarded
 from watermark_source.errors import SchemaError
 from watermark_source.extractors.avro_plan import NO_TIME, Plan, plan_of
 from watermark_source.extractors.avro_walk import walk
-from watermark_source.extractors.wire_format import Framed, _read_ids
-from watermark_source.machine_code.calendar import NO_MOMENT
+from watermark_source.extractors.schema_registry import Framed, _read_ids
+from watermark_source.machine_code.iso_8601 import NO_MOMENT
 
 _SCHEMA_ID = 1
 _TREE = {"type": "record", "name": "T", "fields": [{"name": "l", "type": ["null", "T"]}, {"name": "n", "type": "int"}]}

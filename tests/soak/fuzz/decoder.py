@@ -18,9 +18,9 @@ from pyspark_aligned_kafka.records.record_batches import CODEC_MASK, HEADER_SIZE
 from services.kafka_record_batch import CODECS, compressed
 from tests.soak.fuzz.memory import guarded
 from tests.unit.kafka.batches import crc32c
+from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import SourceError
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
 
 HEAD = struct.Struct(">BBHBHHh")
 _SEALED, _PACKED, _CHECKED, _COMMITTED = 1, 2, 4, 8

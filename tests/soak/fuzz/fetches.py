@@ -6,8 +6,7 @@ An input: one byte of flags, then the response; it answers whatever request it s
 from __future__ import annotations
 
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
-from pyspark_aligned_kafka.reading.fetch import FetchResponse, decode_response
-from pyspark_aligned_kafka.reading.fetch_outcomes import examine
+from pyspark_aligned_kafka.reading.fetch import FetchResponse, decode_response, examine
 from pyspark_aligned_kafka.reading.range_progress import Pending
 from pyspark_aligned_kafka.records.record_batches import Bytes
 from tests.soak.fuzz.decoder import checked, decoder

@@ -72,4 +72,4 @@ native.address_of, native.byte_at, native.word_at, native.copy_bytes = _address_
 # The processor's instruction has no Python.
 native.HAS_CRC32C = False
 importlib.import_module("pyspark_aligned_kafka.records.crc32c").checksum = _checksum  # type: ignore[attr-defined]
-importlib.import_module("pyspark_mysql_cdc_wm.binlog.crc32").checksum = _crc32  # type: ignore[attr-defined]
+importlib.import_module("pyspark_mysql_cdc_wm.binlog.wire").checksum = _crc32  # type: ignore[attr-defined]

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyspark_aligned_kafka.records.json_path import parse_path
+from pyspark_aligned_kafka.records.event_time_choice import Format, parse_path
 from pyspark_aligned_kafka.records.json_scan import JsonScan, Kind
-from pyspark_aligned_kafka.records.time_format import Format
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MomentReader
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.memory import guarded

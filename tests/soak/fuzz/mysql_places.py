@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.options.start import StartAfter, parse_start
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition, sorted_by
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.hostile_json import document

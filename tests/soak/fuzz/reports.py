@@ -16,14 +16,14 @@ from typing import Any
 
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.hostile_json import document
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import MAX, MIN, Millis
+from watermark_source.spark import report_protocol as protocol
 from watermark_source.spark.driver import report_server
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
-from watermark_source.spark.exchange import report_protocol as protocol
-from watermark_source.spark.tasks import report_client
-from watermark_source.spark.tasks.report_client import send_reports
+from watermark_source.spark.executor import reading
+from watermark_source.spark.executor.reading import send_reports
 
 _ORIGINALS: list[Any] = [
     json.loads(next(protocol.messages([RangeReport(SplitRange(Split("orders", n), 0, 10), Millis(99), 10, 1)])))
@@ -37,7 +37,7 @@ _SECONDS = 10.0
 
 # So long a silent peer is borne with; five seconds for each input would be too long here.
 protocol.TIMEOUT = 0.5
-for _module in (report_server, report_client):
+for _module in (report_server, reading):
     logging.getLogger(_module.__name__).setLevel(logging.CRITICAL)
 
 _book = ReportBook()
@@ -74,7 +74,7 @@ def _expect_an_honest_report() -> None:
     end = time.monotonic() + _SECONDS
     while not send_reports(_server.address, [_honest]):
         # After a flood, until what holds the places has been closed.
-        report_client._avoided_until.clear()
+        reading._avoided_until.clear()
         assert time.monotonic() < end, "the server takes no report any more"
         time.sleep(0.05)
     assert not _book.cover(_honest.range).missing

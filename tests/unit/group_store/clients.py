@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import UnreachableError
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.group_store import store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
-from watermark_source.group_store.member_exchange import Answer, GroupStore, Identity
+from watermark_source.group_store.store import Answer, GroupStore, Identity
+from watermark_source.planning.group import GroupMember, MemberStatus
+from watermark_source.planning.watermark import Millis
 
 Make = Callable[..., HeartbeatClient]
 

@@ -13,8 +13,8 @@ from services.mysql_client import run
 from services.postgres import Postgres, url_of
 from tests.unit.group_store.clients import make
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.member_exchange import GroupStore
-from watermark_source.group_store.server_table import METADATA
+from watermark_source.group_store.server_database import METADATA
+from watermark_source.group_store.store import GroupStore
 
 __all__ = ["make"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from watermark_source.errors import UsageError
-from watermark_source.group_store.driver_folder import driver_folder
+from watermark_source.group_store.local_members import driver_folder
 
 
 def test_the_sources_of_a_driver_meet_in_a_private_folder_among_its_own(

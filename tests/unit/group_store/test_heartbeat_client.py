@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from services.container_or_local import Where
+from services.containers import Where
 from services.postgres import postgres_service, url_of
 from services.postgres_local import LocalPostgres
 from tests.unit.group_store.clients import Make, at, stay_away, told, two, until
-from watermark_source.alignment.group import GroupMember
-from watermark_source.alignment.other_members import OtherMembers
 from watermark_source.errors import UnreachableError, UsageError
-from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.group_store import file_database, known_members, store_waits
+from watermark_source.group_store import file_database, heartbeat_client, store_waits
 from watermark_source.group_store.database import database_of
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
-from watermark_source.group_store.member_exchange import Answer, GroupStore, Identity
+from watermark_source.group_store.store import Answer, GroupStore, Identity
+from watermark_source.planning.group import GroupMember, OtherMembers
+from watermark_source.planning.watermark import MIN, Millis
 
 
 def test_what_one_tells_the_other_knows_soon(make: Make) -> None:
@@ -331,7 +330,7 @@ def test_nobody_is_missed_that_has_left_because_the_store_takes_now_less_now_mor
 ) -> None:
     """Its clock was read at some moment between question and answer: that is no clock that was set."""
     monkeypatch.setattr(store_waits, "SILENT_AFTER", 30)
-    monkeypatch.setattr(known_members, "_JUMP", 0.3)
+    monkeypatch.setattr(heartbeat_client, "_JUMP", 0.3)
     exchange, slow = GroupStore.exchange, itertools.cycle([0.0, 0.6])
 
     def sometimes_slow(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:

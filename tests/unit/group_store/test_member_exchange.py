@@ -13,16 +13,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, func, select, text, update
 
-from services.container_or_local import Where
+from services.containers import Where
 from services.postgres import postgres_service, url_of
 from services.postgres_local import LocalPostgres
-from watermark_source.alignment.group import GroupMember, MemberStatus
 from watermark_source.errors import CorruptDataError, OptionError, RefusedError, UnreachableError, UsageError
-from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.group_store import call_time_limit, store_waits
+from watermark_source.group_store import server_database, store_waits
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.member_exchange import GroupStore, Identity
-from watermark_source.group_store.server_table import MEMBERS
+from watermark_source.group_store.server_database import MEMBERS
+from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.planning.group import GroupMember, MemberStatus
+from watermark_source.planning.watermark import MIN, Millis
 
 OF_SERVERS = tuple(
     f"watermark_source.group_store.{name}" for name in ("server_database", "server_table", "call_time_limit")
@@ -339,7 +339,7 @@ sys.modules["sqlalchemy"] = None
 import importlib, pkgutil
 import watermark_source
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.member_exchange import GroupStore, Identity
+from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.spark.driver import group_membership
 from watermark_source.errors import OptionError
 
@@ -379,7 +379,7 @@ def test_nobody_is_waited_for_who_accepts_and_says_nothing(
     silent: int, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = {"connect_timeout": 2, "read_timeout": 2} if "mysql" in driver else {"connect_timeout": 2}
-    monkeypatch.setattr(call_time_limit, "_BY_DRIVER", {driver.partition("+")[2]: limits})
+    monkeypatch.setattr(server_database, "_BY_DRIVER", {driver.partition("+")[2]: limits})
     store = GroupStore(database_of(f"{driver}://user:hidden@127.0.0.1:{silent}/db"))
     begun = time.monotonic()
     with pytest.raises(UnreachableError, match="does not answer") as caught:
@@ -416,7 +416,7 @@ def test_a_server_that_is_frozen_or_killed_is_an_error_in_time_and_is_found_agai
 @pytest.mark.service
 def test_a_statement_that_waits_for_a_lock_ends_in_time(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {"psycopg": {"options": "-c statement_timeout=500"}}
-    monkeypatch.setattr(call_time_limit, "_BY_DRIVER", limits)
+    monkeypatch.setattr(server_database, "_BY_DRIVER", limits)
     store = GroupStore(database_of(postgres_url))
     told(store, who("a"), at(10))
     engine = create_engine(postgres_url)

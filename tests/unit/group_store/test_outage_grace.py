@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from watermark_source.group_store.outage_grace import GracePeriod, after_answer, may_be_all
+from watermark_source.group_store.heartbeat_client import GracePeriod, after_answer, may_be_all
 
 TTL = 30.0
 

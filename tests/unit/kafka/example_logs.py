@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 T0, T1, T2 = (Split("t", number) for number in range(3))
 

@@ -16,13 +16,11 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 import pyspark_aligned_kafka
 from pyspark_aligned_kafka import DefaultSource
-from pyspark_aligned_kafka.batch import ignored
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
-from pyspark_aligned_kafka.schema import kafka_columns
+from pyspark_aligned_kafka.source import ignored, kafka_columns
 from watermark_source.errors import OptionError, SchemaError
-from watermark_source.eventtime.watermark_characteristic import WatermarkCharacteristic
-from watermark_source.spark.columns.markers import MARKER_TYPE
-from watermark_source.spark.columns.source_time import SourceTime
+from watermark_source.planning.watermark import WatermarkCharacteristic
+from watermark_source.spark.columns import MARKER_TYPE, SourceTime
 
 GIVEN = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
 DECLARED = SourceTime("aligned-kafka", WatermarkCharacteristic.ANY_WATERMARK, processing_time=False)
@@ -44,9 +42,7 @@ def test_importing_the_module_imports_no_client_and_no_compiler() -> None:
 def test_reading_options_and_planning_tasks_loads_no_client() -> None:
     """Spark starts processes for just that with every query."""
     heavy = ("kafka", "numba", "pandas")
-    assert (
-        run(f"import sys, pyspark_aligned_kafka.spark_readers; print([m for m in {heavy} if m in sys.modules])") == "[]"
-    )
+    assert run(f"import sys, pyspark_aligned_kafka.source; print([m for m in {heavy} if m in sys.modules])") == "[]"
 
 
 def test_a_missing_package_is_named_with_the_way_to_install_it() -> None:

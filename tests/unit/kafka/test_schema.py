@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.types import StructType
 
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
-from pyspark_aligned_kafka.schema import kafka_columns
+from pyspark_aligned_kafka.source import kafka_columns
 
 # From Spark's Structured Streaming + Kafka guide.
 SPARKS = (

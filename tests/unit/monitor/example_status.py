@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from watermark_source.monitor.row_totals import RowTotals
-from watermark_source.monitor.source_status import Backlog, GroupStatus, Outline, SourceStatus, SplitView, Status
+from watermark_source.monitor.source_status import (
+    Backlog,
+    GroupStatus,
+    Outline,
+    RowTotals,
+    SourceStatus,
+    SplitView,
+    Status,
+)
 from watermark_source.monitor.status_json import status_to_json
 from watermark_source.planning.split import Split
 

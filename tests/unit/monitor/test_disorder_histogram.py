@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watermark_source.monitor.disorder_histogram import Disorder
+from watermark_source.monitor.profile import Disorder
 
 times = st.lists(st.integers(0, 10**6) | st.sampled_from([0, 127, 128, 10**9, 2**53, 2**62]), max_size=60)
 

@@ -11,7 +11,7 @@ from watermark_source.__main__ import main
 from watermark_source.checks import Finding, Verdict
 from watermark_source.errors import UsageError
 from watermark_source.monitor import doctor
-from watermark_source.monitor.connector_modules import flags
+from watermark_source.monitor.doctor import flags
 from watermark_source.option_table import Option, OptionTable
 
 

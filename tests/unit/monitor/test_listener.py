@@ -10,13 +10,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
-from watermark_source.eventtime.watermark import MAX
-from watermark_source.monitor.bound_in_force import BoundInForce
 from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.prometheus import StatusCollector
-from watermark_source.monitor.snapshot_progress import SnapshotProgress
-from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
-from watermark_source.planning.late_rows import BOUNDS_MS, LateRows
+from watermark_source.monitor.source_status import BoundInForce, GroupStatus, SnapshotProgress, SourceStatus, Status
+from watermark_source.planning.range_report import BOUNDS_MS, LateRows
+from watermark_source.planning.watermark import MAX
 
 QUERY = progress_of()["id"]
 RUN = progress_of()["runId"]

@@ -14,8 +14,7 @@ from rich.console import Console
 
 from tests.unit.monitor.example_status import checkout
 from watermark_source.monitor.listener import QuerySource, StatusListener
-from watermark_source.monitor.progress_event import parse_progress
-from watermark_source.monitor.status_json import status_to_json
+from watermark_source.monitor.status_json import parse_progress, status_to_json
 from watermark_source.monitor.terminal import LiveStatus
 
 

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
 from watermark_source.errors import UsageError
-from watermark_source.monitor.bound_in_force import BoundInForce
-from watermark_source.monitor.progress_event import late_rows, parse_progress
 from watermark_source.monitor.source_status import (
     REPORTED_SPLITS,
     Backlog,
+    BoundInForce,
     GroupStatus,
     Outline,
     SourceStatus,
@@ -21,8 +20,8 @@ from watermark_source.monitor.source_status import (
     Status,
     most_interesting,
 )
-from watermark_source.monitor.status_json import status_from_json, status_to_json
-from watermark_source.planning.late_rows import LateRows
+from watermark_source.monitor.status_json import late_rows, parse_progress, status_from_json, status_to_json
+from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 
 _INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from watermark_source.monitor.row_totals import RowTotals
-from watermark_source.monitor.source_status import Status
+from watermark_source.monitor.source_status import RowTotals, Status
 from watermark_source.monitor.status_reasons import Behind, Facts, Held, reason
 
 SLOWEST = "orders-3"

@@ -5,13 +5,11 @@ import itertools
 import pytest
 
 from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
-from watermark_source.eventtime.watermark import MAX, MIN
-from watermark_source.monitor.bound_in_force import BoundInForce
-from watermark_source.monitor.number_format import count_text
-from watermark_source.monitor.source_status import GroupStatus, SourceStatus, Status
+from watermark_source.durations import count_text
+from watermark_source.monitor.source_status import BoundInForce, GroupStatus, SourceStatus, Status
 from watermark_source.monitor.status_table import GAP, Layout, headline, join_pieces, layout
-from watermark_source.planning.late_rows import LateRows
-from watermark_source.watermark_text import watermark_text
+from watermark_source.planning.range_report import LateRows
+from watermark_source.planning.watermark import MAX, MIN, watermark_text
 
 
 def cells(table: Layout, title: str) -> list[str]:

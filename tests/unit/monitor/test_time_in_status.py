@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.monitor.example_status import NOON, source_status, split_view
+from watermark_source.monitor.followed_queries import add_elapsed
 from watermark_source.monitor.source_status import Status
-from watermark_source.monitor.time_in_status import add_elapsed
 from watermark_source.planning.split import Split
 
 SPLIT = Split("orders", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from watermark_source.monitor.row_totals import NO_ROWS, RowTotals
+from watermark_source.monitor.source_status import NO_ROWS, RowTotals
 from watermark_source.monitor.watermark_warnings import (
     Holder,
     LateSplit,
@@ -16,8 +16,8 @@ from watermark_source.monitor.watermark_warnings import (
     late_text,
     standing_text,
 )
-from watermark_source.planning.late_rows import LateRows
 from watermark_source.planning.policy import WatermarkStrategy
+from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
 
 MINUTE = 60_000

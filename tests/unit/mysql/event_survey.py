@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from pyspark_mysql_cdc_wm.binlog.corrupt_binlog import Fault, fault_error
 from pyspark_mysql_cdc_wm.binlog.event_headers import EVENT_FIELDS, HEADER_SIZE, read_event
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, uint32_at
-from pyspark_mysql_cdc_wm.errors.corrupt_binlog import Fault, fault_error
 from watermark_source.errors import InternalError
 from watermark_source.machine_code.native import Word, address_of
 

@@ -10,7 +10,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, START, STOP, 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
-from pyspark_mysql_cdc_wm.records.table_map_event import read_table_map
+from pyspark_mysql_cdc_wm.records.table_map import read_table_map
 from tests.unit.mysql.event_survey import EventSurvey
 from tests.unit.mysql.record import FOLDER
 

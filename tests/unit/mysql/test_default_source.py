@@ -30,7 +30,7 @@ def test_importing_the_module_imports_no_client_and_no_compiler() -> None:
 
 def test_what_a_driver_needs_brings_no_compiler() -> None:
     # Three processes are started for a query that read no row; each would take half a second more.
-    assert run("import sys, pyspark_mysql_cdc_wm.spark_readers; print('numba' in sys.modules)") == "False"
+    assert run("import sys, pyspark_mysql_cdc_wm.source; print('numba' in sys.modules)") == "False"
 
 
 def test_a_missing_package_is_named_with_the_way_to_install_it() -> None:

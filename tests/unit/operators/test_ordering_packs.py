@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from watermark_source.operators.ordering_packs import PACKED, RowPacker, Unpacking
-from watermark_source.operators.sorted_rows import RowLayout, from_bytes
+from watermark_source.operators.packs import ORDERING_PACKED, RowPacker, Unpacking
+from watermark_source.operators.waiting_rows import RowLayout, from_bytes
 
 
 def schema(zone: str, text: pa.DataType) -> pa.Schema:
@@ -55,7 +55,7 @@ def batches(zone: str, text: pa.DataType, size: int) -> list[pa.RecordBatch]:
 def test_rows_of_every_type_come_out_as_they_went_in() -> None:
     for zone, text, size in (("UTC", pa.string(), 100), ("America/New_York", pa.large_string(), 5)):
         (packs,) = RowPacker(LAYOUT)(iter(batches(zone, text, size)))
-        assert packs.schema.names == PACKED.names
+        assert packs.schema.names == ORDERING_PACKED.names
         assert packs.column(0).to_pylist() == [0, 1, 2]
         found = [from_bytes(pack.as_buffer(), LAYOUT.columns).column(0).to_pylist() for pack in packs.column(3)]
         assert found == [[0, 3, 6, 9, 12], [1, 4, 7, 10], [2, 5, 8, 11]]

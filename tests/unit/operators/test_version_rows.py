@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from watermark_source.operators.version_rows import to_columns, to_rows
+from watermark_source.operators.join_processor import to_columns, to_rows
 
 FAR = 2**60
 """Microseconds: no date of Python's."""

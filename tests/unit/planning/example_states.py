@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 from tests.simulation.log import SimulatedLog
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.backlog import Backlog, backlog_of
 from watermark_source.planning.observation import (
     BatchLimits,
@@ -20,6 +19,7 @@ from watermark_source.planning.observation import (
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Returning, SplitState, SplitStatus
+from watermark_source.planning.watermark import Millis
 
 A, B, C = Split("log", 0), Split("log", 1), Split("log", 2)
 NOW = Millis(1_700_000_000_000)

@@ -6,17 +6,15 @@ from typing import Any
 from tests.simulation.driver import Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, C, at, backlog, log_of, observation
-from watermark_source.eventtime.summary import RangeSummary
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
-from watermark_source.planning.aligned_ends import Aligned, aligned_ends
 from watermark_source.planning.backlog import Limit, backlog_of
-from watermark_source.planning.group_limit import group_limit
+from watermark_source.planning.disorder import RangeSummary
+from watermark_source.planning.group_limit import Aligned, aligned_ends, group_limit
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import IndexEntry, Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.step_sizes import BLIND_STEP, FirstLook
-from watermark_source.planning.time_index import IndexEntry
+from watermark_source.planning.watermark import MAX, MIN, Millis
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
 FAR = 10**15

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.state import Returning, SourceState, SplitStatus
+from watermark_source.planning.watermark import Millis
 
 
 def test_a_paused_split_is_active_when_it_reads_and_not_while_the_budget_goes_to_others() -> None:

@@ -8,13 +8,13 @@ import pytest
 from tests.simulation.driver import START, Driver
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, C, at, backlog, log_of, observation
-from watermark_source.alignment.other_members import NOBODY, unanswered
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.aligned_ends import aligned_ends
 from watermark_source.planning.budget import budgeted_ends
+from watermark_source.planning.group import NOBODY, unanswered
+from watermark_source.planning.group_limit import aligned_ends
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import SAMPLE, Split, SplitRange
 from watermark_source.planning.state import SplitState
+from watermark_source.planning.watermark import Millis
 
 FREE = PlanPolicy()
 

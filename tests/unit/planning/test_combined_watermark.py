@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.planning.example_states import AWAITED, BEHIND, NOW, A, B, C, at, idle, observed
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.combined_watermark import (
     at_dated_ends,
     combined,
@@ -17,6 +16,7 @@ from watermark_source.planning.combined_watermark import (
 from watermark_source.planning.policy import Idleness, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState
+from watermark_source.planning.watermark import Millis
 
 PASSES, WAITS = Idleness(passes_returning=True), Idleness()
 BEFORE = SourceState({A: at(1, 900), B: BEHIND}, watermark=Millis(500))

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.unit.planning.example_states import A, B, C, at, log_of, observation
-from watermark_source.eventtime.watermark import MAX, Millis
-from watermark_source.planning.final_watermark import come_since, is_at_its_end
+from watermark_source.planning.combined_watermark import come_since, is_at_its_end
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.watermark import MAX, Millis
 
 POLICY = PlanPolicy(final_watermark=True)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from watermark_source.errors import DataLossError
-from watermark_source.planning.late_bound_ranges import OpenPiece, OpenRange, bind
+from watermark_source.planning.ranges_per_task import OpenPiece, OpenRange, bind
 from watermark_source.planning.split import Split, SplitRange
 
 LOG = Split("orders", 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watermark_source.durations import parse_duration
-from watermark_source.planning.late_rows import BOUNDS_MS, LateRows
+from watermark_source.planning.range_report import BOUNDS_MS, LateRows
 
 MINUTES = "1 minute", "2 minutes", "5 minutes", "10 minutes", "30 minutes"
 SECONDS = "1 second", "2 seconds", "5 seconds", "10 seconds", "30 seconds"

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.unit.planning.example_states import A, B, at
-from watermark_source.eventtime.disorder import DisorderSegment
-from watermark_source.eventtime.percentile import MILLION, Learned, Percentile
-from watermark_source.eventtime.summary import RangeSummary
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.learned_bound import in_force, learned_after
+from watermark_source.planning.disorder import MILLION, DisorderSegment, Learned, Percentile, RangeSummary
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.strategy import in_force, learned_after
+from watermark_source.planning.watermark import Millis
 
 PERCENTILE = Percentile(on_time=MILLION // 2, rows=1_000, most=500)
 LEARNS = WatermarkStrategy(out_of_orderness=500, percentile=PERCENTILE)

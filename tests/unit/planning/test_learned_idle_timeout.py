@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from watermark_source.planning.learned_idle_timeout import LONGEST, SHORTEST, Pauses
+from watermark_source.planning.idle_timeout import LONGEST, SHORTEST, Pauses
 
 
 def learned(*pauses: int | None) -> Pauses:

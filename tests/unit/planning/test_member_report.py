@@ -6,14 +6,12 @@ import pytest
 
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation
-from watermark_source.alignment.group import GroupMember, MemberStatus, counts_with
-from watermark_source.alignment.other_members import OtherMember, OtherMembers
-from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.planning.minimum_rows import MinimumRows
+from watermark_source.planning.group import GroupMember, MemberStatus, OtherMember, OtherMembers, counts_with
 from watermark_source.planning.planner import plan
-from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, MinimumRows, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.watermark import MIN, Millis
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
 HELD = OtherMembers(MIN, OtherMember("users"), 1)

@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from watermark_source.errors import OffsetError
-from watermark_source.eventtime.disorder import BUCKETS
-from watermark_source.eventtime.percentile import Learned
-from watermark_source.eventtime.watermark import MAX, Millis
+from watermark_source.planning.disorder import BUCKETS, Learned
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import (
@@ -20,6 +18,7 @@ from watermark_source.planning.state import (
     SplitState,
     SplitStatus,
 )
+from watermark_source.planning.watermark import MAX, Millis
 
 CODEC = OffsetCodec(source="aligned-kafka", name="orders")
 GOOD: dict[str, Any] = {"name": "orders", "run": 0, "source": "aligned-kafka", "splits": {}, "v": 1}

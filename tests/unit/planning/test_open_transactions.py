@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.planning.example_states import NOW, A, B, at, observed
-from watermark_source.eventtime.watermark import MAX, Millis
-from watermark_source.planning.open_transactions import passed_over
+from watermark_source.planning.combined_watermark import passed_over
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.watermark import MAX, Millis
 
 ACTIVE = at(5, 90)
 IDLE = at(5, 80, status=SplitStatus.IDLE)

@@ -7,14 +7,13 @@ from typing import Any
 
 from tests.simulation.log import SimulatedLog
 from tests.unit.planning.example_states import A, B, at, backlog, log_of, observation
-from watermark_source.alignment.other_members import NOBODY, OtherMember, OtherMembers, unanswered
-from watermark_source.eventtime.watermark import MIN, Millis
-from watermark_source.planning.aligned_ends import Aligned, aligned_ends
 from watermark_source.planning.backlog import Limit
-from watermark_source.planning.group_limit import STORE, TO_COME
+from watermark_source.planning.group import NOBODY, OtherMember, OtherMembers, unanswered
+from watermark_source.planning.group_limit import STORE, TO_COME, Aligned, aligned_ends
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.watermark import MIN, Millis
 
 DRIFT_10 = PlanPolicy(alignment=Alignment(max_drift=10))
 CLICKS = OtherMember("clicks")

@@ -11,14 +11,13 @@ from tests.simulation.histories import Outage, perform
 from tests.simulation.log import SimulatedLog, SplitLog
 from tests.unit.planning.example_states import NOW, A, B, at, log_of, observation, observed
 from watermark_source.errors import DataLossError, OffsetError
-from watermark_source.eventtime.summary import RangeSummary
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.minimum_rows import MinimumRows
+from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import plan, ranges_of
-from watermark_source.planning.policy import Alignment, Idleness, OnLoss, PlanPolicy, WatermarkStrategy
+from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, OnLoss, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
+from watermark_source.planning.watermark import Millis
 
 
 def test_the_watermark_follows_one_batch_after_its_rows() -> None:

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from watermark_source.eventtime.disorder import SEGMENT, DisorderSegment
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.late_rows import LateRows
-from watermark_source.planning.range_report import Coverage, RangeReport, cover, whole
+from watermark_source.planning.disorder import SEGMENT, DisorderSegment
+from watermark_source.planning.range_report import Coverage, LateRows, RangeReport, cover, whole
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import Millis
 
 A, B = Split("log", 0), Split("log", 1)
 

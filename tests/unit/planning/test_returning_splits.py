@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.planning.example_states import AWAITED, BEHIND, A, B, at, idle
-from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.disorder import NOTHING_SEEN, RangeSummary
 from watermark_source.planning.policy import Idleness
-from watermark_source.planning.returning_splits import is_left_out, marked_returning, returned
-from watermark_source.planning.state import Returning, SourceState, SplitState
+from watermark_source.planning.state import Returning, SourceState, SplitState, is_left_out, marked_returning, returned
+from watermark_source.planning.watermark import Millis
 
 PASSES, WAITS = Idleness(passes_returning=True), Idleness()
 BEFORE = SourceState({A: at(1, 900), B: BEHIND}, watermark=Millis(500))

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from tests.unit.planning.example_states import A, B, at, log_of, observation, observed
-from watermark_source.alignment.other_members import OtherMember, OtherMembers
 from watermark_source.errors import InternalError, OffsetError
-from watermark_source.eventtime.summary import NOTHING_SEEN, RangeSummary
-from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.planning.disorder import NOTHING_SEEN, RangeSummary
+from watermark_source.planning.group import OtherMember, OtherMembers
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.snapshot_ranges import Chunk, finished, last_batch, snapshot_batch, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import Bound, Origin, SnapshotState, SourceState, SplitState, SplitStatus
+from watermark_source.planning.watermark import MIN, Millis
 
 LOG, TABLE, OTHER = Split("binlog", 0), Split("shop.orders", 0), Split("shop.users", 0)
 CODEC = OffsetCodec(source="mysql-cdc-wm", name="shop")

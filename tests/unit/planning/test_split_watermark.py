@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from tests.unit.planning.example_states import NOW, at
-from watermark_source.eventtime.percentile import MILLION, Percentile
-from watermark_source.eventtime.summary import RangeSummary
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
+from watermark_source.planning.disorder import MILLION, Percentile, RangeSummary
 from watermark_source.planning.policy import WatermarkStrategy
-from watermark_source.planning.split_watermark import advanced, event_time_of, future_cap, watermark_of
 from watermark_source.planning.state import SplitState
+from watermark_source.planning.strategy import advanced, event_time_of, future_cap, watermark_of
+from watermark_source.planning.watermark import MAX, MIN, Millis
 
 
 def test_watermark_and_event_time_are_inverse_and_saturate() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.state import SplitState, SplitStatus
+from watermark_source.planning.watermark import Millis
 
 KNOWN = SplitState(
     position=9,

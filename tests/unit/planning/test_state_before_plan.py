@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.planning.example_states import A, log_of, observation
-from watermark_source.eventtime.percentile import MILLION, Learned, Percentile
-from watermark_source.eventtime.summary import RangeSummary
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.disorder import MILLION, Learned, Percentile, RangeSummary
+from watermark_source.planning.planner import known_before
 from watermark_source.planning.policy import Alignment, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.state_before_plan import known_before
 from watermark_source.planning.step_sizes import learned
+from watermark_source.planning.watermark import Millis
 
 
 def test_the_bound_that_was_learned_is_in_force_in_all_that_follows() -> None:

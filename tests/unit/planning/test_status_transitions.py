@@ -4,7 +4,6 @@ from itertools import product
 
 import pytest
 
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.status_transitions import (
     TRANSITIONS,
@@ -16,6 +15,7 @@ from watermark_source.planning.status_transitions import (
     unanswered,
     uncommitted,
 )
+from watermark_source.planning.watermark import Millis
 
 ACTIVE, IDLE, PAUSED = SplitStatus.ACTIVE, SplitStatus.IDLE, SplitStatus.PAUSED
 NOW = Millis(1_000_000)

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from tests.unit.planning.example_states import NOW, A, B, C, at, log_of, observation
-from watermark_source.alignment.group import FIRST
-from watermark_source.alignment.other_members import OtherMember, OtherMembers, unanswered
-from watermark_source.eventtime.watermark import MIN, Millis
+from watermark_source.planning.combined_watermark import at_rest, clock_of, reached_by, tick_is_due, with_others
+from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, unanswered
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.planning.watermark_without_rows import at_rest, clock_of, reached_by, tick_is_due, with_others
+from watermark_source.planning.watermark import MIN, Millis
 
 INTERVAL = 1_000
 STRATEGY = WatermarkStrategy(out_of_orderness=10, watermark_interval=INTERVAL)

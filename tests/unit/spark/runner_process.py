@@ -14,11 +14,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.spark.file_log import TABLE, source_of
 from tests.spark.queries import START, Rows
-from watermark_source.spark.connector.abilities import Abilities
+from watermark_source.contract.abilities import Abilities
 from watermark_source.spark.driver.runner import SourceRunner
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.spark.executor.reading import run_task
+from watermark_source.spark.options import EngineOptions
 from watermark_source.spark.stream_reader import stream_schema
-from watermark_source.spark.tasks.reading import run_task
 
 ABILITIES = Abilities(row_positions=True, rows_ahead=True)
 ALL = ReadMaxRows(2**63 - 1)

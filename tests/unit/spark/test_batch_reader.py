@@ -10,16 +10,16 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
+from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import InternalError
 from watermark_source.option_table import OptionTable
-from watermark_source.planning.late_bound_ranges import OpenPiece, OpenRange
+from watermark_source.planning.ranges_per_task import OpenPiece, OpenRange
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.batch_reader import AlignedBatchReader, BatchPack, NarrowingBatchReader, lay
-from watermark_source.spark.columns.column_names import EVENT_TIME, MARKER
-from watermark_source.spark.columns.markers import MARKER_TYPE, arrow_schema
-from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.options.engine_option_table import ENGINE_OPTIONS
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.spark.column_names import EVENT_TIME, MARKER
+from watermark_source.spark.columns import MARKER_TYPE, arrow_schema
+from watermark_source.spark.option_rows import ENGINE_OPTIONS
+from watermark_source.spark.options import EngineOptions
 
 A, B, GONE = Split("log", 0), Split("log", 1), Split("log", 2)
 SYSTEM = StructType([StructField("value", LongType()), StructField(EVENT_TIME, TimestampType())])

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from tests.spark.file_log import FileLogSource
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import SYSTEM, TWO
-from watermark_source.spark.exchange.read_tasks import ReadTask
+from watermark_source.spark.read_tasks import ReadTask
 from watermark_source.spark.stream_reader import AlignedStreamReader, stream_schema
 
 

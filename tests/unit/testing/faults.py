@@ -18,12 +18,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 from examples.file_log import pyspark_file_log as example
 from tests.unit.testing import full_file_log
 from tests.unit.testing.full_file_log import FullDataSource, FullLog, FullReader, FullSource
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.contract.stream import EarliestOrLatest, Ends
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.earliest_or_latest import EarliestOrLatest
-from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.connector.stream import Ends
 from watermark_source.spark.driver import input_partitions, runner
-from watermark_source.spark.driver.initial_offset import InitialOffset
+from watermark_source.spark.driver.run_bounds import InitialOffset
 from watermark_source.spark.stream_reader import stream_schema
 
 Patch = tuple[Any, str, Any]

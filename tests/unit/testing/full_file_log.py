@@ -8,16 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.spark.file_log import COLUMNS, OWN_OPTIONS, FileLog, FileLogDataSource, FileLogReader, FileLogSource
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.contract.stream import Connector, EarliestOrLatest, EventTimePreview
 from watermark_source.errors import UnreachableError
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.option_table import Option, boolean, non_empty
 from watermark_source.planning.snapshot_ranges import SnapshotBatch
 from watermark_source.planning.split import Piece, Split, SplitRange
-from watermark_source.spark.connector.earliest_or_latest import EarliestOrLatest
-from watermark_source.spark.connector.event_time_lookups import EventTimePreview
-from watermark_source.spark.connector.read_batch import ReadBatch
-from watermark_source.spark.connector.stream import Connector
-from watermark_source.spark.options.default_option_table import EARLIEST
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.data_source import EARLIEST
 
 
 @dataclass(frozen=True)

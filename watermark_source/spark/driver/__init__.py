@@ -1,4 +1,5 @@
-"""The source's process on the driver: ask the connector, let the planner decide, remember, report.
+"""The process of a source on the driver: asks the connector, calls the planner, keeps state, publishes status.
 
-Imports ``columns``, ``connector``, ``exchange``, ``options``, ``startup``, ``tasks``.
+Imports ``columns``, ``executor``, ``garbage_collector``, ``option_rows``, ``options``, ``read_tasks``,
+``report_protocol``.
 """

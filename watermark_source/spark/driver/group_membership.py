@@ -10,18 +10,17 @@ import secrets
 import time
 from dataclasses import replace
 
-from watermark_source.alignment.other_members import NOBODY, OtherMembers, unanswered
-from watermark_source.eventtime.watermark import MAX, MIN
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.driver_folder import FILE, driver_folder
 from watermark_source.group_store.file_database import FileDatabase
 from watermark_source.group_store.heartbeat_client import HeartbeatClient
-from watermark_source.group_store.local_members import LocalMembers
-from watermark_source.group_store.member_exchange import GroupStore, Identity
+from watermark_source.group_store.local_members import FILE, LocalMembers, driver_folder
+from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.planning.group import NOBODY, OtherMembers, unanswered
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.state import GroupState, SplitStatus
-from watermark_source.spark.options.engine_option_table import DRIVER, NO_STORE
-from watermark_source.spark.options.engine_options import EngineOptions, GroupOptions
+from watermark_source.planning.watermark import MAX, MIN
+from watermark_source.spark.option_rows import DRIVER, NO_STORE
+from watermark_source.spark.options import EngineOptions, GroupOptions
 
 
 class Membership:

@@ -2,24 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import NamedTuple
 
-from watermark_source.eventtime.disorder import SEGMENT
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.contract.stream import Connector, Relocation
+from watermark_source.errors import listed
+from watermark_source.planning.disorder import SEGMENT
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.ranges_per_task import into_tasks
 from watermark_source.planning.snapshot_ranges import SnapshotBatch, snapshot_batch
-from watermark_source.planning.split import Piece, SplitRange
+from watermark_source.planning.split import Piece, Split, SplitRange
 from watermark_source.planning.state import SourceState
-from watermark_source.spark.columns.markers import markers_between
-from watermark_source.spark.connector.replicas import Relocation
-from watermark_source.spark.connector.stream import Connector
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.columns import markers_between
 from watermark_source.spark.driver.observer import Observer
-from watermark_source.spark.driver.replayed_ranges import reaching_back
 from watermark_source.spark.driver.task_reports import TaskReports
-from watermark_source.spark.exchange.read_tasks import ReadTask, beginnings_of
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.read_tasks import ReadTask, beginnings_of
+
+# Ranges that go back further than the last plan: to where the batch begins, and not beyond where its logs do.
+
+
+_log = logging.getLogger(__name__)
+
+
+def reaching_back(
+    starts: Mapping[Split, int], after: SourceState, earliest: Callable[[Set[Split]], Mapping[Split, int]] | None
+) -> SourceState:
+    """Return ``after`` with ranges that go back to ``starts``.
+
+    ``earliest`` tells where logs begin now. It is given where rows that are gone are no error: they may be so many that
+    to look for them would take thousands of tasks, and a plan that went past them has read none of them.
+    """
+    # Only to a lower one: a log that was created anew begins before the position its predecessor had.
+    back = {s: start for s, start in starts.items() if s in after.splits and start < after.splits[s].observed}
+    if back and earliest is not None:
+        begins = earliest(back.keys())
+        gone = {s: min(begins.get(s, 0), after.splits[s].observed) for s in back}
+        skipped = [SplitRange(s, start, gone[s]) for s, start in back.items() if start < gone[s]]
+        if skipped:
+            _log.warning("failOnDataLoss is false, nobody looks for what is gone: %s", listed(skipped))
+        back = {s: max(start, gone[s]) for s, start in back.items()}
+    if not back:
+        return after
+    return replace(
+        after, splits={**after.splits, **{s: replace(after.splits[s], observed=start) for s, start in back.items()}}
+    )
 
 
 class InputPartitions:

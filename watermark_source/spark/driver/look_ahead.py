@@ -4,16 +4,252 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import monotonic
 
 import numpy as np
+import numpy.typing as npt
 
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.arrow_columns import integers
+from watermark_source.contract.stream import RangeReader
+from watermark_source.errors import WatermarkSourceError
 from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.range_reader import RangeReader
-from watermark_source.spark.driver.event_time_reads import EventTimesRead, read_event_times
-from watermark_source.spark.driver.min_max_index import MinMaxIndex
+from watermark_source.planning.state import SourceState
+from watermark_source.planning.step_sizes import BLIND_STEP, FirstLook
+from watermark_source.planning.watermark import MAX, MIN, Millis
+
+# Event times of ranges that the driver reads, all columns left out.
+
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimesRead:
+    """What was read of some ranges, one a split."""
+
+    micros: Mapping[Split, Longs]
+    """Event times in microseconds, in position order; no entry without rows. A null holds the highest number there
+    is."""
+    failed: Mapping[Split, WatermarkSourceError] = field(default_factory=dict)
+    """Splits whose range could not be read, and why."""
+    left_out: frozenset[Split] = frozenset()
+    """Splits that there was no time for."""
+
+
+def read_event_times(
+    reader: RangeReader, wanted: Sequence[SplitRange], *, apart: Sequence[Split] = (), until: float
+) -> EventTimesRead:
+    """Read the event times of ranges. What cannot be read of one split keeps nothing of the others back.
+
+    Args:
+        reader: reads several ranges at once, and raises an error of ``watermark_source.errors`` for all of them.
+        wanted: one range a split.
+        apart: splits that are read one by one, in this order, after the others: one of them could not be read before.
+        until: by ``time.monotonic()``, after which no split is read by itself.
+    """
+    turns = {split: turn for turn, split in enumerate(apart)}
+    together = [each for each in wanted if each.split not in turns]
+    one_by_one = sorted((each for each in wanted if each.split in turns), key=lambda each: turns[each.split])
+    micros: dict[Split, Longs] = {}
+    try:
+        micros |= _read(reader, together)
+    except WatermarkSourceError as error:
+        if len(together) == 1:
+            return _apart(reader, one_by_one, micros, {together[0].split: error}, until)
+        one_by_one = [*together, *one_by_one]
+    return _apart(reader, one_by_one, micros, {}, until)
+
+
+def _apart(
+    reader: RangeReader,
+    ranges: Sequence[SplitRange],
+    micros: dict[Split, Longs],
+    failed: dict[Split, WatermarkSourceError],
+    until: float,
+) -> EventTimesRead:
+    left_out: set[Split] = set()
+    for each in ranges:
+        if monotonic() >= until:
+            left_out.add(each.split)
+            continue
+        try:
+            micros |= _read(reader, [each])
+        except WatermarkSourceError as error:
+            failed[each.split] = error
+    return EventTimesRead(micros, failed, frozenset(left_out))
+
+
+def _read(reader: RangeReader, wanted: Sequence[SplitRange]) -> dict[Split, Longs]:
+    if not wanted:
+        return {}
+    found: defaultdict[Split, list[Longs]] = defaultdict(list)
+    for batch in reader.read(wanted):
+        if batch.rows:
+            found[batch.split].append(integers(batch.event_time))
+    return {split: np.concatenate(parts) for split, parts in found.items()}
+
+
+# Min-max index: lowest and highest event time of each few rows of one split that were looked at.
+
+
+PIECE_ROWS = 1_024
+"""Rows of which only the lowest and the highest event time are kept, in 32 bytes, until a batch ends among them."""
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class MinMaxIndex:
+    """Event times in milliseconds. Positions before it count no more."""
+
+    begins: int
+    until: int
+    """First position that was not looked at."""
+    starts: Longs
+    """Of each piece, its first position."""
+    ends: Longs
+    """Of each piece, first position after it."""
+    lowest: Longs
+    """``MAX`` of a piece in which nothing counts."""
+    highest: Longs
+    """``MIN`` of a piece in which nothing counts."""
+    reached: int | None = None
+    """Highest event time of all that was ever seen."""
+
+    @classmethod
+    def at(cls, position: int) -> MinMaxIndex:
+        """Return one in which nothing was looked at."""
+        return cls(position, position, _NONE, _NONE, _NONE, _NONE)
+
+    def going_on(self, position: int, at_least: int) -> MinMaxIndex:
+        """Return what is left of it at a position; begins anew if it does not reach from ``at_least`` on."""
+        if not self.begins <= at_least <= self.until:
+            return replace(MinMaxIndex.at(at_least), reached=self.reached)
+        kept = int(np.searchsorted(self.ends, position, side="right"))
+        begins = max(self.begins, position)
+        return replace(
+            self,
+            begins=begins,
+            starts=self.starts[kept:],
+            ends=self.ends[kept:],
+            lowest=self.lowest[kept:],
+            highest=self.highest[kept:],
+        )
+
+    def with_rows(
+        self, of: SplitRange, micros: Longs, late_at: Millis | None, future_cap: Millis | None
+    ) -> MinMaxIndex:
+        """Return the index with a range that follows it, of which these are the rows.
+
+        Which position each row has is not known where some hold none: then it counts as unread for longer, not shorter.
+        """
+        if not len(micros):
+            return replace(self, until=of.end)
+        found = _pieces(of, micros, late_at, future_cap, PIECE_ROWS)
+        return MinMaxIndex(
+            self.begins,
+            of.end,
+            np.concatenate((self.starts, found.starts)),
+            np.concatenate((self.ends, found.ends)),
+            np.concatenate((self.lowest, found.lowest)),
+            np.concatenate((self.highest, found.highest)),
+            _later(self.reached, found.reached),
+        )
+
+    def blurred(self, position: int) -> tuple[int, int] | None:
+        """Return from where to where the rows at a position are known as one piece that begins before it, if so."""
+        at = int(np.searchsorted(self.ends, position, side="right"))
+        if at == len(self.ends) or not self.starts[at] < position:
+            return None
+        return position, int(self.ends[at])
+
+    def with_each_row(
+        self, of: SplitRange, micros: Longs, late_at: Millis | None, future_cap: Millis | None
+    ) -> MinMaxIndex:
+        """Return the index with the rows of ``blurred`` known one by one; ``of`` is that range."""
+        at = int(np.searchsorted(self.ends, of.start, side="right"))
+        before, after = slice(None, at + 1), slice(at + 1, None)
+        cut = self.ends[before].copy()
+        cut[-1] = of.start
+        if not len(micros):
+            return replace(self, ends=np.concatenate((cut, self.ends[after])))
+        found = _pieces(of, micros, late_at, future_cap, 1)
+        return replace(
+            self,
+            starts=np.concatenate((self.starts[before], found.starts, self.starts[after])),
+            ends=np.concatenate((cut, found.ends, self.ends[after])),
+            lowest=np.concatenate((self.lowest[before], found.lowest, self.lowest[after])),
+            highest=np.concatenate((self.highest[before], found.highest, self.highest[after])),
+        )
+
+    def unread(self, position: int) -> Unread:
+        """Return what is known at a position."""
+        lowest = _lowest(self.lowest[np.searchsorted(self.ends, position, side="right") :])
+        return Unread(
+            max(self.until, position),
+            None if lowest is None else Millis(lowest),
+            None if self.reached is None else Millis(self.reached),
+        )
+
+    def spans(self, position: int) -> int:
+        """Return by how much the highest event time after a position is later than the highest one before it.
+
+        Where no event time before it is known, than the lowest one after it; 0 where none after it is.
+        """
+        at = int(np.searchsorted(self.ends, position, side="right"))
+        after = _highest(self.highest[at:])
+        before = _highest(self.highest[:at])
+        if before is None:
+            before = _lowest(self.lowest[at:])
+        return 0 if after is None or before is None else after - before
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    starts: Longs
+    ends: Longs
+    lowest: Longs
+    highest: Longs
+    reached: int | None
+
+
+def _pieces(
+    of: SplitRange, micros: Longs, late_at: Millis | None, future_cap: Millis | None, piece_rows: int
+) -> _Pieces:
+    rows = len(micros)
+    # A null holds the highest number there is.
+    dated = micros != MAX
+    times = micros // 1_000
+    lowest = np.where(dated if late_at is None else dated & (times > late_at), times, MAX)
+    highest = np.where(dated if future_cap is None else dated & (times <= future_cap), times, MIN)
+    first = np.arange(0, rows, piece_rows)
+    ends = of.end - rows + np.append(first[1:], rows)
+    return _Pieces(
+        starts=np.append(of.start, ends[:-1]),
+        ends=ends,
+        lowest=np.minimum.reduceat(lowest, first),
+        highest=np.maximum.reduceat(highest, first),
+        reached=_highest(highest),
+    )
+
+
+def _lowest(times: Longs) -> int | None:
+    """Return the lowest of those that count."""
+    counted = times[times != MAX]
+    return int(counted.min()) if len(counted) else None
+
+
+def _highest(times: Longs) -> int | None:
+    counted = times[times != MIN]
+    return int(counted.max()) if len(counted) else None
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return one if other is None else other if one is None else max(one, other)
+
 
 _log = logging.getLogger(__name__)
 _LONGEST = 1.0
@@ -159,3 +395,60 @@ def _learned(at_a_time: int, looked_at: int, took: float) -> int:
 
 
 _EMPTY = np.empty(0, np.int64)
+
+
+# A first look: how fast event time goes in splits that nothing is known of, before a row of them is planned.
+
+
+_ROWS = 100
+"""That are looked at, at the beginning of a split and further on."""
+_FURTHER = 100_000
+"""How many positions further: about what a batch reads of a split."""
+_LONGEST = 5.0
+"""Seconds after which splits that have to be read one by one are left out."""
+_SPLITS = 64
+"""At most: of more a step each is no small batch, and looking takes as long."""
+
+
+class FirstLooks:
+    """Each split is looked at once in a process: the offset holds what was decided from it."""
+
+    def __init__(self, reader: RangeReader) -> None:
+        self._reader = reader
+        self._looks: dict[Split, FirstLook | None] = {}
+
+    def of(
+        self, state: SourceState, added: Mapping[Split, int], ends: Mapping[Split, int], future_cap: Millis | None
+    ) -> Mapping[Split, FirstLook]:
+        """Return what was seen of the splits that have a long backlog, and of which no range told anything."""
+        positions = {s: t.position for s, t in state.splits.items() if t.step is None} | dict(added)
+        behind = {s: p for s, p in positions.items() if s in ends and ends[s] - p > BLIND_STEP}
+        new = {s: p for s, p in behind.items() if s not in self._looks}
+        if len(new) <= _SPLITS:
+            self._looks |= {**dict.fromkeys(new), **self._seen(new, ends, future_cap)}
+        return {s: look for s in behind if (look := self._looks.get(s)) is not None}
+
+    def _seen(
+        self, begins: Mapping[Split, int], ends: Mapping[Split, int], future_cap: Millis | None
+    ) -> dict[Split, FirstLook]:
+        if not begins:
+            return {}
+        further = {s: min(p + _FURTHER, ends[s] - _ROWS) for s, p in begins.items()}
+        here = self._times_at(begins, future_cap)
+        there = self._times_at({s: p for s, p in further.items() if s in here}, future_cap)
+        return {
+            s: FirstLook(Millis(int(here[s][0])), further[s] - begins[s], int(there[s].max() - here[s][0]))
+            for s in here.keys() & there.keys()
+        }
+
+    def _times_at(self, positions: Mapping[Split, int], future_cap: Millis | None) -> dict[Split, Longs]:
+        """Return event times in milliseconds that count, of the splits that have some there."""
+        ranges = [SplitRange(s, p, p + _ROWS) for s, p in sorted(positions.items())]
+        found = read_event_times(self._reader, ranges, until=monotonic() + _LONGEST)
+        for split, error in found.failed.items():
+            # The batch that comes there says so.
+            _log.warning("%s cannot be looked at before its first batch: %s", split, error)
+        latest = MAX if future_cap is None else future_cap
+        times = {s: micros[micros != MAX] // 1_000 for s, micros in found.micros.items()}
+        counted = {s: millis[millis <= latest] for s, millis in times.items()}
+        return {s: millis for s, millis in counted.items() if len(millis)}

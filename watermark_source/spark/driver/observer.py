@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from watermark_source.alignment.other_members import OtherMembers
 from watermark_source.clock import Clock
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.contract.stream import Connector, Snapshots
+from watermark_source.errors import listed
+from watermark_source.planning.combined_watermark import are_idle, due_now, passed_over, reached_by
+from watermark_source.planning.group import OtherMembers
+from watermark_source.planning.idle_timeout import SHORTEST, Pauses
 from watermark_source.planning.observation import (
     BatchLimits,
     Observation,
@@ -17,27 +21,132 @@ from watermark_source.planning.observation import (
     ObservedSnapshots,
     PlanHistory,
 )
-from watermark_source.planning.open_transactions import passed_over
 from watermark_source.planning.planner import Plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
-from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
+from watermark_source.planning.snapshot_ranges import completed, snapshot_split, unfinished
 from watermark_source.planning.split import SAMPLE, Split, sample
-from watermark_source.planning.split_watermark import future_cap
-from watermark_source.planning.state import SourceState
+from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.step_sizes import FirstLook
-from watermark_source.planning.watermark_without_rows import are_idle, due_now, reached_by
-from watermark_source.spark.connector.stream import Connector
-from watermark_source.spark.driver.available_now import AvailableNowEnds
-from watermark_source.spark.driver.backlog import exceeds, splits_behind
-from watermark_source.spark.driver.first_look import FirstLooks
+from watermark_source.planning.strategy import future_cap
+from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.group_membership import Membership
-from watermark_source.spark.driver.last_plan import LastPlan
-from watermark_source.spark.driver.observed_logs import Logs
-from watermark_source.spark.driver.pause_memory import PauseMemory
-from watermark_source.spark.driver.replica_positions import ReplicaPositions
-from watermark_source.spark.driver.snapshot_chunks import with_chunks
+from watermark_source.spark.driver.logs import Logs, TimeAtDiscovery
+from watermark_source.spark.driver.look_ahead import FirstLooks
+from watermark_source.spark.driver.offsets import ReplicaPositions
+from watermark_source.spark.driver.pace import LastPlan, exceeds, splits_behind
+from watermark_source.spark.driver.run_bounds import AvailableNowEnds
 from watermark_source.spark.driver.task_reports import TaskReports
-from watermark_source.spark.driver.time_at_discovery import TimeAtDiscovery
+
+# What comes next of snapshots, as an observation: chunks of those under way, logs that are new, logs that are gone.
+
+
+_log = logging.getLogger(__name__)
+
+
+def with_chunks(
+    logs: ObservedLogs,
+    state: SourceState,
+    snapshots: Snapshots,
+    there: Set[str],
+    *,
+    to_end: bool,
+    first: bool,
+    may_wait: bool,
+) -> tuple[ObservedLogs, ObservedSnapshots]:
+    """Return what comes next of snapshots, and the logs with it; after the last one, perhaps, nothing at all.
+
+    Args:
+        logs: the other logs.
+        state: of a source that takes snapshots.
+        snapshots: asked for chunks.
+        there: what there was to take snapshots of before the ends in ``logs`` were asked for.
+        to_end: plan all that is left.
+        first: this is the first plan of a process, whose user may have chosen other logs than before.
+        may_wait: the state's positions are those that the snapshots so far are as of.
+    """
+    lower = unfinished(state.snapshots)
+    if not lower and snapshots.nothing_follows:
+        ends = {s: t.position for s, t in state.splits.items() if s in logs.ends}
+        return replace(logs, ends=ends, times=replace(logs.times, reached={})), ObservedSnapshots()
+    known = state.snapshots.frontiers.keys() | (state.snapshots.complete or frozenset())
+    found, missing = there - known, lower.keys() - there
+    dropped = snapshots.gone(missing) if missing else missing
+    waiting: Set[Split] = frozenset()
+    if snapshots.one_moment and may_wait and state.watermark is None and lower.keys() - dropped:
+        # What is found now was perhaps not there at that moment.
+        found, waiting = frozenset(), logs.ends.keys() | logs.unknown
+    # First those under way: what is found may wait for the log's end, and would keep the turn until then.
+    lower = {log: key for log, key in {**lower, **dict.fromkeys(sorted(found))}.items() if log not in dropped}
+    if dropped:
+        _log.warning("%s: gone before the snapshot was read to its end; nothing more comes of it", listed(dropped))
+    if first:
+        # If one is chosen again later, what came in between is lacking: its snapshot begins anew.
+        dropped |= {log for log in completed(state.snapshots) if not snapshots.is_wanted(log)}
+    if not lower:
+        return logs, ObservedSnapshots(dropped=dropped, waiting=waiting)
+    chunks = snapshots.next_chunks(lower, to_end=to_end)
+    positions = {s: state.splits[s].position if s in state.splits else 0 for s in map(snapshot_split, lower)}
+    ends = {s: position + len(chunks.get(s.log, ())) for s, position in positions.items()}
+    upcoming = ObservedSnapshots(chunks=chunks, found=found, dropped=dropped, waiting=waiting)
+    return replace(logs, ends={**logs.ends, **ends}), upcoming
+
+
+# What a process has seen of the pauses of its splits: it decides when they are idle, and is in no offset.
+
+
+_CLOSE = SHORTEST // 3
+"""Milliseconds between two plans. Of rows that both found, the pause between them is less than twice that: they need
+not be waited for longer than ``SHORTEST``."""
+
+
+class PauseMemory:
+    """Of one process. The decision that a split is idle is in the offset, so a replay needs nothing of this."""
+
+    def __init__(self) -> None:
+        self._pauses: dict[Split, Pauses] = {}
+        self._ends: dict[Split, int] = {}
+        """As of the plan before."""
+        self._asked_at: Millis | None = None
+        """When the plan before asked for them."""
+        self._without_rows: dict[Split, Millis] = {}
+        """When the ends were asked for before the last plan that found rows: those came since."""
+
+    def timeouts(self, state: SourceState, logs: ObservedLogs) -> Mapping[Split, int]:
+        """Take in which splits have rows now, and return how long each of the others must be quiet to be idle.
+
+        Nobody knows when rows came of a backlog, as of before this process: only splits that were read to their end,
+        and have rows after it, show pauses. Between two plans that are far apart, as by long batches, a pause may pass
+        unseen: rows that both found show none, and one that was seen may have been longer by the time between plans.
+        """
+        found: dict[Split, int] = {}
+        before_plan, self._asked_at = self._asked_at, logs.asked_at
+        are_close = before_plan is not None and logs.asked_at - before_plan <= _CLOSE
+        for split, at in state.splits.items():
+            known, end = self._pauses.get(split, Pauses()), logs.ends.get(split)
+            if end is None:
+                continue
+            before = self._ends.get(split)
+            was_at_its_end = before is not None and before <= at.position
+            self._ends[split] = end
+            if end <= at.position:
+                found[split] = known.timeout
+                continue
+            if was_at_its_end and not logs.ends_are_final and at.status is not SplitStatus.PAUSED:
+                pause = self._longest_pause(split, at, known, logs.asked_at)
+                if pause is not None or are_close:
+                    self._pauses[split] = known.after(pause)
+            if before_plan is not None:
+                self._without_rows[split] = before_plan
+        return found
+
+    def _longest_pause(self, split: Split, at: SplitState, known: Pauses, asked_at: Millis) -> int | None:
+        """Return for how long there may have been no row; ``None`` if no plan saw that there was none."""
+        if at.since is None or at.observed < at.position:
+            return None
+        # An idle split has been idle since then, and was quiet for its timeout before.
+        seen = max(0, asked_at - at.since) + (known.timeout if at.status is SplitStatus.IDLE else 0)
+        earliest = self._without_rows.get(split)
+        return seen if earliest is None else max(seen, asked_at - earliest)
 
 
 class Observer:

@@ -6,17 +6,178 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from watermark_source.errors import OffsetError, listed
+from watermark_source.contract.stream import Relocation, Replicas, SourceDefinition
+from watermark_source.errors import InternalError, OffsetError, listed
 from watermark_source.planning.offset import OffsetCodec
-from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.spark.connector.replicas import Replicas
-from watermark_source.spark.connector.stream import SourceDefinition
-from watermark_source.spark.driver.replica_positions import ReplicaPositions, TranslatedBatch
-from watermark_source.watermark_text import watermark_text
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import Origin, SourceState, SplitState
+from watermark_source.planning.watermark import Millis, watermark_text
+
+# Going on with another copy of a system: positions of the copy that is read, in a checkpoint made on several.
+#
+# Within a process all positions are the copy's own. On their way into an offset they are shifted, so that they grow
+# from copy to copy, and the offset names all that lies before them: that alone is found again in another copy.
+
 
 _log = logging.getLogger(__name__)
+
+
+class TranslatedBatch(NamedTuple):
+    """A batch in the positions of the copy that is read."""
+
+    before: SourceState
+    after: SourceState
+    relocation: Relocation | None
+    """How its ranges are read; ``None`` without replicas."""
+
+
+class ReplicaPositions:
+    """Turns states as offsets have them into those of the copy that is read, and back; the same without replicas."""
+
+    def __init__(self, replicas: Replicas | None) -> None:
+        self._replicas = replicas
+        self._shift = 0
+        self._confirmed = False
+        self.has_moved = False
+        """Whether the last state was another copy's, and nothing has been planned on this one since: what is not read
+        yet may lie anywhere in it."""
+
+    def beginning(self) -> Origin | None:
+        """Return what a new query begins with if it is no position."""
+        left_out = None if self._replicas is None else self._replicas.left_out_at_first
+        return None if left_out is None else Origin(None, 0, left_out)
+
+    def here(self, state: SourceState) -> SourceState:
+        """Return the state to plan from.
+
+        Raises:
+            OffsetError: this copy cannot go on from there.
+            DataLossError: it no longer has what comes next.
+        """
+        if self._replicas is None:
+            return state
+        origin = _origin(state, self._replicas)
+        self.has_moved = origin.copy != self._replicas.system
+        if not self.has_moved:
+            self._shift = origin.shift
+            own = _moved(state, -origin.shift)
+            self._confirm(own, origin, self._replicas)
+            return _resumed(own, origin, self._replicas)
+        self._shift = self._replicas.shift_after(_log_of(state)[1].position)
+        if origin.copy is not None:
+            _log.warning("%s is read now, and not %s: all that was not read there", self._replicas.system, origin.copy)
+        return _at(state, self._replicas.begin(origin.done))
+
+    @property
+    def reading(self) -> Relocation | None:
+        """How the copy that is read is read on; ``None`` without replicas."""
+        return None if self._replicas is None else Relocation(self._replicas.system, self._shift)
+
+    def named(self, state: SourceState) -> SourceState:
+        """Return the state as it goes into an offset."""
+        if self._replicas is None or state.origin is not None:
+            return state
+        self.has_moved = False
+        done = self._replicas.done_before(_log_of(state)[1].position)
+        return replace(_moved(state, self._shift), origin=Origin(self._replicas.system, self._shift, done))
+
+    def batch(self, before: SourceState, after: SourceState) -> TranslatedBatch:
+        """Return a batch between two states as offsets have them; raises as ``here``."""
+        replicas = self._replicas
+        if replicas is None:
+            return TranslatedBatch(before, after, None)
+        start, end = _origin(before, replicas), _origin(after, replicas)
+        # Spark takes what is at its watermark for late.
+        floor = None if before.watermark is None else Millis(before.watermark + 1)
+        if end.copy != replicas.system:
+            if not before.run and not before.snapshots.frontiers and start.copy == replicas.system:
+                raise OffsetError(
+                    f"the first batch of the query was planned on {end.copy} and not done, and where it began is known "
+                    f"there only, not on {replicas.system}. Connect to the server it was, or start with a new "
+                    "checkpoint location"
+                )
+            return self._batch_of_others(before, after, replicas, floor)
+        self._shift = end.shift
+        own = _moved(after, -end.shift)
+        if start.copy == replicas.system and start.shift == end.shift:
+            # The end: a beginning may have been asked for anew.
+            self._confirm(own, end, replicas)
+            last = _log_of(own)[1]
+            first = _resumed(_moved(before, -start.shift), start, replicas, last.position)
+            # It was planned while the log had its beginning, and reports are due from there on.
+            left_out = start.done if last.observed < _log_of(first)[1].position else None
+            return TranslatedBatch(first, own, Relocation(end.copy, end.shift, floor, left_out))
+        return TranslatedBatch(
+            _at(before, replicas.begin(start.done)), own, Relocation(end.copy, end.shift, floor, left_out=start.done)
+        )
+
+    def _batch_of_others(
+        self, before: SourceState, after: SourceState, replicas: Replicas, floor: Millis | None
+    ) -> TranslatedBatch:
+        """Return a batch that was planned on another copy: exactly what that one had in it."""
+        start, end = _origin(before, replicas), _origin(after, replicas)
+        self._shift = replicas.shift_after(_log_of(after)[1].position)
+        first, last = replicas.begin(start.done), replicas.begin(end.done)
+        _log.warning("a batch that was planned on %s is done on %s: just what it had in it", end.copy, replicas.system)
+        assert end.done is not None, "a copy begins at nothing that has no words"
+        as_of = last, end.done
+        if start.done == end.done:
+            return TranslatedBatch(
+                _at(before, first), _at(after, first), Relocation(replicas.system, self._shift, floor, as_of=as_of)
+            )
+        passage = replicas.between(start.done, end.done)
+        return TranslatedBatch(
+            _at(before, first),
+            _at(after, max(passage.position, first), observed=first),
+            Relocation(replicas.system, self._shift, floor, passage.left_out, as_of),
+        )
+
+    def _confirm(self, own: SourceState, origin: Origin, replicas: Replicas) -> None:
+        position = _log_of(own)[1].position
+        if not self._confirmed:
+            replicas.confirm(position, origin.done)
+            self._confirmed = True
+        replicas.remember(position, origin.done)
+
+
+def _origin(state: SourceState, replicas: Replicas) -> Origin:
+    # Some offsets do not say: of systems that could not be told apart then.
+    return state.origin or Origin(replicas.system)
+
+
+def _log_of(state: SourceState) -> tuple[Split, SplitState]:
+    """Return the one split that is no snapshot."""
+    found = [(split, each) for split, each in state.splits.items() if split.log not in state.snapshots.frontiers]
+    if len(found) != 1:
+        raise InternalError(f"a system with replicas has one log, not {len(found)}")
+    return found[0]
+
+
+def _moved(state: SourceState, by: int) -> SourceState:
+    if not by:
+        return replace(state, origin=None)
+    split, each = _log_of(state)
+    moved = replace(each, position=each.position + by, observed=each.observed + by)
+    return replace(state, splits={**state.splits, split: moved}, origin=None)
+
+
+def _resumed(state: SourceState, origin: Origin, replicas: Replicas, end: int | None = None) -> SourceState:
+    """Return a state in which all before where the log begins by now is passed, if all of that was read."""
+    position = _log_of(state)[1].position
+    begin = replicas.resumed(position, origin.done, end)
+    if begin == position:
+        return state
+    _log.info("the log begins at %d now, behind %d, up to where all is read", begin, position)
+    return _at(state, begin)
+
+
+def _at(state: SourceState, position: int, *, observed: int | None = None) -> SourceState:
+    split, each = _log_of(state)
+    moved = replace(each, position=position, observed=position if observed is None else observed)
+    return replace(state, splits={**state.splits, split: moved}, origin=None)
+
 
 _OFFSETS_OF_A_BATCH = 2
 _DEFAULT_TIME = "the default event time"

@@ -23,8 +23,8 @@ from pathlib import Path
 
 from watermark_source.planning.range_report import Coverage, RangeReport, cover, whole
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.exchange import report_protocol as protocol
-from watermark_source.spark.exchange.report_protocol import ReportAddress
+from watermark_source.spark import report_protocol as protocol
+from watermark_source.spark.report_protocol import ReportAddress
 from watermark_source.spark_process import note_query
 
 _log = logging.getLogger(__name__)

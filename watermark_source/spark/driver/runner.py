@@ -7,44 +7,305 @@ A plan goes through four hands: it is asked what the connector, the tasks and th
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
+import threading
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
-from typing import Any
+from itertools import groupby
+from operator import attrgetter
+from types import FrameType
+from typing import Any, NamedTuple
 
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from watermark_source.clock import Clock
-from watermark_source.planning.learned_idle_timeout import SHORTEST
-from watermark_source.planning.minimum_rows import MinimumRows
+from watermark_source.contract.stream import Connector, ProgressSink, SourceDefinition
+from watermark_source.errors import listed
+from watermark_source.monitor.source_status import NO_ROWS, SourceStatus, SplitView, Status
+from watermark_source.monitor.watermark_warnings import (
+    Holder,
+    LateSplit,
+    Stand,
+    Standing,
+    clock_text,
+    clocks_behind,
+    end_text,
+    late_text,
+    standing_text,
+)
+from watermark_source.planning.combined_watermark import CLOCKS_DIFFER, when_read, with_batch_watermark
+from watermark_source.planning.idle_timeout import SHORTEST
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.planner import Plan
-from watermark_source.planning.policy import OnLoss, PlanPolicy
+from watermark_source.planning.planner import Plan, knows_new_splits, plan
+from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy, WatermarkStrategy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.spark.connector.stream import Connector, SourceDefinition
-from watermark_source.spark.driver.available_now import AvailableNowEnds
-from watermark_source.spark.driver.batch_planner import BatchPlanner
-from watermark_source.spark.driver.first_look import FirstLooks
+from watermark_source.planning.watermark import MAX, MIN, Millis, watermark_text
 from watermark_source.spark.driver.group_membership import Membership
-from watermark_source.spark.driver.initial_offset import InitialOffset
 from watermark_source.spark.driver.input_partitions import InputPartitions
-from watermark_source.spark.driver.last_plan import LastPlan
-from watermark_source.spark.driver.look_ahead import ReadingAhead
-from watermark_source.spark.driver.observed_logs import Logs
-from watermark_source.spark.driver.observer import Observer
+from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.look_ahead import FirstLooks, ReadingAhead
+from watermark_source.spark.driver.observer import Observer, PauseMemory
 from watermark_source.spark.driver.offsets import Offsets
-from watermark_source.spark.driver.pause_memory import PauseMemory
-from watermark_source.spark.driver.plan_warnings import WatermarkWarnings, warn_of
-from watermark_source.spark.driver.progress_to_sink import ShownProgress
-from watermark_source.spark.driver.status_from_plan import Seen, is_behind
-from watermark_source.spark.driver.status_report import StatusReport
-from watermark_source.spark.driver.stream_end import StreamEnd
+from watermark_source.spark.driver.pace import LastPlan
+from watermark_source.spark.driver.run_bounds import AvailableNowEnds, InitialOffset, StreamEnd
+from watermark_source.spark.driver.status import Seen, StatusReport, is_behind, source_status
 from watermark_source.spark.driver.task_reports import TaskReports
-from watermark_source.spark.driver.termination import before_termination
-from watermark_source.spark.exchange.read_tasks import ReadTask
-from watermark_source.spark.options.engine_options import EngineOptions
-from watermark_source.spark.startup.garbage_collector import collect_later, collect_rarely, spare_imports
+from watermark_source.spark.garbage_collector import collect_later, collect_rarely, spare_imports
+from watermark_source.spark.options import EngineOptions
+from watermark_source.spark.read_tasks import ReadTask
+
+# The batch planner: the planner with what it needs of a connector and of options.
+
+
+class Decision(NamedTuple):
+    """A plan, and what it was made of."""
+
+    observation: Observation
+    plan: Plan
+    splits: Mapping[Split, SplitState]
+    """What the splits will be when the batch is read, as far as that can be known before."""
+
+
+class BatchPlanner:
+    """Makes plans; keeps nothing between them."""
+
+    def __init__(
+        self, connector: Connector, policy: PlanPolicy, observer: Observer, ahead: ReadingAhead | None
+    ) -> None:
+        self._connector = connector
+        self._policy = policy
+        self._observer = observer
+        self._ahead = ahead
+
+    def decide(self, state: SourceState, observation: Observation, *, announce: bool) -> Decision:
+        """Return the plan that begins in a state. ``announce``: it is the first of this process.
+
+        What matters to few plans is asked only when one shows that it does, and the plan is made again with it.
+        """
+        planned = self._plan(state, observation, announce=announce)
+        if planned.newest_matters and not observation.logs.times.newest:
+            observation = self._observer.dated(observation, state)
+            planned = self._plan(state, observation, announce=announce)
+        decided = self._with_batch_watermark(planned, state, observation)
+        opened = self._observer.uncommitted(observation, decided.plan.state, state)
+        if opened is None:
+            return decided
+        return self._with_batch_watermark(self._plan(state, opened, announce=announce), state, opened)
+
+    def _plan(self, state: SourceState, observation: Observation, *, announce: bool) -> Plan:
+        index, rows = self._connector.time_index, self._connector.row_index
+        return plan(state, observation, self._policy, index, rows=rows, ahead=self._ahead, announce=announce)
+
+    def _with_batch_watermark(self, planned: Plan, before: SourceState, observation: Observation) -> Decision:
+        """Let a batch carry the watermark of its own rows."""
+        splits = planned.counting
+        knows_new = knows_new_splits(before, observation.logs)
+        if planned.has_rows and knows_new and (reached := self._observer.reached(planned.state)):
+            splits = when_read(planned.state, reached, self._policy.strategy)
+            planned = replace(planned, state=with_batch_watermark(planned.state, before, splits, self._policy.idleness))
+        return Decision(observation, planned, splits)
+
+
+# Warnings of what in a plan may not be what the user wants: a watermark that stands or is of the future, late rows,
+# new splits, losses.
+
+
+_log = logging.getLogger(__name__)
+
+_FAR_FUTURE = 3_600_000
+"""Milliseconds after which a watermark of the future is told, where nothing keeps it from there."""
+
+
+def warn_of(planned: Plan, before: SourceState, now: Millis, strategy: WatermarkStrategy) -> None:
+    """Log warnings of a plan that began with the state ``before`` at ``now`` by the wall clock."""
+    added = planned.state.splits.keys() - before.splits.keys()
+    if added and before.watermark is not None and not strategy.use_processing_time:
+        _log.warning(
+            "%s: found while the query runs, and read from the beginning. Rows there with event times up to the "
+            "watermark, %s, are late", listed(added), watermark_text(before.watermark),
+        )  # fmt: skip
+    is_first = planned.state.run > before.run
+    stands = planned.state.use_processing_time and before.watermark is not None and is_first
+    if stands and before.watermark is not None and before.watermark > now + CLOCKS_DIFFER:
+        _log.warning(
+            "event time is the driver's clock, %s, and stands still at the checkpoint's, %s, until the clock has come "
+            "there: rows are dated so, and no window closes. Set the clock, or start with a new checkpoint location",
+            watermark_text(now), watermark_text(before.watermark),
+        )  # fmt: skip
+    watermark, soon = planned.state.watermark, now + _FAR_FUTURE
+    if strategy.max_future_skew is None and watermark != MAX and (before.watermark or MIN) <= soon < (watermark or MIN):
+        _log.warning(
+            "the watermark, %s, is more than an hour in the future: rows of now are late. A clock may be wrong; "
+            "with maxFutureSkew (1 hour, say) such a row would be counted and move no watermark",
+            watermark_text(watermark),
+        )  # fmt: skip
+    for loss in planned.losses:
+        _log.warning("failOnDataLoss is false, going on: %s", loss.text)
+
+
+class WatermarkWarnings:
+    """Logs what ``monitor.watermark_warnings`` decides; nothing where time is the clock, or without markers."""
+
+    def __init__(self, options: EngineOptions, format_name: str, clock: Clock) -> None:
+        self._options = options
+        self._format_name = format_name
+        self._clock = clock
+        self._standing: Standing | None = None
+        self._late_rows = 0
+        self._late: set[Split] = set()
+        """Splits whose late rows were warned of."""
+        self._were_idle: set[Split] = set()
+        self._were_added: set[Split] = set()
+        self._ended = False
+        self._set_back = False
+        """Whether a clock was behind the watermark the last time that it was asked for."""
+
+    def note(self, seen: Seen, before: SourceState) -> None:
+        """Take in a plan that began with the state ``before``."""
+        state, options = seen.plan.state, self._options
+        if not options.include_markers or options.strategy.use_processing_time or state.use_processing_time:
+            return
+        self._note_left_out(seen, before)
+        self._warn_of_clocks(seen, before)
+        if seen.counts.totals.late.rows != self._late_rows:
+            self._late_rows = seen.counts.totals.late.rows
+            self._warn_of_late_rows(seen)
+        now, rows = self._clock.elapsed(), seen.counts.totals.read
+        standing = self._standing or Standing(before.watermark, now, 0, before.watermark)
+        standing = standing.at(state.watermark, rows, now)
+        is_over = seen.observation.logs.ends_are_final and not seen.plan.is_batch
+        if is_over and not self._ended and standing.is_due_at_end(rows):
+            _log.warning("%s", end_text(self._stand(standing, rows, now, seen)))
+        elif not is_over and standing.is_due(rows, now, options.watermark_warning_after):
+            standing = standing.warn()
+            _log.warning("%s", standing_text(self._stand(standing, rows, now, seen)))
+        self._ended, self._standing = is_over, standing
+
+    def _note_left_out(self, seen: Seen, before: SourceState) -> None:
+        """Note which splits' rows may be late because the watermark went on without them."""
+        state = seen.plan.state
+        if before.watermark is not None:
+            self._were_added |= state.splits.keys() - before.splits.keys()
+        if self._options.idleness.timeout is not None and seen.plan.has_rows:
+            was, now = before.splits, state.splits
+            self._were_idle |= {
+                s for s, at in was.items()
+                if at.status is SplitStatus.IDLE and s in now and now[s].status is not SplitStatus.IDLE
+            }  # fmt: skip
+
+    def _warn_of_clocks(self, seen: Seen, before: SourceState) -> None:
+        """Warn once of each time that a clock which dates rows was set back behind the watermark."""
+        options, watermark = self._options, before.watermark
+        reached = seen.observation.logs.times.reached
+        # Others than that clock may have led the watermark.
+        if not reached or options.strategy.watermark_lag is not None or options.idleness.follows_group:
+            return
+        behind = clocks_behind(reached, watermark)
+        if behind and watermark is not None and not self._set_back:
+            _log.warning("%s", clock_text(behind, watermark))
+        self._set_back = bool(behind)
+
+    def _warn_of_late_rows(self, seen: Seen) -> None:
+        found = [
+            LateSplit(split, rows.late, split in self._were_idle, split in self._were_added)
+            for split, rows in seen.counts.by_split.items()
+            if rows.late.rows and split not in self._late
+        ]
+        self._late |= {each.split for each in found}
+        cause = attrgetter("was_idle", "was_added")
+        for _, splits in groupby(sorted(found, key=cause), key=cause):
+            _log.warning("%s", late_text(splits, self._options.strategy, self._options.idleness.timeout))
+
+    def _stand(self, standing: Standing, rows: int, now: Millis, seen: Seen) -> Stand:
+        status = source_status(seen, self._options, self._format_name, self._clock.wall())
+        lasted = now - standing.since
+        return Stand(
+            watermark=standing.watermark,
+            since=status.at - lasted,
+            lasted=lasted,
+            rows=rows - standing.rows,
+            holders=[self._holder(view, seen) for view in _holding(status)],
+            snapshots=[each.log for each in status.snapshots],
+            elsewhere=None if status.group is None else status.group.slowest,
+        )
+
+    def _holder(self, view: SplitView, seen: Seen) -> Holder:
+        timeouts: Mapping[Split, int] = seen.observation.history.idle_timeouts
+        return Holder(
+            view.split,
+            view.why,
+            view.lag,
+            seen.counts.by_split.get(view.split, NO_ROWS),
+            self._options.idleness.timeout_of(view.split, timeouts),
+        )
+
+
+def _holding(status: SourceStatus) -> list[SplitView]:
+    """Return the splits that the combined watermark waits for, those that no record can help first."""
+    counting = [view for view in status.splits if view.status is not Status.IDLE]
+    without = [view for view in counting if view.watermark is None]
+    if without or not counting:
+        return sorted(without, key=lambda view: (view.lag != 0, view.split))
+    lowest = min(view.watermark for view in counting if view.watermark is not None)
+    return [view for view in counting if view.watermark == lowest]
+
+
+# A query's progress, shown to other systems where the connector has a place for it.
+
+
+class ShownProgress:
+    """Shows each batch that is done once; nothing without a place for it."""
+
+    def __init__(self, sink: ProgressSink | None) -> None:
+        self._sink = sink
+        self._is_shown = False
+
+    def show(self, state: SourceState) -> None:
+        """Show that the batch before a state is done: Spark asks for the next one only when its commit is logged.
+
+        Spark's own word for it, ``commit``, comes when the next batch is logged: for the last one of a run never, and
+        while nothing new comes not either.
+        """
+        if self._sink is not None and not self._is_shown:
+            self._sink.processed({s: t.position for s, t in state.splits.items()})
+            self._is_shown = True
+
+    def expect(self) -> None:
+        """Take in that another batch is planned."""
+        self._is_shown = False
+
+    def close(self) -> None:
+        """Show the last."""
+        if self._sink is not None:
+            self._sink.close()
+
+
+# The end of a source's process: Spark sends it SIGTERM when a query stops, and does not call ``stop`` before.
+
+
+def before_termination(last: Callable[[], None]) -> None:
+    """Have ``last`` called when SIGTERM comes; then the signal does what it would have done.
+
+    ``last`` interrupts whatever the main thread is doing, and Spark may send the signal twice, so it may interrupt
+    itself too: it must take no lock, and must end soon by itself. Python handles signals in the main thread only;
+    called in another one this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    former = signal.getsignal(signal.SIGTERM)
+
+    def end(number: int, _: FrameType | None) -> None:
+        try:
+            last()
+        finally:
+            signal.signal(number, former or signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 class SourceRunner:

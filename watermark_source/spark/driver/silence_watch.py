@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Set
 
+from watermark_source.contract.stream import CurrentEnds
 from watermark_source.errors import SourceError
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector.stream import CurrentEnds
 
 _log = logging.getLogger(__name__)
 

@@ -2,24 +2,212 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 
-from watermark_source.eventtime.summary import RangeSummary
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.contract.stream import Relocation, Snapshots, SnapshotSize, SourceDefinition
+from watermark_source.errors import DataLossError, EventTimeError, UnknownSplitError, UnsupportedFormatError
+from watermark_source.monitor.source_status import NO_ROWS, RowTotals, SnapshotProgress
+from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.planner import ranges_of
 from watermark_source.planning.policy import WatermarkStrategy
 from watermark_source.planning.range_report import Coverage
-from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState
-from watermark_source.spark.connector.replicas import Relocation
-from watermark_source.spark.connector.stream import SourceDefinition
-from watermark_source.spark.driver.observed_logs import Logs
+from watermark_source.planning.snapshot_ranges import last_batch, snapshot_split, unfinished
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
-from watermark_source.spark.driver.row_counts import RowCounts
-from watermark_source.spark.driver.snapshot_row_counts import SnapshotCount
-from watermark_source.spark.driver.unreported_ranges import ReadingAgain, again_of
-from watermark_source.spark.exchange.report_protocol import ReportAddress
-from watermark_source.spark.options.engine_options import ReportOptions
+from watermark_source.spark.executor.event_time_observer import observe
+from watermark_source.spark.executor.reading import batches_of
+from watermark_source.spark.options import ReportOptions
+from watermark_source.spark.read_tasks import ReadTask, beginnings_of
+from watermark_source.spark.report_protocol import ReportAddress
+
+# Reading again what no task reported: the driver reads event times, and says what may be wrong.
+
+
+_log = logging.getLogger(__name__)
+
+
+def again_of(
+    wanted: SplitRange,
+    state: SourceState,
+    relocation: Relocation | None,
+    *,
+    late_at: Millis | None,
+    enters_anywhere: bool,
+    learns: bool = False,
+) -> ReadTask:
+    """Return a range of the last planned batch, which ends in ``state``, as work to do again.
+
+    ``enters_anywhere``: its log can be read from any position on, and not only from where a range begins. ``learns``:
+    how disordered its rows are matters.
+    """
+    by_positions = relocation is None or relocation.left_out is None
+    if relocation is not None and late_at is not None:
+        # As the task dated the rows.
+        relocation = replace(relocation, floor=Millis(late_at + 1))
+    return ReadTask(
+        ranges=(wanted,),
+        markers=(),
+        future_cap=state.future_cap,
+        clock=None,
+        late_at=late_at,
+        report_to=None,
+        snapshot=last_batch(state),
+        relocation=relocation,
+        whole=wanted if by_positions and not enters_anywhere else None,
+        beginnings=beginnings_of([wanted], state) if learns else None,
+    )
+
+
+class ReadingAgain:
+    """Of one run of a query."""
+
+    def __init__(self, definition: SourceDefinition, book: ReportBook, server: ReportServer) -> None:
+        self._definition = definition
+        self._book = book
+        self._server = server
+        self._warned: set[bool] = set()
+        """Whether strangers were the reason, for each of the warnings that were logged."""
+
+    def at(self, again: ReadTask, missing: Coverage, *, reports_due: bool) -> Coverage:
+        """Return what is in a task's one range, of which something is missing, as far as it can still be read.
+
+        ``reports_due``: this process asked for them. Reports to an earlier one went with it.
+        """
+        (wanted,), parts = again.ranges, missing.missing
+        shown = wanted.shown(self._definition.position_text)
+        _log.info("no report about %s; looking at %d positions again", shown, sum(part.size for part in parts))
+        if reports_due:
+            self._warn()
+        reader = self._definition.observing_reader
+        try:
+            for part in parts:
+                batches = batches_of(reader, replace(again, ranges=(part,)))
+                self._book.add(observe(batches, [part], again.future_cap, again.late_at, again.beginnings))
+        except (DataLossError, EventTimeError, UnknownSplitError, UnsupportedFormatError) as error:
+            # Delivered long ago, only no longer there to look at, or with another event time then: the watermark goes
+            # on with the next range.
+            _log.warning("%s cannot be looked at again, its watermark stays: %s", shown, error)
+        return self._book.cover(wanted)
+
+    def _warn(self) -> None:
+        """Say once for each reason why what no task reported is read twice."""
+        strangers = self._server.strangers()
+        if (strangers is not None) in self._warned:
+            return
+        self._warned.add(strangers is not None)
+        where, port = " or ".join(self._server.address.hosts), self._server.address.port
+        if strangers is None:
+            _log.warning(
+                "no task reported what it read to %s, port %d, so the driver reads it again by itself. If executors "
+                "cannot reach that address, set reportHost and reportPorts",
+                where, port,
+            )  # fmt: skip
+        else:
+            _log.warning(
+                "no task reported what it read to %s, port %d, so the driver reads it again by itself. Meanwhile "
+                "connections that are no tasks of this query were closed there: %s. Keep them away from that port; "
+                "reportPorts names others",
+                where, port, strangers,
+            )  # fmt: skip
+
+
+# How many rows this run of a query has read, and of how many the event time does not count.
+
+
+@dataclass(slots=True)
+class RowCounts:
+    """Of one run."""
+
+    totals: RowTotals = NO_ROWS
+    by_split: dict[Split, RowTotals] = field(default_factory=dict)
+    """Of splits that rows were read of."""
+
+    def add(self, split: Split, seen: Coverage) -> None:
+        """Count what was seen in a range of a split."""
+        if not seen.rows:
+            return
+        rows = RowTotals(read=seen.rows, future=seen.future_rows, undated=seen.undated_rows, late=seen.late)
+        self.totals += rows
+        self.by_split[split] = self.by_split.get(split, NO_ROWS) + rows
+
+
+# How many rows this run has read of each snapshot, and how fast: shown to users, and decides nothing.
+
+
+@dataclass(slots=True)
+class _Count:
+    size: SnapshotSize
+    before: int
+    """Chunks of earlier runs."""
+    rows: int = 0
+    since: Millis | None = None
+    """When the first batch was done: processes that start, and code that is compiled, make that one slow."""
+    first_rows: int = 0
+
+
+class SnapshotCount:
+    """Of one run of a query."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, _Count] = {}
+
+    def meet(self, logs: Set[str], state: SourceState, snapshots: Snapshots) -> None:
+        """Take in the snapshots that go on; how large they are is asked once."""
+        new = logs - self._counts.keys()
+        if new:
+            sizes = snapshots.sizes(new)
+            for log in new:
+                begun = state.splits.get(snapshot_split(log))
+                size = sizes.get(log, SnapshotSize(None, None))
+                self._counts[log] = _Count(size, 0 if begun is None else begun.position)
+
+    def forget(self, logs: Set[str]) -> None:
+        """Take in that nothing more comes of some snapshots, which were not read to their end."""
+        for log in logs:
+            self._counts.pop(log, None)
+
+    def add(self, log: str, rows: int) -> None:
+        """Take in what a batch read of a snapshot."""
+        if log in self._counts:
+            self._counts[log].rows += rows
+
+    def progress(self, state: SourceState, now: Millis) -> tuple[SnapshotProgress, ...]:
+        """Return how far each is when the batch that ends in ``state`` is done; nothing once all were before it."""
+        frontiers, complete = state.snapshots.frontiers, state.snapshots.complete or frozenset()
+        if not frontiers:
+            return ()
+        going_on, begun = unfinished(state.snapshots).keys(), frontiers.keys() | complete
+        found = []
+        for log, count in sorted((log, self._counts[log]) for log in self._counts.keys() & begun):
+            at = state.splits.get(snapshot_split(log), SplitState(0, 0))
+            if count.since is None and count.rows:
+                count.since, count.first_rows = now, count.rows
+            found.append(_progress(log, count, at, now, done=log not in going_on))
+        return tuple(found)
+
+
+def _progress(log: str, count: _Count, at: SplitState, now: Millis, *, done: bool) -> SnapshotProgress:
+    chunk_rows = count.size.chunk_rows or 0
+    read = count.rows + count.before * chunk_rows
+    rows = read + (at.position - at.observed) * chunk_rows
+    if done and count.size.rows is not None:
+        # The last chunk has fewer.
+        rows = max(read, min(rows, count.size.rows))
+    passed = 0 if count.since is None else now - count.since
+    later = count.rows - count.first_rows
+    return SnapshotProgress(
+        log=log,
+        rows=rows,
+        chunks=at.position,
+        expected=None if count.size.rows is None else max(rows, count.size.rows),
+        rate=1_000 * later // passed if later and passed > 0 else None,
+        done=done,
+    )
 
 
 class TaskReports:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_aligned_kafka.cluster.broker_outages import BrokerOutages
+from pyspark_aligned_kafka.cluster.connections import BrokerOutages
 
 
 class Clock:

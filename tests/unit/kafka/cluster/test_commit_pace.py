@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_aligned_kafka.cluster.commit_pace import CommitPace
+from pyspark_aligned_kafka.cluster.group_commits import CommitPace
 
 
 def test_the_first_commit_is_due_at_once() -> None:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from pyspark_aligned_kafka.cluster import group_commits
-from pyspark_aligned_kafka.cluster.commit_pace import CommitPace
-from pyspark_aligned_kafka.cluster.group_commits import GroupCommits
+from pyspark_aligned_kafka.cluster.group_commits import CommitPace, GroupCommits
 from watermark_source.errors import RefusedError, SourceError, UnreachableError
 from watermark_source.planning.split import Split
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_aligned_kafka.cluster.leaders import Leaders
-from pyspark_aligned_kafka.cluster.metadata import Leader, Topic
+from pyspark_aligned_kafka.cluster.metadata import Leader, Leaders, Topic
 from watermark_source.planning.split import Split
 
 SPLIT = Split("t", 0)

@@ -10,11 +10,9 @@ import pytest
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
-from pyspark_aligned_kafka.cluster.leaders import Leaders
 from pyspark_aligned_kafka.cluster.list_offsets import LATEST, Found, OffsetsRequest, OffsetsResponse
-from pyspark_aligned_kafka.cluster.metadata import Leader, Topic
+from pyspark_aligned_kafka.cluster.metadata import Leader, Leaders, Topic, TopicLookup
 from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookup
-from pyspark_aligned_kafka.cluster.topic_lookup import TopicLookup
 from watermark_source.planning.split import Split
 
 A, B = Split("t", 0), Split("t", 1)

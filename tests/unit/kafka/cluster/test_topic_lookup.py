@@ -9,12 +9,10 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.cluster import absence
+from pyspark_aligned_kafka.cluster import metadata
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
-from pyspark_aligned_kafka.cluster.leaders import Leaders
-from pyspark_aligned_kafka.cluster.metadata import Topic
-from pyspark_aligned_kafka.cluster.topic_lookup import TopicLookup
+from pyspark_aligned_kafka.cluster.metadata import Leaders, Topic, TopicLookup
 from watermark_source.errors import ResponseTimeoutError
 from watermark_source.planning.split import Split
 
@@ -61,7 +59,7 @@ def looked_for(cluster: Cluster) -> Mapping[str, Topic]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(absence, "GONE_AFTER_S", 0.2)
+    monkeypatch.setattr(metadata, "GONE_AFTER_S", 0.2)
 
 
 def test_one_answer_that_came_late_is_not_enough() -> None:

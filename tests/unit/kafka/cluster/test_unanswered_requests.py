@@ -10,11 +10,11 @@ import pytest
 from kafka.errors import TopicAuthorizationFailedError
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.cluster import unanswered_requests
+from pyspark_aligned_kafka.cluster import offset_lookup
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.deadline import Deadline
 from pyspark_aligned_kafka.cluster.list_offsets import Found
-from pyspark_aligned_kafka.cluster.unanswered_requests import PendingRequests
+from pyspark_aligned_kafka.cluster.offset_lookup import PendingRequests
 from watermark_source.errors import RefusedError, ResponseTimeoutError
 from watermark_source.planning.split import Split
 
@@ -67,8 +67,8 @@ class Brokers:
 
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Brokers]:
-    monkeypatch.setattr(unanswered_requests, "_PATIENCE_MS", 60)
-    monkeypatch.setattr(unanswered_requests, "_AWAY_SECONDS", 0.2)
+    monkeypatch.setattr(offset_lookup, "_PATIENCE_MS", 60)
+    monkeypatch.setattr(offset_lookup, "_AWAY_SECONDS", 0.2)
     made = Brokers()
     yield made
     made.cluster.close()
@@ -115,7 +115,7 @@ def test_a_silent_one_is_an_error_after_the_limit_though_its_question_may_end_ea
 def test_a_silent_one_is_an_error_though_each_call_waits_for_it_as_long_as_the_limit(
     brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unanswered_requests, "_PATIENCE_MS", 60_000)
+    monkeypatch.setattr(offset_lookup, "_PATIENCE_MS", 60_000)
     brokers.seconds[B], brokers.limit = 60, 1.1 * LIMIT
     with pytest.raises(ResponseTimeoutError, match="no offset of t-1"):
         _ask_for(20 * LIMIT, brokers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_aligned_kafka.lookup.batch_bounds import BatchBounds
+from pyspark_aligned_kafka.lookup.batch_ranges import BatchBounds
 from pyspark_aligned_kafka.options.positions import (
     At,
     AtTime,
@@ -17,8 +17,8 @@ from pyspark_aligned_kafka.options.positions import (
 )
 from tests.unit.kafka.example_logs import LOGS, T0, T1, T2, Log, Logs
 from watermark_source.errors import OptionError, UnknownSplitError
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 Rule = Everywhere | PerSplit
 

@@ -10,8 +10,8 @@ from pyspark_aligned_kafka.cluster.admin import Newest
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader
 from pyspark_aligned_kafka.lookup.event_time_preview import KafkaPreview
 from watermark_source.errors import UnreachableError
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import Millis
 
 SPLIT = Split("t", 0)
 

@@ -8,10 +8,10 @@ import pytest
 
 from pyspark_aligned_kafka.cluster.list_offsets import Found
 from pyspark_aligned_kafka.cluster.offset_lookup import InTime
-from pyspark_aligned_kafka.lookup.log_bounds import KafkaLogBounds
+from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds
 from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
+from watermark_source.contract.stream import Ends
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector.stream import Ends
 
 T0, T1 = Split("t", 0), Split("t", 1)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pyspark.sql.datasource import EqualTo
 
-from pyspark_aligned_kafka.lookup.narrowed_ranges import narrowed
+from pyspark_aligned_kafka.lookup.batch_ranges import narrowed
 from pyspark_aligned_kafka.lookup.pushed_filters import EVERYTHING, Wanted
 from tests.unit.kafka.example_logs import LOGS, T0, T1, T2
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.late_bound_ranges import OpenRange
+from watermark_source.planning.ranges_per_task import OpenRange
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import Millis
 
 WHOLE = [OpenRange(SplitRange(split, 10, end), True, True) for split, end in ((T0, 13), (T1, 11), (T2, 10))]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_aligned_kafka.lookup.stream_start import resolve
+from pyspark_aligned_kafka.lookup.offsets import resolve
 from pyspark_aligned_kafka.options.positions import (
     At,
     AtTime,
@@ -18,8 +18,8 @@ from pyspark_aligned_kafka.options.positions import (
 )
 from tests.unit.kafka.example_logs import LOGS, T0, T1, T2, Log, Logs
 from watermark_source.errors import OptionError
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 
 def policy(rule: Everywhere | PerSplit, no_match: NoMatch = NoMatch.ERROR) -> PositionPolicy:

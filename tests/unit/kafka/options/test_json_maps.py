@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_aligned_kafka.options.json_maps import (
+from pyspark_aligned_kafka.options.positions import (
     ShapeError,
     integers_of,
     parse_integers,

@@ -12,13 +12,12 @@ from pyspark_aligned_kafka.options.kafka_options import KafkaOptions, parse
 from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
 from pyspark_aligned_kafka.options.positions import At, AtTime, Earliest, Everywhere, Latest, NoMatch, PerSplit
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern
-from pyspark_aligned_kafka.records.event_time_choice import InHeader, MarkChoice
-from pyspark_aligned_kafka.records.time_format import Format
+from pyspark_aligned_kafka.records.event_time_choice import Format, InHeader, MarkChoice
 from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.errors import OptionError, UnknownOptionError
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.minimum_rows import MinimumRows
+from watermark_source.planning.policy import MinimumRows
 from watermark_source.planning.split import Split
+from watermark_source.planning.watermark import Millis
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 T0, T1 = Split("t", 0), Split("t", 1)

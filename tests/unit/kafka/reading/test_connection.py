@@ -13,8 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from pyspark_aligned_kafka.reading.connection import BrokerConnection, ConnectionLostError
-from pyspark_aligned_kafka.reading.response_memory import ResponseMemory
+from pyspark_aligned_kafka.reading.connection import BrokerConnection, ConnectionLostError, ResponseMemory
 
 
 @contextmanager

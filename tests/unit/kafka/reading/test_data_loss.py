@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_aligned_kafka.reading.data_loss import Resumption, loss_text, resumption
 from pyspark_aligned_kafka.reading.range_progress import Pending
+from pyspark_aligned_kafka.reading.recovery import Resumption, loss_text, resumption
 from watermark_source.planning.split import Split, SplitRange
 
 HALFWAY = Pending(SplitRange(Split("orders", 3), 100, 200), 150)

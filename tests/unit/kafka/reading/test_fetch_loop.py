@@ -11,13 +11,12 @@ from kafka.errors import IncompatibleBrokerVersion
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.broker_errors import translated
-from pyspark_aligned_kafka.reading.connection import BrokerConnection
+from pyspark_aligned_kafka.reading.connection import BrokerConnection, ResponseMemory
 from pyspark_aligned_kafka.reading.fetch import FetchLimits
-from pyspark_aligned_kafka.reading.fetch_loop import RangeRead
 from pyspark_aligned_kafka.reading.kept_sessions import Session
-from pyspark_aligned_kafka.reading.progress_timeout import Patience
+from pyspark_aligned_kafka.reading.range_progress import Patience
+from pyspark_aligned_kafka.reading.range_reader import RangeRead
 from pyspark_aligned_kafka.reading.recovery import Recovery
-from pyspark_aligned_kafka.reading.response_memory import ResponseMemory
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError
 from watermark_source.planning.split import Split, SplitRange

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyspark_aligned_kafka.reading.fetch import Fetched, FetchResponse
-from pyspark_aligned_kafka.reading.fetch_outcomes import Step, Trouble, examine
+from pyspark_aligned_kafka.reading.fetch import Fetched, FetchResponse, Step, Trouble, examine
 from pyspark_aligned_kafka.reading.range_progress import Pending
 from tests.unit.kafka.batches import Rec, batch
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError

@@ -13,8 +13,7 @@ import pytest
 
 from pyspark_aligned_kafka.client.settings import ClientSettings, parse_settings
 from pyspark_aligned_kafka.reading import kept_sessions as sessions
-from pyspark_aligned_kafka.reading.authenticated_sockets import Brokers, LoggedIn
-from pyspark_aligned_kafka.reading.kept_sessions import Session, leased
+from pyspark_aligned_kafka.reading.kept_sessions import Brokers, LoggedIn, Session, leased
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from watermark_source.planning.split import Split, SplitRange
 

@@ -8,12 +8,11 @@ from collections.abc import Collection, Mapping, Sequence, Set
 import pytest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
-from pyspark_aligned_kafka.cluster import absence
+from pyspark_aligned_kafka.cluster import metadata
 from pyspark_aligned_kafka.cluster.metadata import Leader, Metadata, Topic
-from pyspark_aligned_kafka.reading.fetch_outcomes import Step, Trouble
+from pyspark_aligned_kafka.reading.fetch import Step, Trouble
 from pyspark_aligned_kafka.reading.kept_sessions import Session
-from pyspark_aligned_kafka.reading.progress_timeout import Patience
-from pyspark_aligned_kafka.reading.range_progress import Pending
+from pyspark_aligned_kafka.reading.range_progress import Patience, Pending
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from watermark_source.errors import DataLossError, UnknownSplitError
 from watermark_source.planning.split import Split, SplitRange
@@ -70,7 +69,7 @@ def test_one_answer_after_a_long_wait_does_not_tell_that_a_topic_is_gone() -> No
 
 
 def test_a_topic_that_nobody_knows_for_long_enough_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(absence, "GONE_AFTER_S", 0.3)
+    monkeypatch.setattr(metadata, "GONE_AFTER_S", 0.3)
     session = ToldSession(ABSENT, led_by(1, None), ABSENT)
     recovery = Recovery(session, Patience(120_000), fail_on_data_loss=True)
     recovery.find_leaders([WANTED])

@@ -9,10 +9,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pyspark_aligned_kafka.options.kafka_option_table import KAFKA_COLUMNS
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
-from pyspark_aligned_kafka.schema import kafka_columns
+from pyspark_aligned_kafka.source import kafka_columns
 from tests.unit.kafka.batches import Rec, batch
+from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
 
 SPLIT = Split("orders", 3)
 WITH_HEADERS = [Rec(0, b"a", b"k", headers=[(b"h", None)]), Rec(1, None, None), Rec(2, b"c", None)]

@@ -7,7 +7,7 @@ import tracemalloc
 import pyarrow as pa
 import pytest
 
-from pyspark_aligned_kafka.records.constant_columns import ConstantColumns
+from pyspark_aligned_kafka.records.columns import ConstantColumns
 
 BATCH_ROWS = 10_000
 

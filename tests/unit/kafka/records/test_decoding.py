@@ -9,8 +9,8 @@ import numpy as np
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.record_batches import survey
 from tests.unit.kafka.batches import Rec, batch, records_bytes
+from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
 
 SPLIT = Split("orders", 3)
 ALL = SplitRange(SPLIT, 0, 1 << 40)

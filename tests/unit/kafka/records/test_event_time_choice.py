@@ -11,8 +11,8 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InJson,
     MarkChoice,
     Place,
+    parse_path,
 )
-from pyspark_aligned_kafka.records.json_path import parse_path
 
 
 @pytest.mark.parametrize(

@@ -16,18 +16,18 @@ from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import (
     ByFunction,
     EventTimeChoice,
+    Format,
     InHeader,
     InJson,
     Place,
     WithoutTime,
+    parse_path,
 )
-from pyspark_aligned_kafka.records.json_path import parse_path
-from pyspark_aligned_kafka.records.time_format import Format
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS
 from tests.unit.kafka.batches import Rec, batch, records_bytes, sized, varint
+from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import CorruptDataError, EventTimeError, OptionError, UnsupportedFormatError
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
 
 SPLIT = Split("orders", 3)
 IN_VALUE = InJson("value", parse_path("$.t"))

@@ -24,9 +24,9 @@ from tests.unit.kafka.batches import (
     sized,
     varint,
 )
+from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
 
 SPLIT = Split("orders", 3)
 COLUMNS = ("key", "value", "offset", "timestamp", "headers")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pyspark_aligned_kafka.records.time_format import Format
+from pyspark_aligned_kafka.records.event_time_choice import Format
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MomentReader, may_be_date
 
 YEARS = datetime.fromisoformat("0001-01-02"), datetime.fromisoformat("9999-12-30")

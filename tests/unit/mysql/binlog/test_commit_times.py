@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.commit_times import commit_times
 from pyspark_mysql_cdc_wm.binlog.event_headers import EVENT_FIELDS, HEADER_SIZE, SECONDS, START, STOP, TYPE, EventType
+from pyspark_mysql_cdc_wm.binlog.gtid import commit_times
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from watermark_source.errors import CorruptDataError
 

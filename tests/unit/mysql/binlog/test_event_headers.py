@@ -8,9 +8,8 @@ import numba
 import numpy as np
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.crc32 import checksum
 from pyspark_mysql_cdc_wm.binlog.event_headers import POSITION, STOP, TYPE, EventType
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING, padded
+from pyspark_mysql_cdc_wm.binlog.wire import PADDING, checksum, padded
 from tests.unit.mysql.event_survey import EventSurvey
 from tests.unit.mysql.recordings import MAGIC_SIZE, content, surveyed
 from watermark_source.errors import CorruptDataError, InternalError

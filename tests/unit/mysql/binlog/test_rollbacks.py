@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pyspark_mysql_cdc_wm.binlog.rollbacks import rollbacks
+from pyspark_mysql_cdc_wm.binlog.xa import rollbacks
 from tests.unit.mysql.made_events import logged
 from watermark_source.errors import UnsupportedFormatError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_mysql_cdc_wm.binlog.query_events import CODECS, charset_of, readings
 from pyspark_mysql_cdc_wm.binlog.sql_scanner import PLAIN
-from pyspark_mysql_cdc_wm.binlog.statement_charsets import CODECS, charset_of, readings
 from pyspark_mysql_cdc_wm.records.character_sets import single_byte
 from tests.unit.mysql.recordings import charsets
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.binlog.log_position import LogPosition, position_number
-from pyspark_mysql_cdc_wm.lookup.binlog_pieces import LEAST_BYTES, cut
+from pyspark_mysql_cdc_wm.lookup.binlog_bounds import LEAST_BYTES, cut
 from watermark_source.planning.split import Split, SplitRange
 
 BINLOG = Split("binlog", 0)

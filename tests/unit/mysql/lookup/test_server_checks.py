@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from pyspark_mysql_cdc_wm.lookup.server_cautions import gaps
-from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
-from pyspark_mysql_cdc_wm.lookup.table_checks import LoggedDatabases
+from pyspark_mysql_cdc_wm.lookup.server_checks import LoggedDatabases, checks_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from tests.unit.mysql.recorded_answers import Answer, checked_server
 from watermark_source.checks import Finding, Verdict, examine

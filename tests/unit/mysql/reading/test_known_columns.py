@@ -10,9 +10,8 @@ import pytest
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import ColumnChange
 from pyspark_mysql_cdc_wm.binlog.statement_effects import effect_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.reading.known_columns import Known
-from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.layout import Layout
+from pyspark_mysql_cdc_wm.reading.schema_changes import Known
+from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
 from watermark_source.errors import SchemaError
 
 T = TableName("shop", "t")

@@ -6,11 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_mysql_cdc_wm.records.change_columns import change_types, changed_rows, integers
 from pyspark_mysql_cdc_wm.records.changes import Changes
-from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT, EventTimeColumn
-from pyspark_mysql_cdc_wm.records.layout import Layout
+from pyspark_mysql_cdc_wm.records.layout import MOMENT, EventTimeColumn, Layout
 from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.records.stream_rows import change_types, changed_rows, integers
 from tests.unit.mysql.recordings import decoded
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.event_time_column import EventTimeColumn
-from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, ColumnChoice, EventTimeColumn, Layout
 
 
 def test_all_are_wanted_but_those_that_are_left_out() -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pyarrow as pa
 import pytest
 
-from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT, EventTimeColumn
+from pyspark_mysql_cdc_wm.records.layout import MOMENT, EventTimeColumn
 
 WITHOUT_ZONE = pa.timestamp("us")
 

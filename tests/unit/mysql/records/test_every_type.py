@@ -11,13 +11,12 @@ import pytest
 
 from pyspark_mysql_cdc_wm.lookup.table_columns import COLUMN_TYPES
 from pyspark_mysql_cdc_wm.records.arrow_types import column_type
-from pyspark_mysql_cdc_wm.records.column_decoders import column_decoder
+from pyspark_mysql_cdc_wm.records.decoding import column_decoder
 from pyspark_mysql_cdc_wm.records.json_rows import json_rows
 from pyspark_mysql_cdc_wm.records.key_column import key_column
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
-from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.table_map_event import read_table_map
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.table_map import read_table_map
 from tests.unit.mysql.records.located_values import values
 from tests.unit.mysql.records.type_samples import CHARSETS, COLLATIONS, NOT_READ, SAMPLES, Sample
 from watermark_source.errors import UnsupportedFormatError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from tests.unit.mysql.records.test_values import stored_decimal, values
 from watermark_source.errors import CorruptDataError
 

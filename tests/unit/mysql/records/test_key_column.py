@@ -10,8 +10,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.records.arrow_types import column_type
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, comparable, key_column
-from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
 from tests.unit.mysql.records.test_every_type import built, each_shown
 from tests.unit.mysql.records.type_samples import CHARSETS, COLLATIONS, UTF8, Sample
 from watermark_source.errors import OffsetError

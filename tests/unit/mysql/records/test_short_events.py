@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, START, STOP, 
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.lookup.binlog_gtids import begun
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from tests.unit.mysql.recordings import surveyed
 from watermark_source.errors import CorruptDataError, OffsetError, UnsupportedFormatError
 

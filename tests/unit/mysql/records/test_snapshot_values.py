@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from pyspark_mysql_cdc_wm.binlog.wire import padded
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
-from pyspark_mysql_cdc_wm.records.table_definition import Column
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from watermark_source.errors import CorruptDataError
 
 

@@ -9,12 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_mysql_cdc_wm.records.column_choice import ColumnChoice
-from pyspark_mysql_cdc_wm.records.event_time_column import MOMENT, EventTimeColumn
-from pyspark_mysql_cdc_wm.records.layout import Layout
+from pyspark_mysql_cdc_wm.records.layout import MOMENT, ColumnChoice, EventTimeColumn, Layout
 from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, table_rows
-from pyspark_mysql_cdc_wm.records.table_definition import Column
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from watermark_source.errors import UnsupportedFormatError
 
 TABLE = {

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.binlog.event_headers import EventType
-from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, KeyPart
-from pyspark_mysql_cdc_wm.records.table_map_event import read_table_map, read_table_names
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, ColumnType, KeyPart
+from pyspark_mysql_cdc_wm.records.table_map import read_table_map, read_table_names
 from tests.unit.mysql.recordings import bodies, charsets, table_maps
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 

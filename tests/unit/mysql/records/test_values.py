@@ -14,14 +14,12 @@ from hypothesis import strategies as st
 
 from pyspark_mysql_cdc_wm.records.arrow_types import decimal_width, temporal_width
 from pyspark_mysql_cdc_wm.records.character_sets import check_charset
-from pyspark_mysql_cdc_wm.records.decimals import decimals
-from pyspark_mysql_cdc_wm.records.enums_and_sets import enums, label_column, sets
-from pyspark_mysql_cdc_wm.records.geometries_and_vectors import geometries, vectors
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
-from pyspark_mysql_cdc_wm.records.table_definition import Column
+from pyspark_mysql_cdc_wm.records.labels_and_blobs import enums, geometries, label_column, sets, vectors
+from pyspark_mysql_cdc_wm.records.numbers import decimals
+from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from pyspark_mysql_cdc_wm.records.temporal import temporals
 from pyspark_mysql_cdc_wm.records.text_columns import texts
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
 from tests.unit.mysql.records.located_values import values
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
-from pyspark_mysql_cdc_wm.records.type_codes import ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
 
 UTF8 = 45
 CHARSETS = {UTF8: "utf8mb4", BINARY_COLLATION: "binary"}

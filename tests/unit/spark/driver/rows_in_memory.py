@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import UnreachableError
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.read_batch import ReadBatch
 
 TIMES = pa.timestamp("us", tz="UTC")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.spark.driver.rows_in_memory import RowsInMemory
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.step_sizes import BLIND_STEP, FirstLook
-from watermark_source.spark.driver.first_look import FirstLooks
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.driver.look_ahead import FirstLooks
 
 A, B = Split("t", 0), Split("t", 1)
 LONG = 20_000

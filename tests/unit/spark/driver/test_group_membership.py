@@ -14,18 +14,18 @@ import pytest
 from tests.spark.file_log import TABLE
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import TWO
-from watermark_source.alignment.group import GroupMember, MemberStatus
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.group_store import store_waits
 from watermark_source.group_store.database import database_of
-from watermark_source.group_store.driver_folder import driver_folder
-from watermark_source.group_store.member_exchange import GroupStore, Identity
+from watermark_source.group_store.local_members import driver_folder
+from watermark_source.group_store.store import GroupStore, Identity
+from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.planner import Plan, plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.state import GroupState, SourceState
+from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.driver.group_membership import Membership
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.spark.options import EngineOptions
 
 Make = Callable[..., Membership]
 NOTHING = plan(

@@ -10,8 +10,7 @@ from tests.unit.planning.example_states import A, at, log_of, observation
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy, WatermarkStrategy
 from watermark_source.planning.state import SourceState
-from watermark_source.spark.driver.last_plan import LastPlan
-from watermark_source.spark.driver.polling import Pace
+from watermark_source.spark.driver.pace import LastPlan, Pace
 
 
 @pytest.mark.parametrize(("position", "looks_at_once"), [(0, True), (2, False)])

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from tests.unit.spark.driver.rows_in_memory import RowsInMemory
-from watermark_source.eventtime.watermark import Millis
 from watermark_source.planning.look_ahead import Unread
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver import look_ahead
-from watermark_source.spark.driver.look_ahead import ReadingAhead
-from watermark_source.spark.driver.min_max_index import PIECE_ROWS, MinMaxIndex
+from watermark_source.spark.driver.look_ahead import PIECE_ROWS, MinMaxIndex, ReadingAhead
 
 A, B = Split("t", 0), Split("t", 1)
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.spark.queries import START, write
 from tests.unit.spark.runner_process import TWO, wm
-from watermark_source.alignment.other_members import NOBODY, OtherMembers
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.planning.group import NOBODY, OtherMembers
+from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.group_membership import Membership
 
 FOLLOWS = {

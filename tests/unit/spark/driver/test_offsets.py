@@ -10,8 +10,8 @@ import pytest
 
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import TWO
+from watermark_source.contract.stream import SourceDefinition
 from watermark_source.errors import OffsetError
-from watermark_source.spark.connector.stream import SourceDefinition
 
 COMMITTED, CREATED = "eventTimeColumn = committed", "eventTimeColumn = created"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.learned_idle_timeout import LONGEST, SHORTEST
+from watermark_source.planning.idle_timeout import LONGEST, SHORTEST
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
-from watermark_source.spark.driver.pause_memory import PauseMemory
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.driver.observer import PauseMemory
 
 SPLIT = Split("log", 0)
 

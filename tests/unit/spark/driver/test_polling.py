@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from watermark_source.spark.driver.polling import Pace
+from watermark_source.spark.driver.pace import Pace
 
 
 @pytest.mark.parametrize(

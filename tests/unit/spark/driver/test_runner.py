@@ -16,11 +16,11 @@ from tests.spark.file_log import FileLog
 from tests.spark.queries import START as QUERIES_START
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import SYSTEM, TWO, wm
+from watermark_source.contract.stream import Ends
 from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.stream import Ends
+from watermark_source.spark.executor.reading import run_task
 from watermark_source.spark.stream_reader import stream_schema
-from watermark_source.spark.tasks.reading import run_task
 
 
 def test_watermark_is_the_lowest_of_the_splits_one_batch_after_their_rows(log: Path, live: Any) -> None:

@@ -13,8 +13,8 @@ import pytest
 from tests.spark.file_log import FileLogSource
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import TWO
+from watermark_source.contract.stream import Connector
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector.stream import Connector
 
 
 class Shown:

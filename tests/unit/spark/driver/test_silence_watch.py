@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Set
 
+from watermark_source.contract.stream import Ends
 from watermark_source.errors import UnreachableError
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector.stream import Ends
 from watermark_source.spark.driver.silence_watch import Watch
 
 A, B = Split("t", 0), Split("t", 1)

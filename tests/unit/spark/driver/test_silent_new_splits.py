@@ -13,10 +13,10 @@ import pytest
 from tests.spark.file_log import FileLog, FileLogSource
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import wm
-from watermark_source.eventtime.watermark import Millis
-from watermark_source.planning.minimum_rows import MinimumRows
+from watermark_source.contract.stream import Connector, Ends
+from watermark_source.planning.policy import MinimumRows
 from watermark_source.planning.split import Split, SplitRange
-from watermark_source.spark.connector.stream import Connector, Ends
+from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.runner import SourceRunner
 
 NEW = Split("log", 1)

@@ -6,17 +6,16 @@ import pytest
 
 from tests.spark.file_log import TABLE
 from tests.unit.planning.example_states import A, B, at, log_of, observation
-from watermark_source.alignment.group import FIRST
-from watermark_source.alignment.other_members import OtherMember, OtherMembers, unanswered
-from watermark_source.eventtime.watermark import MAX, MIN, Millis
 from watermark_source.monitor.source_status import SourceStatus
+from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, unanswered
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Alignment, PlanPolicy
 from watermark_source.planning.range_report import Coverage
 from watermark_source.planning.state import Returning, SourceState
-from watermark_source.spark.driver.row_counts import RowCounts
-from watermark_source.spark.driver.status_from_plan import Seen, source_status
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.planning.watermark import MAX, MIN, Millis
+from watermark_source.spark.driver.status import Seen, source_status
+from watermark_source.spark.driver.task_reports import RowCounts
+from watermark_source.spark.options import EngineOptions
 
 GIVEN = {"alignmentGroup": "g", "alignmentMaxDrift": "10 ms"}
 OPTIONS = EngineOptions.of(TABLE.parse(GIVEN), format_name="file-log", given=GIVEN)

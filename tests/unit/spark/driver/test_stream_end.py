@@ -14,12 +14,12 @@ from tests.spark.queries import write
 from tests.unit.planning.example_states import A, at, log_of, observation
 from tests.unit.spark.runner_process import TWO
 from watermark_source.errors import OptionError, StreamEndedError
-from watermark_source.eventtime.watermark import MAX, Millis
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState
-from watermark_source.spark.driver.stream_end import StreamEnd
-from watermark_source.spark.options.engine_options import EngineOptions
+from watermark_source.planning.watermark import MAX, Millis
+from watermark_source.spark.driver.run_bounds import StreamEnd
+from watermark_source.spark.options import EngineOptions
 
 ENDS = {"finalWatermark": "true"}
 
@@ -79,7 +79,7 @@ def test_a_run_that_cannot_tell_whether_there_are_more_splits_says_that_it_is_no
     write(log, TWO)
     with monkeypatch.context() as patched:
         patched.setattr(FileLog, "looked_since", lambda _, moment, *, wait: False)
-        patched.setattr("watermark_source.spark.driver.observed_logs._WAIT_FOR_LOOK_OF_RUN", 0.1)
+        patched.setattr("watermark_source.spark.driver.logs._WAIT_FOR_LOOK_OF_RUN", 0.1)
         process = run_of(live, **ENDS)
         end = process.run(process.runner.initial_offset())
         assert process.plan(end) == end

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from watermark_source.eventtime.watermark import Millis
+from watermark_source.contract.stream import SplitDiscovery
 from watermark_source.planning.split import Split
-from watermark_source.spark.connector.stream import SplitDiscovery
-from watermark_source.spark.driver.time_at_discovery import TimeAtDiscovery
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.driver.logs import TimeAtDiscovery
 
 
 class Looks(SplitDiscovery):

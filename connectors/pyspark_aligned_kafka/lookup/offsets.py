@@ -1,0 +1,218 @@
+"""First and last offset of partitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Set
+from typing import Protocol
+
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, NEWEST, Found
+from pyspark_aligned_kafka.cluster.offset_lookup import InTime
+from pyspark_aligned_kafka.lookup.resolved_positions import PositionLookup, offsets_of, settle
+from pyspark_aligned_kafka.options import offset_retries
+from pyspark_aligned_kafka.options.offset_retries import OffsetRetries
+from pyspark_aligned_kafka.options.positions import JSON_LATEST, At, PositionPolicy, positions_of
+from watermark_source.contract.stream import Ends
+from watermark_source.errors import OptionError, SourceError
+from watermark_source.planning.split import IndexEntry, Split
+from watermark_source.planning.watermark import MAX, Millis
+
+
+class OffsetQueries(Protocol):
+    """What look-ups of offsets need of ``KafkaAdmin``."""
+
+    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, Found]:
+        """Look up one offset for each split."""
+        ...
+
+    def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> InTime:
+        """Look up one offset for each split whose broker answers soon."""
+        ...
+
+
+class KafkaLogBounds:
+    """``LogBounds`` of ``spark.connector``. Every call asks the brokers: how often is for the caller to say."""
+
+    def __init__(self, admin: OffsetQueries, stale: OffsetRetries = offset_retries.ACCEPTED) -> None:
+        self._admin = admin
+        self._stale = stale
+        self._ends: Mapping[Split, int] = {}
+
+    def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return each split's end: the high watermark, or the last stable offset with read_committed.
+
+        An end before the one seen last is asked for again, as the policy says; after that it is what it is.
+        """
+        return self._settled(lambda: Ends(self._look_up(splits, LATEST))).positions
+
+    def current_ends(self, splits: Set[Split]) -> Ends:
+        """Return the ends that brokers tell within a few seconds; the others are asked on."""
+        return self._settled(lambda: self._in_time(splits))
+
+    def _settled(self, look: Callable[[], Ends]) -> Ends:
+        ends = look()
+        for _ in range(self._stale.retries):
+            if all(end >= self._ends.get(split, 0) for split, end in ends.positions.items()):
+                break
+            time.sleep(self._stale.interval_ms / 1_000)
+            ends = look()
+        self._ends = {**self._ends, **ends.positions}
+        return ends
+
+    def _in_time(self, splits: Set[Split]) -> Ends:
+        answers = self._admin.list_offsets_in_time(dict.fromkeys(splits, LATEST))
+        late = {split: None if answer is None else answer.offset for split, answer in answers.unknown.items()}
+        return Ends(_offsets(answers.found), late)
+
+    def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return each split's log start offset."""
+        return self._look_up(splits, EARLIEST)
+
+    def _look_up(self, splits: Set[Split], spec: int) -> Mapping[Split, int]:
+        return _offsets(self._admin.list_offsets(dict.fromkeys(splits, spec)))
+
+
+def _offsets(found: Mapping[Split, Found]) -> Mapping[Split, int]:
+    return {split: answer.offset for split, answer in found.items() if answer.offset is not None}
+
+
+# Look-ups of offsets in the cluster, for resolving positions.
+
+
+class KafkaPositionLookup:
+    """``PositionLookup`` of ``resolved_positions.py``. Every call asks the brokers: "latest" may differ."""
+
+    def __init__(self, admin: OffsetQueries) -> None:
+        self._admin = admin
+        self._bounds = KafkaLogBounds(admin)
+
+    def earliest(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return each split's first retained offset."""
+        return self._bounds.earliest_positions(splits)
+
+    def latest(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return each split's end offset."""
+        return self._bounds.end_positions(splits)
+
+    def at_time(self, wanted: Mapping[Split, Millis]) -> Mapping[Split, int | None]:
+        """Return the first offset with a timestamp at or after the one wanted, or ``None``."""
+        return {split: answer.offset for split, answer in self._admin.list_offsets(wanted).items()}
+
+
+# Look-ups in Kafka's time index: the first record after a time, and the newest record (KIP-734).
+
+
+class KafkaTimeIndex:
+    """``EventTimeIndex`` of ``spark.connector``, for the record timestamp. Exact, also where timestamps are out of
+    order.
+    """
+
+    def __init__(self, admin: OffsetQueries) -> None:
+        self._admin = admin
+
+    def first_after(self, limits: Mapping[Split, Millis]) -> Mapping[Split, IndexEntry | None]:
+        """Return the record with the lowest offset whose timestamp is greater than the limit; ``None`` if none is.
+
+        With read_committed what is beyond the last stable offset is not there yet. The record found may be one that
+        is not delivered, a transaction's marker or part of an aborted one: then the next row is further on.
+        """
+        # Kafka's question is "at or after", and its timestamps are never negative: negative numbers mean other things.
+        wanted = {split: max(limit + 1, 0) for split, limit in limits.items() if limit < MAX}
+        entries: dict[Split, IndexEntry | None] = dict.fromkeys(limits.keys() - wanted.keys())
+        for split, answer in self._admin.list_offsets(wanted).items():
+            offset, timestamp = answer.offset, answer.timestamp
+            entries[split] = None if offset is None or timestamp is None else IndexEntry(offset, timestamp)
+        return entries
+
+    def newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
+        """Return the highest timestamp in each split; ``None`` if it is empty or the broker cannot tell.
+
+        Brokers before 3.0 cannot; nor can any with read_committed while that record belongs to an open transaction.
+        """
+        found = self._admin.list_offsets(dict.fromkeys(splits, NEWEST))
+        return {split: answer.timestamp for split, answer in found.items()}
+
+
+# Rows behind the last stable offset: they are there, and readers of committed data do not see them yet.
+
+
+class KafkaTransactions:
+    """``OpenTransactions`` of ``spark.connector``; ``admin`` asks as readers of uncommitted data do."""
+
+    def __init__(self, admin: OffsetQueries) -> None:
+        self._admin = admin
+
+    def behind(self, ends: Mapping[Split, int]) -> Set[Split]:
+        """Return the splits whose high watermark is beyond the end, or is not told in time."""
+        answers = self._admin.list_offsets_in_time(dict.fromkeys(ends, LATEST))
+        further = {s for s, answer in answers.found.items() if answer.offset is not None and answer.offset > ends[s]}
+        return further | answers.unknown.keys()
+
+
+# Whether brokers answer while a batch is read: asked beside planning, on connections of its own.
+
+
+class KafkaWatch:
+    """``CurrentEnds`` of ``spark.connector``. Each look begins anew: no question stays open, and no connection that
+    failed.
+
+    Questions that stay open, and connections that are tried again, go on only while something is asked; looks are
+    seconds apart. And a client that found nobody there tries later and later.
+    """
+
+    def __init__(self, admin: KafkaAdmin) -> None:
+        self._admin = admin
+
+    def current_ends(self, splits: Set[Split]) -> Ends:
+        """Return the ends that brokers tell within a few seconds.
+
+        Raises:
+            SourceError: none can be reached, or one refuses.
+        """
+        try:
+            answers = self._admin.list_offsets_in_time(dict.fromkeys(splits, LATEST))
+        except SourceError:
+            self._admin.close()
+            raise
+        if answers.unknown:
+            self._admin.close()
+        found = {split: answer.offset for split, answer in answers.found.items() if answer.offset is not None}
+        return Ends(found, dict.fromkeys(answers.unknown))
+
+
+# Where a stream begins in each partition: a new query by Spark's starting options, those found later at earliest.
+
+
+def resolve(policy: PositionPolicy, splits: Set[Split], lookup: PositionLookup) -> dict[Split, int]:
+    """Return the offset each split begins at.
+
+    Raises:
+        OptionError: the option does not list exactly the splits, an offset is beyond the end of its log, or no record
+            is as new as a timestamp.
+    """
+    chosen = positions_of(policy, splits)
+    given = {split: position.offset for split, position in chosen.items() if isinstance(position, At)}
+    for split, end in (lookup.latest(given.keys()) if given else {}).items():
+        if given[split] > end:
+            raise OptionError(
+                policy.option, policy.text, f"{split} ends at {end}, before its offset {given[split]}",
+                example=f"{JSON_LATEST}, which is its end",
+            )  # fmt: skip
+    return offsets_of(settle(policy, chosen, lookup), lookup)
+
+
+class KafkaStartPositions:
+    """``StartPositions`` of ``spark.connector``."""
+
+    def __init__(self, admin: OffsetQueries, policy: PositionPolicy) -> None:
+        self._policy = policy
+        self._lookup = KafkaPositionLookup(admin)
+
+    def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Resolve the starting options; asks the brokers each time."""
+        return resolve(self._policy, splits, self._lookup)
+
+    def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
+        """Return the earliest offsets, whatever the starting options are, as Spark does."""
+        return self._lookup.earliest(splits)

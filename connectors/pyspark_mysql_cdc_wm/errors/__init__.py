@@ -1,1 +1,0 @@
-"""What can be wrong, and the error that says so. Imports no other package."""

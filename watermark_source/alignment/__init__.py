@@ -1,1 +1,0 @@
-"""PURE: alignment group arithmetic, limits, who holds whom back. No I/O, no clock."""

@@ -1,0 +1,168 @@
+"""Many rows as one: rows of a stream that an operator in Python takes by the thousand, as Arrow, not one by one.
+
+Spark hands rows to a ``StatefulProcessor`` cell by cell, and asks its state key by key. So rows are hash-partitioned
+by their key into a fixed number of buckets, those of one bucket travel as one binary value (an Arrow stream), and the
+operator is keyed by the bucket. What it returns is unpacked in the same way. All types stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructField, StructType
+
+from watermark_source.arrow_columns import repeated
+from watermark_source.operators.bucketed_batches import binary_column, dealt, gathered
+from watermark_source.operators.waiting_rows import RowLayout, from_bytes, to_bytes
+
+BUCKET, IS_PROBE, ROWS = "bucket", "is_probe", "rows"
+PACKED = StructType(
+    [
+        StructField(BUCKET, IntegerType(), nullable=False),
+        StructField(IS_PROBE, BooleanType(), nullable=False),
+        StructField(ROWS, BinaryType(), nullable=False),
+    ]
+)
+UNPACKED = StructType([StructField(ROWS, BinaryType())])
+_ARROW = pa.schema(
+    [
+        pa.field(BUCKET, pa.int32(), nullable=False),
+        pa.field(IS_PROBE, pa.bool_(), nullable=False),
+        pa.field(ROWS, pa.binary(), nullable=False),
+    ]
+)
+
+Batches = Iterable[pa.RecordBatch]
+
+
+def stream_bytes(rows: pa.Table | pa.RecordBatch) -> bytes:
+    """Return rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write(rows)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def of_bytes(packs: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of packs."""
+    for pack in packs:
+        yield from pa.ipc.open_stream(pack)
+
+
+@dataclass(frozen=True)
+class Packer:
+    """Deals rows into packs; for ``mapInArrow``."""
+
+    columns: pa.Schema
+    """Of the rows, as they are in packs whatever the session says of time zones and widths. The first is the bucket."""
+    is_probe: bool
+    name: str
+    """How Spark's plan shows it."""
+
+    def function(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """Return the function for ``mapInArrow``."""
+
+        def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return _packs(batches, self.columns, self.is_probe)
+
+        packed.__name__ = self.name
+        return packed
+
+
+def _packs(batches: Batches, columns: pa.Schema, is_probe: bool) -> Iterator[pa.RecordBatch]:
+    for batch in gathered(batches):
+        rows = batch.cast(columns)
+        buckets, parts = dealt(rows.column(0), rows.remove_column(0))
+        packs = binary_column([stream_bytes(part) for part in parts])
+        yield pa.RecordBatch.from_arrays([buckets, repeated(is_probe, pa.bool_(), len(parts)), packs], schema=_ARROW)
+
+
+def unpacker(schema: pa.Schema, name: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function for ``mapInArrow`` that takes packs apart; ``name`` is how Spark's plan shows it."""
+
+    def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for pack in batch.column(0):
+                yield from pa.ipc.open_stream(pack.as_buffer()).read_all().cast(schema).to_batches()
+
+    unpacked.__name__ = name
+    return unpacked
+
+
+# Rows packed for the way through the state operator, and unpacked behind it.
+#
+# Spark hands a stateful operator written in Python one row after the other. Here such a row is a pack: the rows of
+# one bucket, of a task's next ten thousands of rows, as bytes.
+
+
+ORDERING_BUCKET = "__bucket"
+
+ORDERING_PACKED = StructType(
+    [
+        StructField(ORDERING_BUCKET, IntegerType()),
+        StructField("task", IntegerType()),
+        StructField("number", LongType()),
+        StructField("rows", BinaryType()),
+    ]
+)
+"""A pack: its bucket, which task's which pack it is, by which packs are put in the order of arrival, and its rows."""
+LEFT = StructType([StructField("late", BooleanType()), StructField("rows", BinaryType())])
+"""Rows that leave the operator."""
+
+
+@dataclass(frozen=True)
+class RowPacker:
+    """Packs batches whose first column is the bucket; for ``mapInArrow``."""
+
+    layout: RowLayout
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the packs of a task."""
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        for number, rows in enumerate(gathered(batches)):
+            yield self._packs(rows, task, number)
+
+    def _packs(self, rows: pa.RecordBatch, task: int, number: int) -> pa.RecordBatch:
+        buckets, parts = dealt(rows.column(0), self._in_layout(rows))
+        columns = [
+            buckets,
+            repeated(task, pa.int32(), len(parts)),
+            repeated(number, pa.int64(), len(parts)),
+            binary_column([to_bytes(part) for part in parts]),
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=ORDERING_PACKED.names)
+
+    def _in_layout(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows without their bucket, of the types that all packs have whatever the session's time zone."""
+        schema = self.layout.columns
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(rows.columns[1:], schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class Unpacking:
+    """Unpacks what left the operator, with the column that says whether it was late; for ``mapInArrow``."""
+
+    layout: RowLayout
+    late: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in the order in which they left."""
+        yield from gathered(self._rows(batches))
+
+    def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        schema = self.layout.columns.append(pa.field(self.late, pa.bool_(), nullable=False))
+        for batch in batches:
+            late, packs = batch.columns
+            for is_late, pack in zip(late.to_numpy(zero_copy_only=False), packs, strict=True):
+                rows = from_bytes(pack.as_buffer(), self.layout.columns)
+                flag = repeated(bool(is_late), pa.bool_(), rows.num_rows)
+                yield pa.RecordBatch.from_arrays([*rows.columns, flag], schema=schema)

@@ -1,0 +1,151 @@
+"""Disorder: how far rows are behind the highest event time before them, counted on a logarithmic scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from watermark_source.planning.watermark import MIN, Millis
+
+BUCKETS: Final = 126
+"""Bucket 0 is less than 512 microseconds, the last one 2^40 (12 days) and more; between them each doubling has four."""
+_PARTS: Final = 4
+_FIRST_EXPONENT: Final = 9
+
+SEGMENT: Final = 65_536
+"""Positions of a range after which running maxima begin anew, from the range's own beginning on. Tasks' shares of a
+range end there, so nothing depends on how many there are."""
+
+Counts: TypeAlias = tuple[tuple[int, int], ...]
+"""Rows by bucket, in order, of those that have some."""
+
+
+class DisorderSegment(NamedTuple):
+    """What was counted in one segment of a range.
+
+    A task does not know what lies before its share. So in a segment that does not begin where the range does, rows of
+    the first half only tell how far time is, and those of the second half are counted. They are counted right if the
+    first half has come as far as all that lies before: see ``exact``.
+    """
+
+    before: Millis | None
+    """Highest event time before the counted rows, as far as the segment knows; ``None`` if it knows of none."""
+    highest: Millis | None
+    """Highest event time in the segment."""
+    counts: Counts
+
+
+def exact(segments: Iterable[DisorderSegment], highest: Millis | None) -> Iterator[Counts]:
+    """Yield the counts of a range's segments that are exact, ``highest`` being the highest event time before it."""
+    for segment in segments:
+        if highest is None or (segment.before is not None and segment.before >= highest):
+            yield segment.counts
+        if segment.highest is not None:
+            highest = Millis(max(segment.highest, MIN if highest is None else highest))
+
+
+def summed(counts: Iterable[Counts]) -> Counts:
+    """Return the sum of counts."""
+    total: dict[int, int] = {}
+    for each in counts:
+        for bucket, rows in each:
+            total[bucket] = total.get(bucket, 0) + rows
+    return tuple(sorted(total.items()))
+
+
+def rows_of(counts: Counts) -> int:
+    """Return how many rows were counted."""
+    return sum(rows for _, rows in counts)
+
+
+def bound_of(bucket: int) -> int | None:
+    """Return the least ``maxOutOfOrderness`` in milliseconds that makes no row of a bucket late; ``None``: no such."""
+    if bucket >= BUCKETS - 1:
+        return None
+    if not bucket:
+        return 1
+    doubling, part = divmod(bucket - 1, _PARTS)
+    micros = (_PARTS + part + 1) << (_FIRST_EXPONENT + doubling - 2)
+    return -(-micros // 1_000)
+
+
+# The percentile strategy: a bound on out-of-orderness that follows the disorder of the rows read last.
+
+
+MILLION: Final = 1_000_000
+_ENOUGH_BEYOND: Final = 10
+"""A share is known well enough once so many rows are expected beyond it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What is known of a source's disorder: of all its splits together, so a quiet one need not learn by itself."""
+
+    bound: int
+    """Milliseconds: the bound in force."""
+    recent: Counts = ()
+    earlier: Counts = ()
+    """Rows before ``recent``: at least half of those that are learned from, once there were so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Percentile:
+    """What the user wished."""
+
+    on_time: int
+    """So many rows of a million are to be on time."""
+    rows: int
+    """Learned from the last so many rows, at least half of them; of a batch with more, from all that it counted."""
+    most: int
+    """Milliseconds: the bound never exceeds it, and it is the bound until enough is known."""
+
+    @property
+    def enough(self) -> int:
+        """Return how many rows must have been seen before the bound follows them."""
+        return -(-_ENOUGH_BEYOND * MILLION // (MILLION - self.on_time))
+
+    def after(self, learned: Learned | None, seen: Iterable[Counts]) -> Learned:
+        """Return what is known after rows, each of which was counted by how far it was behind."""
+        recent, earlier = ((), ()) if learned is None else (learned.recent, learned.earlier)
+        recent = summed([recent, *seen])
+        bound = self._bound(summed([recent, earlier]))
+        # Whole halves are forgotten: shrinking each counter a little with each small batch would lose rare rows.
+        return Learned(bound, (), recent) if rows_of(recent) * 2 >= self.rows else Learned(bound, recent, earlier)
+
+    def _bound(self, counts: Counts) -> int:
+        total = rows_of(counts)
+        if total < self.enough:
+            return self.most
+        beyond, allowed = 0, total * (MILLION - self.on_time) // MILLION
+        for bucket, rows in reversed(counts):
+            beyond += rows
+            if beyond > allowed:
+                bound = bound_of(bucket)
+                return self.most if bound is None else min(bound, self.most)
+        return self.most
+
+
+# Range summaries: what the rows of one range of a split say about event time.
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSummary:
+    """The same range always has the same summary, however many tasks read it, so a replay says the same."""
+
+    highest: Millis | None = None
+    """Highest event time not beyond the future cap; ``None`` if there was none."""
+    marked: Millis | None = None
+    """Highest watermark that a row carries, not beyond the future cap; ``None`` if none carries one."""
+    segments: tuple[DisorderSegment, ...] = ()
+    """How disordered the rows are, in position order; empty where nobody learns from it."""
+    is_whole: bool = True
+    """Whether all of the range was seen: what is gone, or no longer readable, may have had any event time."""
+
+    @property
+    def is_undated(self) -> bool:
+        """Return whether no row has an event time that counts, nor a watermark."""
+        return self.is_whole and self.highest is None and self.marked is None
+
+
+NOTHING_SEEN: Final = RangeSummary()

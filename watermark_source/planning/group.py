@@ -1,0 +1,143 @@
+"""Alignment group: how far ahead of its slowest member the others may be (FLIP-182, FLIP-217)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+from watermark_source.durations import format_duration
+from watermark_source.errors import UsageError
+from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add
+
+K = TypeVar("K", bound=Hashable)
+
+
+LONGEST_NAME = 190
+"""Characters of a group's name: two such make a key in every database."""
+
+
+def limit(minimum: Millis | None, drift: int) -> Millis:
+    """Return the highest watermark a member may have: ``minimum + drift``, saturating.
+
+    ``MAX``, which is no limit, when nobody counts (``minimum`` is None): all idle, finished or failed (FLINK-31632).
+    """
+    return MAX if minimum is None else saturating_add(minimum, drift)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView(Generic[K]):
+    """A group at one moment, from the watermarks of the members that count."""
+
+    minimum: Millis | None
+    """None when nobody counts."""
+    limit: Millis
+    slowest: K | None
+    """The member that holds the group back; the first of equals."""
+
+
+def view(members: Iterable[tuple[K, Millis]], drift: int) -> GroupView[K]:
+    """Return the group's view from ``(member, watermark)`` of every member that counts.
+
+    Only active members with a watermark count; the caller leaves out those that are idle, finished, failed, never had
+    data, or go with the system clock (FLIP-326). O(members).
+    """
+    slowest: K | None = None
+    minimum: Millis | None = None
+    for key, watermark in members:
+        if minimum is None or watermark < minimum:
+            slowest, minimum = key, watermark
+    return GroupView(minimum, limit(minimum, drift), slowest)
+
+
+class MemberStatus(Enum):
+    """Life of a member. Only an active one counts, and one that holds.
+
+    A member that fails tells nobody: it is silent for its time-to-live, and counts again when it reports again
+    (FLINK-40505).
+    """
+
+    WAITING = "waiting"
+    """Has never had a watermark (FLINK-32414)."""
+    HOLDING = "holding"
+    """Has none yet, and nobody goes on before it has: it reads a snapshot that comes first."""
+    STARTING = "starting"
+    """Has rows and no watermark yet: it comes before all who have one, and holds nobody who has none."""
+    ACTIVE = "active"
+    IDLE = "idle"
+    FINISHED = "finished"
+    CLOCK = "clock"
+    """Its event time is the system's clock (FLIP-326): ahead of nobody, and nobody waits for it."""
+
+
+FIRST = Millis(MIN + 1)
+"""Watermark that a STARTING member counts with."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member's last report. An idle member keeps its watermark, apart from its status (FLINK-32496)."""
+
+    status: MemberStatus = MemberStatus.WAITING
+    watermark: Millis | None = None
+
+
+def other_drift(key: object, drift: int, group: str, group_drift: int) -> UsageError:
+    """Return the error of a member that has another drift than its group."""
+    return UsageError(
+        f"member {key} of alignment group {group} has a max drift of {format_duration(drift)}; the group has "
+        f"{format_duration(group_drift)}, and one group has one drift: give all its members the same"
+    )
+
+
+def counts_with(member: GroupMember) -> Millis | None:
+    """Return the watermark a member counts with, ``None`` if it does not count."""
+    if member.status is MemberStatus.HOLDING:
+        return MIN
+    if member.status is MemberStatus.STARTING:
+        return FIRST
+    return member.watermark if member.status is MemberStatus.ACTIVE else None
+
+
+# OtherMembers: what a source knows of the members of its alignment group elsewhere when it plans a batch.
+
+
+class OtherMember(NamedTuple):
+    """A member of the group that is not a split of this source: another source, in this query or in any other."""
+
+    name: str
+    since: Millis | None = None
+    """Since when it has been the slowest."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class OtherMembers:
+    """The members elsewhere, as they were when the place where they meet was last asked."""
+
+    minimum: Millis | None = None
+    """Lowest watermark of those that count; ``MIN`` if one of them lets nobody read yet, ``None`` if none counts."""
+    slowest: OtherMember | None = None
+    members: int = 0
+    ceiling: Millis | None = None
+    """What is known is not enough: the limit that held before, beyond which nobody goes. ``None``: it is enough."""
+    awaited: bool = False
+    """Whether that is because others are still to come, and not because the place does not answer."""
+    idle: Millis | None = None
+    """Highest watermark of those that are idle; ``None`` if none is, or has one."""
+
+    @property
+    def hold(self) -> bool:
+        """Whether nothing may be read: somebody's snapshot comes first, or no limit was known before."""
+        return MIN in (self.minimum, self.ceiling)
+
+
+NOBODY = OtherMembers()
+
+
+def unanswered(known: OtherMembers, last_limit: Millis | None, *, awaited: bool = False) -> OtherMembers:
+    """Return what is known when it is not enough, and the last limit was this; ``None``: there was none yet."""
+    return replace(known, ceiling=MIN if last_limit is None else last_limit, awaited=awaited)

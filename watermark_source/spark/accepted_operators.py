@@ -1,0 +1,253 @@
+"""Kept markers: what lies between a source and ``follow_watermark`` must keep the marker rows.
+
+Markers are rows whose columns are all null but ``marker``. Most filters drop them, and so do inner joins, ``explode``
+or ``dropDuplicates``: then Spark's watermark never advances and no window ever closes, without an error. So the plan is
+examined: operators that keep every row are accepted, a filter if it is certainly true for a marker, and nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame
+
+from watermark_source.errors import UsageError, shortened
+from watermark_source.spark.column_names import MARKER
+
+_KEEP_EVERY_ROW = frozenset(
+    {
+        "CollectMetrics",
+        "CTERelationDef",
+        "Project",
+        "RebalancePartitions",
+        "Repartition",
+        "RepartitionByExpression",
+        "ResolvedHint",
+        "SubqueryAlias",
+        "View",
+        "WithCTE",
+    }
+)
+_USERS_WORDS = {
+    "Aggregate": "an aggregation",
+    "Deduplicate": "dropDuplicates",
+    "DeduplicateWithinWatermark": "dropDuplicatesWithinWatermark",
+    "Distinct": "distinct",
+    "EventTimeWatermark": "withWatermark",
+    "Generate": "explode, or another generator that leaves out rows without elements,",
+    "GlobalLimit": "limit",
+    "Join": "a join that leaves out rows without a match",
+    "LocalLimit": "limit",
+    "MapInArrow": "mapInArrow",
+    "MapInPandas": "mapInPandas",
+    "Sample": "sample",
+}
+_CONNECT_REMOVES = {
+    "Deduplicate": "dropDuplicates",
+    "Limit": "limit",
+    "NADrop": "dropna",
+    "Sample": "sample",
+    "WithWatermark": "withWatermark",
+}
+_CONNECT_KEEPS = re.compile(
+    rf"(isnotnull\(|not\(isnull\()`?{MARKER}\b|\b{MARKER}\b\S*\s+is\s+not\s+null\b", re.IGNORECASE
+)
+"""``marker IS NOT NULL`` within a condition, whether it was written as a text or as a column."""
+_OUTER_JOINS = {"LeftOuter": (True, False), "RightOuter": (False, True), "FullOuter": (True, True)}
+"""Which sides keep all their rows."""
+
+
+class _Truth(NamedTuple):
+    """What a condition certainly is for a marker row; neither, if that depends, or if it is null."""
+
+    true: bool = False
+    false: bool = False
+
+
+def need_kept_markers(df: DataFrame) -> None:
+    """Refuse a stream from which an operator may have removed the marker rows.
+
+    Spark Connect shows no analysed plan to its client: there a filter is accepted if ``marker IS NOT NULL`` is part of
+    its condition, and what a join or a generator leaves out is not seen.
+
+    Raises:
+        UsageError: names the operator, and what to write instead.
+    """
+    plan = getattr(df, "_jdf", None)
+    if plan is not None:
+        _check(plan.queryExecution().analyzed())
+    elif (connect := getattr(df, "_plan", None)) is not None:
+        _check_connect(connect)
+
+
+def _check(node: Any) -> None:
+    streams = [_is_stream(child) for child in _children(node)]
+    if not any(streams):
+        return
+    kind = _kind(node)
+    if kind == "Filter":
+        if not _truth(node.condition(), node).true:
+            raise _refused(f"the filter {shortened(node.condition().sql())}", node.condition().sql())
+    elif kind == "Generate":
+        if not node.outer():
+            raise _refused(_USERS_WORDS[kind])
+    elif kind == "Join":
+        kept = _OUTER_JOINS.get(str(node.joinType()), (False, False))
+        if any(is_stream and not keeps for is_stream, keeps in zip(streams, kept, strict=False)):
+            raise _refused(_USERS_WORDS[kind])
+    elif kind not in _KEEP_EVERY_ROW:
+        raise _refused(_USERS_WORDS.get(kind, f"the operator {kind}"))
+    for child in _children(node):
+        _check(child)
+
+
+def _refused(what: str, condition: str | None = None) -> UsageError:
+    keeps = "" if condition is None else f', or spare the markers: where("{MARKER} IS NOT NULL OR {condition}")'
+    return UsageError(
+        f"follow_watermark: {what} before it may remove the marker rows, which carry the watermark: no window would "
+        f"ever close. Call follow_watermark first, on what load() returned, and go on with what it returns{keeps}"
+    )
+
+
+def _truth(condition: Any, at: Any) -> _Truth:
+    """Evaluate a filter's condition for a marker, in which every column but ``marker`` is null."""
+    kind = _kind(condition)
+    parts = [_truth(part, at) for part in _children(condition)] if kind in ("And", "Or", "Not") else []
+    if kind == "And":
+        return _Truth(all(p.true for p in parts), any(p.false for p in parts))
+    if kind == "Or":
+        return _Truth(any(p.true for p in parts), all(p.false for p in parts))
+    if kind == "Not":
+        return _Truth(parts[0].false, parts[0].true)
+    if kind == "Literal":
+        return _Truth(condition.value() is True, condition.value() is False)
+    if kind in ("IsNull", "IsNotNull"):
+        is_null = _is_null(condition.child(), at)
+        return _Truth() if is_null is None else _Truth(is_null is (kind == "IsNull"), is_null is not (kind == "IsNull"))
+    return _Truth()
+
+
+def _is_null(expression: Any, at: Any) -> bool | None:
+    """Return whether a value is null in marker rows, ``None`` if that is not certain."""
+    if _kind(expression) == "GetStructField":
+        of_marker = _is_null(expression.child(), at) is False
+        return False if of_marker and expression.extractFieldName() == "type" else None
+    if _kind(expression) != "AttributeReference":
+        return None
+    return _traced(expression, at)
+
+
+def _traced(attribute: Any, node: Any) -> bool | None:
+    """Follow a column through projections down to the source."""
+    wanted = attribute.exprId()
+    for child in _children(node):
+        if not _is_stream(child):
+            continue
+        if _is_leaf(child):
+            if _kind(child) == "CTERelationRef":
+                return None
+            found = [a for a in _items(child.output()) if a.exprId().equals(wanted)]
+            return None if not found else found[0].name() != MARKER
+        if _kind(child) == "Project":
+            for named in _items(child.projectList()):
+                if named.exprId().equals(wanted):
+                    source = named.child() if _kind(named) == "Alias" else named
+                    return _is_null(source, child)
+            return None
+        return _traced(attribute, child)
+    return None
+
+
+def _is_stream(node: Any) -> bool:
+    return bool(node.isStreaming())
+
+
+def _is_leaf(node: Any) -> bool:
+    return bool(node.children().isEmpty())
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _children(node: Any) -> list[Any]:
+    return list(_items(node.children()))
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    return (sequence.apply(i) for i in range(sequence.size()))
+
+
+def _check_connect(plan: Any) -> None:
+    while plan is not None:
+        kind = type(plan).__name__
+        if kind in _CONNECT_REMOVES:
+            raise _refused(_CONNECT_REMOVES[kind])
+        if kind == "Filter":
+            condition = str(plan.filter)
+            if not _CONNECT_KEEPS.search(condition):
+                raise _refused(f"the filter {shortened(condition)}")
+        plan = getattr(plan, "_child", None)
+
+
+# withWatermark above follow_watermark is refused when it is called. Spark accepts it: then a run with an end closes
+# nothing, and a live query fails after some batches with advice that makes it worse. A DataFrame that is derived from
+# another one is of Spark's own class, so the method of that class checks what it is called on. What calls Spark without
+# Python's DataFrame (SQL, Scala) is not checked.
+
+_CHECKED = "_checked_by_watermark_source"
+
+
+def refuse_second_watermark(of: type[DataFrame], clock: str) -> None:
+    """Let ``withWatermark`` of a class of DataFrames raise ``UsageError`` where the column ``clock`` has one below."""
+    spark_own = of.withWatermark
+    if hasattr(spark_own, _CHECKED):
+        return
+
+    @functools.wraps(spark_own)
+    def checked(self: DataFrame, eventTime: str, delayThreshold: str) -> DataFrame:  # noqa: N803 (Spark's names)
+        if _has_watermark_of(self, clock):
+            raise UsageError(
+                f'withWatermark("{eventTime}", "{delayThreshold}"): this stream has the source\'s own watermark by '
+                "follow_watermark, and Spark takes no second one: leave it out. To allow for disorder, write "
+                f'.option("maxOutOfOrderness", "{delayThreshold}") where the source is read'
+            )
+        return spark_own(self, eventTime, delayThreshold)
+
+    setattr(checked, _CHECKED, True)
+    of.withWatermark = checked  # type: ignore[method-assign]
+
+
+def _has_watermark_of(df: DataFrame, clock: str) -> bool:
+    if (java := getattr(df, "_jdf", None)) is not None:
+        return any(clock in str(node.eventTime()) for node in _java_nodes(java.queryExecution().logical()))
+    return any(clock == getattr(node, "_event_time", None) for node in _connect_nodes(getattr(df, "_plan", None)))
+
+
+def _java_nodes(node: Any) -> Iterator[Any]:
+    """Yield the watermark nodes of a plan."""
+    if node.getClass().getSimpleName() == "EventTimeWatermark":
+        yield node
+    children = node.children()
+    for i in range(children.size()):
+        yield from _java_nodes(children.apply(i))
+
+
+def _connect_nodes(node: Any) -> Iterator[Any]:
+    """Yield a plan of Spark Connect's client and all plans that it is made of."""
+    if node is None:
+        return
+    yield node
+    for part in vars(node).values():
+        if isinstance(part, _plan_class()):
+            yield from _connect_nodes(part)
+
+
+@functools.cache
+def _plan_class() -> type:
+    from pyspark.sql.connect.plan import LogicalPlan  # noqa: PLC0415 - needs the packages of Connect
+
+    return LogicalPlan

@@ -1,0 +1,163 @@
+"""Polling: how often Spark's question "is there anything new?" may reach the brokers or the database."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+
+from watermark_source.planning.observation import ObservedLogs
+from watermark_source.planning.planner import Plan
+from watermark_source.planning.split import Split
+from watermark_source.planning.state import SourceState
+from watermark_source.planning.watermark import Millis
+
+_SHORTEST, _LONGEST = 0.015, 0.1
+"""Seconds from an answer "nothing new" to the next look. Spark asks about 85 times a second while it is idle."""
+_SHARE = 0.04
+"""The next look comes after this part of the time that has passed since the last batch, within those bounds."""
+_CPU_SHARE, _RAREST = 0.04, 1.0
+"""Looks that would take more than this share of a core are further apart, up to so many seconds: thousands of splits
+take their time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When the next look is due, in seconds of the monotonic clock."""
+
+    last_batch: float = field(default_factory=time.monotonic)
+    next_look: float = 0.0
+
+    def after(self, *, is_batch: bool, held: bool = False, cpu: float = 0.0) -> Pace:
+        """Return the pace after a look that led to a batch with rows, or found none; it took ``cpu`` seconds of a core.
+
+        ``held``: there are rows that the alignment group does not allow to be read. In a run with an end each such look
+        is a batch without rows, so they become rarer the longer it takes.
+        """
+        now = time.monotonic()
+        if is_batch and not held:
+            return Pace(now)
+        longest = _RAREST if held else min(_RAREST, max(_LONGEST, cpu / _CPU_SHARE))
+        pause = min(longest, max(_SHORTEST, _SHARE * (now - self.last_batch)))
+        return Pace(self.last_batch, now + pause)
+
+    def wait(self) -> None:
+        """Sleep until the next look is due.
+
+        The question could be answered from memory instead, but ``processAllAvailable`` must see what was written
+        before it was called.
+        """
+        time.sleep(max(0.0, self.next_look - time.monotonic()))
+
+
+# No-data batches: for how long a source has had nothing to do, after which time alone may be worth a batch.
+
+
+_ENOUGH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """It begins with the second plan in a row that is no batch.
+
+    After the first one Spark may still make a batch of its own, for what the last watermark closed. So a query comes to
+    an end of what there is, however long its batches take (Spark's ``processAllAvailable`` waits for that).
+    """
+
+    plans: int = 0
+    """Without a batch, one after another, up to two."""
+    since: Millis | None = None
+
+    def after(self, *, is_batch: bool, asked_at: Millis) -> Rest:
+        """Return what it is after a plan."""
+        if is_batch:
+            return Rest()
+        plans = min(self.plans + 1, _ENOUGH)
+        return Rest(plans, asked_at if self.since is None and plans == _ENOUGH else self.since)
+
+    def lasted(self, asked_at: Millis) -> Millis | None:
+        """Return for how long; ``None`` if it has not begun."""
+        return None if self.since is None else Millis(asked_at - self.since)
+
+
+# What of the logs is not read yet.
+
+
+def splits_behind(state: SourceState, ends: Mapping[Split, int]) -> Set[Split]:
+    """Return the splits with rows to read."""
+    return {s for s, end in ends.items() if s not in state.splits or end > state.splits[s].position}
+
+
+def exceeds(state: SourceState, ends: Mapping[Split, int], limit: ReadLimit) -> bool:
+    """Return whether there is more to read than one batch may take."""
+    if not isinstance(limit, ReadMaxRows):
+        return False
+    backlog = sum(end - state.splits[s].position if s in state.splits else end for s, end in ends.items())
+    return bool(backlog > limit.max_rows)
+
+
+# What a process keeps of its last plan for the next one, beyond what the offset holds.
+
+
+@dataclass(frozen=True, slots=True)
+class LastPlan:
+    """Before the first plan of a process: nothing."""
+
+    offset: Mapping[str, Any] | None = None
+    """What Spark was answered."""
+    state: SourceState = field(default_factory=SourceState)
+    """What goes on if Spark asks from that offset."""
+    is_behind: bool = False
+    """Whether it left rows for the next."""
+    newest_mattered: bool = False
+    """Then they probably do again, and planning twice would cost more."""
+    rows_at: Millis | None = None
+    """When the ends were asked for of the last plan with rows."""
+    asked_at: Millis | None = None
+    """When the ends were asked for."""
+    leads_to: Millis | None = None
+    """See ``Plan.leads_to``."""
+    rest: Rest = field(default_factory=Rest)
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether there was none yet in this process."""
+        return self.offset is None
+
+    def after(
+        self,
+        planned: Plan,
+        logs: ObservedLogs,
+        before: SourceState,
+        *,
+        state: SourceState,
+        offset: Mapping[str, Any],
+        cpu: float,
+    ) -> LastPlan:
+        """Return what the plan after this one leaves.
+
+        Args:
+            planned: the plan.
+            logs: what it was made of.
+            before: the state it began with.
+            state: the state that goes on.
+            offset: what Spark is answered.
+            cpu: seconds of a core that it took.
+        """
+        held = planned.state.group.held > before.group.held
+        return LastPlan(
+            offset=offset,
+            state=state,
+            is_behind=bool(splits_behind(planned.state, logs.ends)),
+            newest_mattered=planned.newest_matters,
+            rows_at=logs.asked_at if planned.has_rows else self.rows_at,
+            asked_at=logs.asked_at,
+            leads_to=planned.leads_to,
+            rest=self.rest.after(is_batch=planned.is_batch, asked_at=logs.asked_at),
+            # A batch for the time alone is no reason to look more often.
+            pace=self.pace.after(is_batch=planned.has_rows, held=held, cpu=cpu),
+        )

@@ -1,0 +1,231 @@
+"""The ends of a run with an end (``Trigger.AvailableNow``): what comes while it reads is not part of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from typing import Any
+
+from watermark_source.contract.stream import Connector, Relocation, SourceDefinition
+from watermark_source.errors import OptionError, StartMismatchError, StreamEndedError, listed
+from watermark_source.planning.combined_watermark import come_since, has_said_the_last
+from watermark_source.planning.observation import Observation, ObservedLogs
+from watermark_source.planning.planner import Plan
+from watermark_source.planning.snapshot_ranges import snapshot_split
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.state import SnapshotState, SourceState, SplitState
+from watermark_source.spark.driver.logs import Logs
+from watermark_source.spark.driver.offsets import Offsets
+from watermark_source.spark.driver.task_reports import again_of
+from watermark_source.spark.executor.reading import batches_of
+from watermark_source.spark.options import EngineOptions
+
+# What a query may do with a stream that has an end (``finalWatermark``), and with one that has come to it.
+
+
+_log = logging.getLogger(__name__)
+
+
+class StreamEnd:
+    """Of one run of a query."""
+
+    def __init__(self, options: EngineOptions, *, fails_on_loss: bool) -> None:
+        self._options = options
+        self._fails_on_loss = fails_on_loss
+        self._told: set[str] = set()
+
+    def check(self, state: SourceState, *, is_run: bool) -> None:
+        """Refuse to go on from a state.
+
+        Args:
+            state: as of a batch that is done.
+            is_run: whether the ends of this run are fixed.
+
+        Raises:
+            StreamEndedError: the stream has ended, and this is no run that only lets others of its query end too.
+            OptionError: this is to be the stream's last run, and its trigger lets it go on.
+        """
+        final = self._options.final_watermark
+        goes_on = not is_run and not final
+        if (state.ended and not (is_run and final)) or (goes_on and has_said_the_last(state)):
+            raise StreamEndedError(
+                f"{self._ended}, so rows that have come since would all be late. What other sources of the query still "
+                "have is read with finalWatermark and Trigger.AvailableNow; to read this one on, begin with a new "
+                "checkpoint location"
+            )
+        if final and not is_run:
+            raise OptionError(
+                "finalWatermark",
+                "true",
+                "needs a run that has an end, and with this trigger the query goes on: start it with "
+                "Trigger.AvailableNow, or leave the option out",
+                example="trigger(availableNow=True)",
+            )
+
+    def look(
+        self,
+        state: SourceState,
+        observation: Observation,
+        definition: SourceDefinition,
+        relocation: Relocation | None,
+        *,
+        enters_anywhere: bool,
+    ) -> None:
+        """Say that rows have come since a stream ended, if there are any: nobody reads them.
+
+        Args:
+            state: of a stream that has ended.
+            observation: what there is now.
+            definition: reads it.
+            relocation: how the copy that is read is read on.
+            enters_anywhere: whether logs can be read from any position on.
+
+        Raises:
+            StreamEndedError: there are, and ``failOnDataLoss`` is set.
+            SourceError: it cannot be told.
+        """
+
+        def has_rows(wanted: SplitRange) -> bool:
+            # A table that is new has no positions to look at yet.
+            if wanted.split.log in observation.snapshots.chunks:
+                return True
+            _log.info("looking whether rows have come in %s since the stream ended", wanted)
+            again = again_of(wanted, state, relocation, late_at=None, enters_anywhere=enters_anywhere)
+            return any(batch.rows for batch in batches_of(definition.observing_reader, again))
+
+        since = [wanted for wanted in come_since(state, observation.logs) if has_rows(wanted)]
+        if not since:
+            return
+        shown = ", ".join(wanted.shown(definition.position_text) for wanted in since[:_SHOWN])
+        more = f" and {len(since) - _SHOWN} more" if len(since) > _SHOWN else ""
+        text = f"{self._ended}. Rows have come since: {shown}{more}. They would all be late, so none is read"
+        if self._fails_on_loss:
+            raise StreamEndedError(
+                f"{text}. To read them, begin with a new checkpoint location; to let the query's other sources come to "
+                "their ends without them, set failOnDataLoss to false"
+            )
+        _log.warning("failOnDataLoss is false, going on: %s", text)
+
+    def note(self, planned: Plan, logs: ObservedLogs) -> None:
+        """Say in the log, once, why a run that was to be the last leaves the stream open."""
+        if planned.is_batch or not self._options.final_watermark or has_said_the_last(planned.state):
+            return
+        why = None
+        if not logs.all_found:
+            why = (
+                "it was not answered in time whether there are new partitions, so this run is not the last, and its "
+                "watermark stays where it was. Run the query again when the system answers"
+            )
+        elif logs.uncommitted:
+            why = (
+                f"{listed(logs.uncommitted)} have rows of a transaction that is open, so this run is not the last. Run "
+                "the query again when it is over"
+            )
+        if why is not None and why not in self._told:
+            self._told.add(why)
+            _log.warning("finalWatermark: %s", why)
+
+    @property
+    def _ended(self) -> str:
+        return (
+            f"the stream of {self._options.source_name} has ended: a run had finalWatermark, and its watermark is the "
+            "end of time"
+        )
+
+
+_SHOWN = 10
+"""So many ranges are named."""
+
+
+class AvailableNowEnds:
+    """Of one run; of a run without an end there are none."""
+
+    def __init__(self, connector: Connector, logs: Logs, stream: StreamEnd) -> None:
+        self._connector = connector
+        self._stream = stream
+        self._logs = logs
+        self._tables: Set[str] | None = None
+        """What there was to take snapshots of, before the ends were asked for."""
+        self.logs: ObservedLogs | None = None
+        """The logs as the run found them."""
+
+    def fix(self) -> None:
+        """Ask for the ends."""
+        if self._connector.snapshots is not None:
+            self._tables = self._connector.snapshots.logs()
+        self.logs = self._logs.of_run()
+
+    def check(self, state: SourceState) -> None:
+        """Raise what ``StreamEnd.check`` does of a state to go on from."""
+        self._stream.check(state, is_run=self.logs is not None)
+
+    def expect(self, splits: Set[Split]) -> None:
+        """Look again if the run found less than the checkpoint has: the system may not have told all for a moment."""
+        self._connector.discovery.expect(splits)
+        if self.logs is not None and (splits - self.logs.ends.keys()) & self._connector.discovery.discover():
+            self.fix()
+
+    def tables(self) -> Set[str]:
+        """Return what there was to take snapshots of before the ends were asked for that are planned with.
+
+        Not later: what came in whole after those ends, by another name before, is not in the log behind them.
+        """
+        if self._connector.snapshots is None:
+            return frozenset()
+        return self._connector.snapshots.logs() if self._tables is None else self._tables
+
+    def reach(self, starts: Mapping[Split, int]) -> None:
+        """Take in where a new query starts: rows and splits may have come since; the run reads none of them."""
+        if self.logs is not None:
+            self.logs = replace(self.logs, ends={s: max(at, self.logs.ends.get(s, at)) for s, at in starts.items()})
+
+
+# Where a new query starts: asked of the connector once, and why it cannot start.
+
+
+class InitialOffset:
+    """Spark asks more than once; the answer stays the same in a process."""
+
+    def __init__(self, connector: Connector, ends: AvailableNowEnds, offsets: Offsets) -> None:
+        self._connector = connector
+        self._ends = ends
+        self._offsets = offsets
+        self._offset: dict[str, Any] | None = None
+        self._mismatch: StartMismatchError | None = None
+
+    def offset(self) -> dict[str, Any]:
+        """Return the offset a new query starts from."""
+        if self._offset is None:
+            self._offset = self._offsets.encode(self._state())
+        return self._offset
+
+    def is_unknown(self, start: Mapping[str, Any]) -> bool:
+        """Return whether this is where a new query starts, and the user's options do not fit what there is now."""
+        return self._mismatch is not None and start == self._offset
+
+    def check(self, start: Mapping[str, Any]) -> None:
+        """Raise ``StartMismatchError`` if a batch would have to be planned from a start that is unknown."""
+        if self._mismatch is not None and start == self._offset:
+            raise self._mismatch
+
+    def _state(self) -> SourceState:
+        snapshots = self._connector.snapshots
+        takes_snapshots = snapshots is not None and snapshots.come_first
+        tables = self._ends.tables() if takes_snapshots else frozenset()
+        splits = self._connector.discovery.discover()
+        try:
+            starts = self._connector.starts.initial_positions(splits)
+        except StartMismatchError as error:
+            # Not if the first batch is logged already: its end says what it reads, whatever has come since.
+            starts, self._mismatch = {}, error
+        else:
+            self._ends.reach(starts)
+        positions = {**starts, **{snapshot_split(log): 0 for log in tables}}
+        return SourceState(
+            splits={s: SplitState(p, p) for s, p in sorted(positions.items())},
+            snapshots=SnapshotState(
+                frontiers=dict.fromkeys(sorted(tables), ()), complete=frozenset() if takes_snapshots else None
+            ),
+            origin=self._offsets.replica.beginning(),
+        )

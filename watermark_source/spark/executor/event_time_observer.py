@@ -1,0 +1,226 @@
+"""Event-time observer: what a task sees of event times in its ranges, for the progress report that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from watermark_source.arrow_columns import integers
+from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.errors import InternalError
+from watermark_source.planning.disorder import BUCKETS, SEGMENT, DisorderSegment
+from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows, RangeReport
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import Millis
+from watermark_source.spark.columns import in_micros
+from watermark_source.spark.read_tasks import Beginning
+
+# Counting disorder in a task: how far rows of a range are behind the highest event time before them, in columns.
+
+
+_Longs = npt.NDArray[np.int64]
+_HALF: Final = SEGMENT // 2
+# A double shows exponent and mantissa: of 2^9 and more, shifted so far, buckets with four to a doubling.
+_SHIFT: Final = 50
+_BELOW_FIRST: Final = ((1023 + 9) << 2) - 1
+
+
+class DisorderCount:
+    """Of one split, whose rows come in position order."""
+
+    def __init__(self, start: int, beginning: Beginning | None) -> None:
+        """Begin where the first of a task's ranges does.
+
+        ``beginning``: what lies before it, if that is known: so of the range itself, not of a part of it.
+        """
+        self._start = start
+        self._segments: list[DisorderSegment] = []
+        self._half = -1
+        self._highest: int | None = None
+        self._before: int | None = None
+        self._counts = np.zeros(BUCKETS, np.int64)
+        self._counts_all = beginning is not None
+        if beginning is not None:
+            self._half = 0
+            self._highest = self._before = None if beginning.highest is None else beginning.highest * 1_000
+
+    def add(self, micros: _Longs, positions: _Longs) -> None:
+        """Take in the event times of the rows that come next, in microseconds, and where they are."""
+        first, last = (int(at - self._start) // _HALF for at in (positions[0], positions[-1]))
+        if first == last:
+            self._add(micros, first)
+            return
+        halves = (positions - self._start) // _HALF
+        edges = np.flatnonzero(np.diff(halves)) + 1
+        for at, part in zip([0, *edges.tolist()], np.split(micros, edges), strict=True):
+            self._add(part, int(halves[at]))
+
+    def segments(self) -> tuple[DisorderSegment, ...]:
+        """Return all segments that rows were in."""
+        return (*self._segments, self._segment()) if self._half >= 0 else ()
+
+    def _add(self, micros: _Longs, half: int) -> None:
+        if half // 2 != self._half // 2:
+            self._begin_anew()
+        if half != self._half and not self._counts_all:
+            self._before = self._highest
+        self._half = half
+        if half % 2 or self._counts_all:
+            self._count(micros)
+        else:
+            highest = int(micros.max())
+            self._highest = highest if self._highest is None else max(highest, self._highest)
+
+    def _begin_anew(self) -> None:
+        if self._half >= 0:
+            self._segments.append(self._segment())
+        self._highest = self._before = None
+        self._counts = np.zeros(BUCKETS, np.int64)
+        self._counts_all = False
+
+    def _count(self, micros: _Longs) -> None:
+        highest = np.maximum.accumulate(micros)
+        if self._highest is not None and self._highest > micros[0]:
+            np.maximum(highest, self._highest, out=highest)
+        behind = highest - micros
+        buckets = (behind.astype(np.float64).view(np.int64) >> _SHIFT) - _BELOW_FIRST
+        np.clip(buckets, 0, BUCKETS - 1, out=buckets)
+        self._counts += np.bincount(buckets, minlength=BUCKETS)
+        self._highest = int(highest[-1])
+
+    def _segment(self) -> DisorderSegment:
+        (found,) = self._counts.nonzero()
+        counts = tuple(zip(found.tolist(), self._counts[found].tolist(), strict=True))
+        return DisorderSegment(_counted_millis(self._before), _counted_millis(self._highest), counts)
+
+
+def _counted_millis(micros: int | None) -> Millis | None:
+    return None if micros is None else Millis(micros // 1_000)
+
+
+class EventTimeObserver:
+    """Watches the event times of ranges, column by column. Of several ranges of a split the first has all its rows."""
+
+    def __init__(
+        self,
+        ranges: Sequence[SplitRange],
+        future_cap: Millis | None,
+        late_at: Millis | None = None,
+        beginnings: Mapping[Split, Beginning] | None = None,
+    ) -> None:
+        self._ranges = ranges
+        self._disorder = None if beginnings is None else _disorder_counts(ranges, beginnings)
+        self._late_at = None if late_at is None else in_micros(late_at)
+        # Event times are microseconds in the columns; a whole millisecond at the cap still counts.
+        self._cap = None if future_cap is None else future_cap * 1_000 + 999
+        self._highest: dict[Split, int] = {}
+        self._rows: dict[Split, int] = {}
+        self._future: dict[Split, int] = {}
+        self._undated: dict[Split, int] = {}
+        self._late: dict[Split, LateRows] = {}
+        self._marked: dict[Split, int] = {}
+
+    def observe(self, batch: ReadBatch) -> None:
+        """Take a batch's event times in."""
+        split = batch.split
+        self._rows[split] = self._rows.get(split, 0) + batch.rows
+        # Not every connector counts them; with a time of another kind in their place they are dated all the same.
+        if undated := max(batch.undated, batch.event_time.null_count):
+            self._undated[split] = self._undated.get(split, 0) + undated
+        dated = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
+        micros = integers(dated)
+        if batch.reached is not None and (self._cap is None or batch.reached <= self._cap):
+            self._highest[split] = max(batch.reached, self._highest.get(split, batch.reached))
+        if batch.marks is not None:
+            self._observe_marks(split, batch.marks)
+        if not len(micros):
+            return
+        if self._late_at is not None and micros.min() <= self._late_at:
+            self._late[split] = self._late.get(split, NONE_LATE) + late_among(micros, self._late_at)
+        highest, is_counted = int(micros.max()), None
+        if self._cap is not None and highest > self._cap:
+            is_counted = micros <= self._cap
+            counted = micros[is_counted]
+            if batch.marks is None:
+                self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
+            if not len(counted):
+                return
+            micros, highest = counted, int(counted.max())
+        self._highest[split] = max(highest, self._highest.get(split, highest))
+        if self._disorder is not None:
+            if batch.positions is None:
+                raise InternalError("watermarkStrategy percentile needs the positions of rows (ReadBatch.positions)")
+            positions = integers(
+                batch.positions.filter(batch.event_time.is_valid()) if batch.event_time.null_count else batch.positions
+            )
+            self._disorder[split].add(micros, positions if is_counted is None else positions[is_counted])
+
+    def _observe_marks(self, split: Split, marks: pa.Array) -> None:
+        micros = integers(marks)
+        if self._cap is not None:
+            counted = micros[micros <= self._cap]
+            self._future[split] = self._future.get(split, 0) + len(micros) - len(counted)
+            micros = counted
+        if len(micros):
+            highest = int(micros.max())
+            self._marked[split] = max(highest, self._marked.get(split, highest))
+
+    def reports(self) -> list[RangeReport]:
+        """Return what was seen, a report a range."""
+        rows, future, late, undated = dict(self._rows), dict(self._future), dict(self._late), dict(self._undated)
+        disorder = {} if self._disorder is None else dict(self._disorder)
+        return [
+            RangeReport(
+                range=r,
+                max_event_time=_millis(self._highest.get(r.split)),
+                rows=rows.pop(r.split, 0),
+                future_rows=future.pop(r.split, 0),
+                late=late.pop(r.split, NONE_LATE),
+                undated_rows=undated.pop(r.split, 0),
+                marked=_millis(self._marked.get(r.split)),
+                segments=() if (counted := disorder.pop(r.split, None)) is None else counted.segments(),
+            )
+            for r in self._ranges
+        ]
+
+
+def _disorder_counts(ranges: Sequence[SplitRange], beginnings: Mapping[Split, Beginning]) -> dict[Split, DisorderCount]:
+    first: dict[Split, SplitRange] = {}
+    for each in ranges:
+        first.setdefault(each.split, each)
+    counts: dict[Split, DisorderCount] = {}
+    for split, each in first.items():
+        beginning = beginnings.get(split)
+        here = beginning if beginning is not None and beginning.position == each.start else None
+        counts[split] = DisorderCount(each.start, here)
+    return counts
+
+
+def late_among(micros: npt.NDArray[np.int64], late_at: int) -> LateRows:
+    """Return which of event times are late, all in microseconds."""
+    behind = (late_at - micros[micros <= late_at]) // 1_000
+    buckets = np.searchsorted(BOUNDS_MS, behind)
+    counts = np.bincount(buckets, minlength=len(BOUNDS_MS) + 1)
+    return LateRows(tuple(counts.tolist()), int(behind.max()), int(behind.sum()))
+
+
+def observe(
+    batches: Iterable[ReadBatch],
+    ranges: Sequence[SplitRange],
+    future_cap: Millis | None,
+    late_at: Millis | None = None,
+    beginnings: Mapping[Split, Beginning] | None = None,
+) -> list[RangeReport]:
+    """Read batches only for what their event times say."""
+    observer = EventTimeObserver(ranges, future_cap, late_at, beginnings)
+    for batch in batches:
+        observer.observe(batch)
+    return observer.reports()
+
+
+def _millis(micros: int | None) -> Millis | None:
+    return None if micros is None else Millis(micros // 1_000)

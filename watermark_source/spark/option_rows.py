@@ -1,0 +1,392 @@
+"""The table of options that every source of this project has: event time, watermarks, idleness, alignment, markers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from watermark_source import durations
+from watermark_source.errors import OptionError
+from watermark_source.option_table import (
+    Option,
+    at_least_one,
+    duration,
+    given_text,
+    host_name,
+    non_empty,
+    one_of,
+    ports,
+    true_or_false,
+)
+from watermark_source.planning.disorder import MILLION, SEGMENT, Percentile
+from watermark_source.planning.group import LONGEST_NAME
+
+# What the options of strategies that learn mean, and which of them cannot be together.
+
+
+PERCENTILE = "percentile"
+PUNCTUATED = "punctuated"
+_OF_PERCENTILE = ("watermarkPercentile", "percentileRows")
+
+
+def on_time(text: str) -> int:
+    """Parse a percentage of rows; returns how many of a million that is."""
+    try:
+        share = Decimal(text.strip().removesuffix("%").strip()) * (MILLION // 100)
+    except InvalidOperation:
+        raise ValueError("not a number") from None
+    if not share.is_finite() or not MILLION // 2 <= share < MILLION:
+        raise ValueError("must be at least 50 and less than 100")
+    if share != int(share):
+        raise ValueError("has more than four digits behind the point")
+    return int(share)
+
+
+def percentile_of(values: Mapping[str, Any], given: Mapping[str, str]) -> Percentile | None:
+    """Return what the user wished, ``None`` with another strategy.
+
+    Raises:
+        OptionError: options that cannot be together, or one that another needs.
+    """
+    strategy = values["watermarkStrategy"]
+    if strategy != PERCENTILE:
+        for name in (name for name in _OF_PERCENTILE if given_text(given, name) is not None):
+            raise OptionError(
+                name, given_text(given, name),
+                f"belongs to watermarkStrategy percentile, and the strategy is {strategy}", example="leave it out",
+            )  # fmt: skip
+        return None
+    most = values["maxOutOfOrderness"]
+    if not most:
+        raise OptionError(
+            "maxOutOfOrderness", given_text(given, "maxOutOfOrderness"),
+            "is needed because watermarkStrategy is percentile: it is the largest bound that may be learned, and the "
+            "one until enough rows are known", example="10 minutes",
+        )  # fmt: skip
+    wish = Percentile(values["watermarkPercentile"], values["percentileRows"], most)
+    if wish.rows < 2 * wish.enough:
+        raise OptionError(
+            "percentileRows", given_text(given, "percentileRows"),
+            f"must be at least {2 * wish.enough}: of fewer rows hardly any is expected beyond a watermarkPercentile of "
+            f"{wish.on_time / (MILLION // 100):g}", example=str(2 * wish.enough),
+        )  # fmt: skip
+    largest = values["maxRecordsPerPartition"]
+    if largest is not None and largest < SEGMENT:
+        raise OptionError(
+            "maxRecordsPerPartition", given_text(given, "maxRecordsPerPartition"),
+            f"must be at least {SEGMENT} with watermarkStrategy percentile, which counts disorder in stretches of so "
+            "many rows", example=str(SEGMENT),
+        )  # fmt: skip
+    return wish
+
+
+BOUNDED = "bounded"
+MONOTONOUS = "monotonous"
+INGESTION = "ingestion"
+LOOKAHEAD = "lookahead"
+NONE = "none"
+
+AUTO = "auto"
+
+NOTHING = "nothing"
+GROUP = "group"
+
+WAITS = "wait"
+PASSES = "pass"
+
+DRIVER = "driver"
+"""The store that is a file of the driver's."""
+NO_STORE = "none"
+
+
+def _idle_timeout(text: str) -> int | str:
+    return AUTO if text.strip().lower() == AUTO else duration(minimum=1)(text)
+
+
+def _store(text: str) -> str:
+    if text.strip().lower() in (DRIVER, NO_STORE):
+        return text.strip().lower()
+    # Loaded where it is needed: workers have no use for it.
+    from watermark_source.group_store.database import database_of  # noqa: PLC0415
+
+    database_of(text)
+    return text
+
+
+def _group_name(text: str) -> str:
+    name = non_empty(text)
+    if len(name) > LONGEST_NAME or "\0" in name:
+        raise ValueError(f"has {len(name)} characters" if len(name) > LONGEST_NAME else "has a NUL")
+    return name
+
+
+ENGINE_OPTIONS: tuple[Option, ...] = (
+    one_of(
+        name="watermarkStrategy",
+        choices=(BOUNDED, MONOTONOUS, PERCENTILE, PUNCTUATED, INGESTION, LOOKAHEAD, NONE),
+        default=BOUNDED,
+        example="bounded",
+        doc="How a split's watermark follows its event times. `bounded`: the highest event time seen less "
+        "`maxOutOfOrderness` and one millisecond. `monotonous`: the same with no disorder allowed. `percentile`: the "
+        "same as `bounded`, with a bound that is learned from the rows, at most `maxOutOfOrderness`. `punctuated`: "
+        "only records that carry a watermark move it (Kafka's `watermarkColumn`). `ingestion`: the "
+        "same as `bounded`, and while a split has nothing left to read its watermark follows the clock at a distance "
+        "of `maxWatermarkLag`. `lookahead`: a second reader is ahead, and the watermark is one millisecond before the "
+        "lowest event time that is known to be unread; `maxOutOfOrderness` covers what is not known. `none`: no "
+        "event-time watermark; time is the clock (processing-time watermark).",
+    ),
+    Option(
+        name="maxOutOfOrderness",
+        parse=duration(minimum=0),
+        default=0,
+        default_text="0 seconds",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="5 seconds",
+        doc="How far an event may be behind the highest event time of its own split and still be on time. With "
+        "`watermarkStrategy` `percentile` the most that is allowed for. Only with `bounded`, `percentile`, `ingestion` "
+        "or `lookahead`.",
+    ),
+    Option(
+        name="watermarkPercentile",
+        parse=on_time,
+        default=999_000,
+        default_text="99.9",
+        accepted="must be a percentage, at least 50 and less than 100, with at most four digits behind the point",
+        example="99.9",
+        doc="Which share of the rows is to be on time: the bound is what so many of the rows read last were behind at "
+        "most. Only with `watermarkStrategy` `percentile`.",
+    ),
+    at_least_one(
+        name="percentileRows",
+        default=100_000,
+        example="100000",
+        doc="From how many of the source's last rows the bound is learned, at least half of them. Fewer follow a "
+        "change sooner. At least twenty must be expected beyond `watermarkPercentile`. Only with `watermarkStrategy` "
+        "`percentile`.",
+    ),
+    at_least_one(
+        name="lookaheadRows",
+        default=200_000,
+        example="200000",
+        doc="How many rows of each split are looked at ahead of a batch: no row that lies within so many rows behind a "
+        "batch when that is planned is late because of it. Only with `watermarkStrategy` `lookahead`.",
+    ),
+    Option(
+        name="lookaheadTime",
+        parse=duration(minimum=1),
+        default_text="off",
+        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        example="15 minutes",
+        doc="Look ahead no further than until event times are later than those before by so much, in each split, and "
+        "by at most `lookaheadRows` rows. Only with `watermarkStrategy` `lookahead`.",
+    ),
+    Option(
+        name="maxWatermarkLag",
+        parse=duration(minimum=0),
+        default=10_000,
+        default_text="10 seconds",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="10 seconds",
+        doc="How far the watermark of a split that has nothing left to read is behind the driver's clock: no event may "
+        "be written to its log later than this after its own event time, by that clock. Where the log's system dates "
+        "the events (Kafka's `LogAppendTime`) that is the most by which clocks differ. Only with `watermarkStrategy` "
+        "`ingestion`.",
+    ),
+    Option(
+        name="maxEventTimeLag",
+        parse=duration(minimum=0),
+        default_text="that of `maxWatermarkLag`",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="1 minute",
+        doc="The same as `maxWatermarkLag`, where applications date the events: how long after its event time an event "
+        "is written at the latest. Give one of the two.",
+    ),
+    Option(
+        name="idleTimeout",
+        parse=_idle_timeout,
+        default_text="off",
+        accepted=f"must be auto, or {durations.ACCEPTED}, greater than zero",
+        example="30 seconds",
+        doc="A split that has nothing left to read for longer than this is idle: it no longer holds the watermark "
+        "back, and what it brings later may be late. `auto`: half as long again as the longest pauses that this run "
+        "has seen of the split, at least 10 seconds and at most 5 minutes, and 5 minutes until ten batches had rows of "
+        "it, those of a backlog aside. A split that is paused, behind, or cannot be reached is never idle.",
+    ),
+    Option(
+        name="alignmentGroup",
+        parse=_group_name,
+        default_text="off",
+        accepted=f"must be a name of at most {LONGEST_NAME} characters",
+        example="checkout",
+        doc="Name of the alignment group the source's splits belong to. Needs `alignmentMaxDrift`, but "
+        "with `watermarkStrategy` `none` or `idleFollows` `group`: without a drift a source only waits for those that "
+        "hold the group. Sources that name the same group wait for each other.",
+    ),
+    Option(
+        name="alignmentMaxDrift",
+        parse=duration(minimum=0),
+        default_text="off",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="2 minutes",
+        doc="How far a split's watermark may be ahead of the slowest active split of its group. A split that is "
+        "further ahead is paused. One group has one drift. Needs `alignmentGroup`.",
+    ),
+    Option(
+        name="alignmentStore",
+        parse=_store,
+        default=DRIVER,
+        default_text="driver",
+        accepted="must be driver, none, or the URL of a database, as SQLAlchemy writes them",
+        example="driver",
+        doc="Where the sources of the group meet. `driver`: in a private file, those of all queries of one driver. The "
+        "URL of a database that all of them reach: those of several drivers; it gets a table "
+        "`watermark_source_members`. A server's needs the extra `alignment`, which is SQLAlchemy, and the database's "
+        "own driver; `sqlite:////path` needs nothing. `none`: nowhere, the group holds the splits of this source. A "
+        "password in the URL appears in no log, error, status or checkpoint; Spark itself prints options in "
+        "`explain(True)`: leave it to the database's own means (`PGPASSWORD`, `~/.pgpass`), or set "
+        "`spark.sql.redaction.options.regex` to `(?i)url|alignmentstore`. Needs `alignmentGroup`.",
+        secret=True,
+    ),
+    Option(
+        name="alignmentTimeToLive",
+        parse=duration(minimum=5_000, maximum=86_400_000),
+        default=30_000,
+        default_text="30 seconds",
+        accepted=f"must be {durations.ACCEPTED}, 5 seconds to 1 day",
+        example="30 seconds",
+        doc="The others go on without a source of the group that has said nothing for so long. Needs `alignmentGroup`.",
+    ),
+    at_least_one(
+        name="alignmentMembers",
+        default_text="whoever is there",
+        example="2",
+        doc="A new query reads nothing before so many sources of the group are there. Needs `alignmentGroup`.",
+    ),
+    true_or_false(
+        name="alignmentWaitForFirst",
+        default=False,
+        example="false",
+        doc="Whether the group waits for this source's first row. Needs `alignmentGroup`.",
+    ),
+    one_of(
+        name="idleReturn",
+        choices=(WAITS, PASSES),
+        default=WAITS,
+        example="pass",
+        doc="What the combined watermark does when an idle split has rows again that are behind it, all of them late. "
+        "`wait`: it stands still until the split has caught up. `pass`: the split is left out until then.",
+    ),
+    one_of(
+        name="idleFollows",
+        choices=(NOTHING, GROUP),
+        default=NOTHING,
+        example="group",
+        doc="What moves the watermark while all splits are idle. `nothing`: it stands still. `group`: it goes on with "
+        "the lowest watermark of the alignment group's other sources, and with the highest once they are all idle too, "
+        "so that joins and unions with them go on; rows that come behind it are late. Needs `alignmentGroup` and "
+        "`idleTimeout`.",
+    ),
+    Option(
+        name="maxFutureSkew",
+        parse=duration(minimum=0),
+        default_text="off",
+        accepted=f"must be {durations.ACCEPTED}",
+        example="10 minutes",
+        doc="An event further in the future than this, by the driver's clock when its batch is planned, does not move "
+        "the watermark: one broken clock cannot make every other row late. Such rows are delivered and counted. Not "
+        "with `watermarkStrategy` `none`.",
+    ),
+    Option(
+        name="watermarkInterval",
+        parse=duration(minimum=1),
+        default=1_000,
+        default_text="1 second",
+        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        example="1 second",
+        doc="While no rows come, time moves on this long after the last batch, with one without rows: the clock's with "
+        "`watermarkStrategy` `none` and `ingestion`, the group's with `idleFollows` `group`, that of a system that "
+        "dates its rows.",
+    ),
+    Option(
+        name="watermarkWarningAfter",
+        parse=duration(minimum=1),
+        default=60_000,
+        default_text="1 minute",
+        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        example="5 minutes",
+        doc="After how long without a first watermark, or with one that stands although rows are read, the log has a "
+        "warning: which partition holds the watermark, since when, and what to write "
+        "([troubleshooting](troubleshooting.md)).",
+    ),
+    true_or_false(
+        name="finalWatermark",
+        default=False,
+        example="true",
+        doc="Whether the stream ends with this run: after its last rows the watermark is the end of time, and windows, "
+        "joins and ordering let go all that they hold. For data that are complete, with `Trigger.AvailableNow` alone. "
+        "Its checkpoint reads nothing more of it. Not with `watermarkStrategy` `none`.",
+    ),
+    true_or_false(
+        name="includeMarkers",
+        default=True,
+        example="true",
+        doc="Whether marker rows, which carry the watermark, are part of the stream. `follow_watermark` needs them.",
+    ),
+    true_or_false(
+        name="includeLate",
+        default=False,
+        example="true",
+        doc="Whether the stream has a column `late`: true for a row at or before the watermark that its batch begins "
+        "with. `split_late` makes two streams of it. Late rows are counted in any case.",
+    ),
+    Option(
+        name="sourceName",
+        parse=non_empty,
+        default_text="the format's name",
+        accepted="must be a name that is not empty",
+        example="orders",
+        doc="A name for this source in its offsets, status and metrics. A checkpoint belongs to one name.",
+    ),
+    at_least_one(
+        name="minPartitions",
+        default_text="chosen by size",
+        example="8",
+        doc="At least so many tasks read a batch, if it has that many rows. By default small ranges share a task and "
+        "big ones are cut, by their size.",
+    ),
+    at_least_one(
+        name="maxRecordsPerPartition",
+        default_text="chosen by size",
+        example="500000",
+        doc="At most so many rows are read by one task; bigger ranges are cut. With `minPartitions` both hold.",
+    ),
+    Option(
+        name="reportHost",
+        parse=host_name,
+        default_text="found out",
+        accepted="must be a host name or an address",
+        example="driver.example.org",
+        doc="Under which name or address executors reach the driver with their progress reports, if not under "
+        "`spark.driver.host` of its command line, or those that its machine knows of itself.",
+    ),
+    Option(
+        name="reportPorts",
+        parse=ports,
+        default_text="any free port",
+        accepted="must be a port or the first and last of several",
+        example="40000-40015",
+        doc="Ports of the driver for progress reports, where a firewall lets only some through. Each source of each "
+        "running query takes one.",
+    ),
+)
+
+IN_A_BATCH = frozenset({"includeMarkers", "minPartitions", "maxRecordsPerPartition"})
+"""The engine's options that mean something in a batch read too; it ignores the others."""
+NOT_NEEDED: Mapping[str, str] = {
+    "alignmentUpdateInterval": "an alignment group is looked at for each batch that is planned",
+    "allowUnalignedSourceSplits": "every split of every source can be paused",
+    "autoWatermarkInterval": "a watermark goes out with each batch; watermarkInterval says how often in silence",
+    "bufferSize": "a split that is paused is not read, so nothing is buffered for it",
+}
+"""Options of Flink and Pravega about watermarks that these sources do without, and why."""

@@ -1,0 +1,220 @@
+"""Progress reports on the wire: tasks tell the runner what they saw, over authenticated TCP.
+
+A connection carries one message; what is longer takes several. The server sends a random challenge. The client sends a
+header: the body's length, its SHA-256, and an HMAC-SHA256 of challenge and both under a key that only the runner and
+its tasks have; so the server knows a stranger before any of the body. Then the client sends the body, JSON, and the
+server answers ``OK``. Sizes and times are bounded on both sides. The server is in ``driver``, the client in ``tasks``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from watermark_source.errors import shortened
+from watermark_source.planning.disorder import BUCKETS, DisorderSegment
+from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows, RangeReport
+from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import MAX, MIN, Millis
+
+CHALLENGE = 32
+LENGTH = struct.Struct(">I")
+DIGEST = hashlib.sha256().digest_size
+OK = b"OK"
+_BETWEEN = b", "
+HEADER = LENGTH.size + 2 * DIGEST
+TIMEOUT = 5.0
+"""Seconds for a whole message."""
+PROOF_TIMEOUT = 0.5
+"""Seconds for its header."""
+UNPROVEN = "it did not prove within half a second that it knows the key of this query"
+MAX_BODY = 4 * 1024 * 1024
+"""Bytes of a message: reports of ten thousand splits with the longest names, whose disorder is not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAddress:
+    """Where and how a task reports."""
+
+    hosts: tuple[str, ...]
+    port: int
+    key: bytes = field(repr=False)
+
+
+class Header(NamedTuple):
+    """What a message's header says of its body."""
+
+    length: int
+    digest: bytes
+
+    def checked(self, body: bytes) -> bytes:
+        """Return the body; raises ``ValueError`` if it is another one."""
+        if hashlib.sha256(body).digest() != self.digest:
+            raise ValueError("a body that is not the one of its header")
+        return body
+
+
+def header(key: bytes, challenge: bytes, body: bytes) -> bytes:
+    """Return what shows that the sender of a body knows the key and was sent the challenge just now."""
+    said = LENGTH.pack(len(body)) + hashlib.sha256(body).digest()
+    return said + _proof(key, challenge, said)
+
+
+def read_header(key: bytes, challenge: bytes, seen: bytes) -> Header:
+    """Return what a header says; raises ``PermissionError`` for the wrong key, ``ValueError`` for too long a body."""
+    said, proof = seen[:-DIGEST], seen[-DIGEST:]
+    if not hmac.compare_digest(proof, _proof(key, challenge, said)):
+        raise PermissionError("wrong key")
+    (length,) = LENGTH.unpack_from(said)
+    if not 0 < length <= MAX_BODY:
+        raise ValueError(f"a report of {length} bytes")
+    return Header(length, said[LENGTH.size :])
+
+
+def _proof(key: bytes, challenge: bytes, said: bytes) -> bytes:
+    return hmac.new(key, challenge + said, hashlib.sha256).digest()
+
+
+def receive(connection: socket.socket, size: int, deadline: float) -> bytes:
+    """Return the next ``size`` bytes; raises ``OSError`` when they are not there in time, ``EOFError`` at the end."""
+    parts: list[bytes] = []
+    while size:
+        # The deadline is for the whole message: a peer that sends a byte now and then does not keep its place.
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        part = connection.recv(min(size, 65_536))
+        if not part:
+            raise EOFError("the connection was closed")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def messages(reports: Sequence[RangeReport], query: str | None = None) -> Iterator[bytes]:
+    """Yield reports as the bodies of as many messages as they need; only a single report can be longer than one.
+
+    ``query``: the name of the query, which a task knows and the runner does not.
+    """
+    named = [] if query is None else [json.dumps(shortened(query)).encode()]
+    waiting: list[bytes] = []
+    size = room = sum(map(len, named)) + len(_BETWEEN)
+    for encoded in map(_encoded, reports):
+        if waiting and size + len(encoded) + len(_BETWEEN) * (len(waiting) + 2) > MAX_BODY:
+            yield _body([*named, *waiting])
+            waiting, size = [], room
+        waiting.append(encoded)
+        size += len(encoded)
+    if waiting:
+        yield _body([*named, *waiting])
+
+
+def _body(encoded: Sequence[bytes]) -> bytes:
+    return b"[" + _BETWEEN.join(encoded) + b"]"
+
+
+def _encoded(r: RangeReport) -> bytes:
+    return json.dumps(
+        [
+            r.range.split.log,
+            r.range.split.number,
+            r.range.start,
+            r.range.end,
+            r.max_event_time,
+            r.rows,
+            r.future_rows,
+            [r.late.longest, r.late.total, *r.late.histogram] if r.late.histogram else [],
+            r.undated_rows,
+            r.marked,
+            [[before, highest, *(n for pair in counts for n in pair)] for before, highest, counts in r.segments],
+        ]
+    ).encode()
+
+
+def decode(body: bytes) -> list[RangeReport]:
+    """Return the reports of a message; raises ``ValueError`` for anything that no task can have seen."""
+    try:
+        entries = json.loads(body)
+        # A query's name is not a message of its own.
+        return [_report(*entry) for entry in entries[1 if query_of(body) and len(entries) > 1 else 0 :]]
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"not a report: {error}") from None
+
+
+def query_of(body: bytes) -> str | None:
+    """Return the query that a message names, ``None`` if it names none; the body is JSON."""
+    if not body.startswith(b'["'):
+        return None
+    named, _ = json.JSONDecoder().raw_decode(body.decode(), 1)
+    return str(named) or None
+
+
+def _report(  # noqa: PLR0917 - the fields as they are on the wire
+    log: object,
+    number: object,
+    start: object,
+    end: object,
+    highest: object,
+    rows: object,
+    future: object,
+    late: object,
+    undated: object,
+    marked: object,
+    segments: object,
+) -> RangeReport:
+    if not isinstance(log, str):
+        raise TypeError(f"a log with the name {shortened(log)}")
+    found = RangeReport(
+        range=SplitRange(Split(log, _integer(number)), _integer(start), _integer(end)),
+        max_event_time=_moment(highest),
+        rows=_integer(rows),
+        future_rows=_integer(future),
+        late=_late(late),
+        undated_rows=_integer(undated),
+        marked=_moment(marked),
+        segments=_segments(segments),
+    )
+    if found.range.end < found.range.start:
+        raise ValueError(f"not a report: {found.range} ends before it begins")
+    return found
+
+
+def _late(told: object) -> LateRows:
+    if not isinstance(told, list):
+        raise TypeError(f"late rows as {shortened(told)}")
+    if not told:
+        return NONE_LATE
+    longest, total, *histogram = map(_integer, told)
+    if len(histogram) != len(BOUNDS_MS) + 1:
+        raise ValueError(f"not a report: late rows in {len(histogram)} buckets")
+    return LateRows(tuple(histogram), longest, total)
+
+
+def _segments(told: object) -> tuple[DisorderSegment, ...]:
+    if not isinstance(told, list) or not all(isinstance(each, list) for each in told):
+        raise TypeError(f"disorder as {shortened(told)}")
+    return tuple(_segment(*each) for each in told)
+
+
+def _segment(before: object, highest: object, *counts: object) -> DisorderSegment:
+    buckets = [_integer(bucket) for bucket in counts[::2]]
+    rows = [_integer(each, minimum=1) for each in counts[1::2]]
+    if len(buckets) != len(rows) or sorted(set(buckets)) != buckets or any(b >= BUCKETS for b in buckets):
+        raise ValueError(f"not a report: disorder in the buckets {shortened(buckets)}")
+    return DisorderSegment(_moment(before), _moment(highest), tuple(zip(buckets, rows, strict=True)))
+
+
+def _moment(value: object) -> Millis | None:
+    return None if value is None else Millis(_integer(value, minimum=MIN))
+
+
+def _integer(value: object, *, minimum: int = 0) -> int:
+    # What is kept here is part of the checkpoint soon, which holds 64 bits.
+    if type(value) is not int or not minimum <= value <= MAX:
+        raise ValueError(f"not a report: {shortened(value)} is no whole number from {minimum} to {MAX}")
+    return value
