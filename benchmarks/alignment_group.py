@@ -49,9 +49,9 @@ def alignment_group(rounds: int) -> Iterator[Figure]:
 class _CountedStore(GroupStore):
     exchanges = 0
 
-    def exchange(self, who: Identity, report: GroupMember | None, *, takes_over: bool = True) -> Answer | None:
+    def exchange(self, identity: Identity, report: GroupMember | None, *, takes_over: bool = True) -> Answer | None:
         self.exchanges += 1
-        return super().exchange(who, report, takes_over=takes_over)
+        return super().exchange(identity, report, takes_over=takes_over)
 
 
 def _options(url: str) -> dict[str, str]:
@@ -95,9 +95,9 @@ def _traffic(name: str, url: str) -> Iterator[Figure]:
         store = _CountedStore(database_of(url))
         client = HeartbeatClient(store, _identity(0))
         client.others(None)
-        client.tell(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
+        client.publish(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
         time.sleep(2 * store_waits.LONGEST)
-        client.tell(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
+        client.publish(GroupMember(MemberStatus.ACTIVE, Millis(1)), waits=waits)
         before = store.exchanges
         time.sleep(_SECONDS)
         counted = store.exchanges - before

@@ -101,7 +101,7 @@ def exchanges(server: Postgres, seed: int) -> Figures:
                     break
             except UnreachableError as error:
                 errors += 1
-                if store.shown not in str(error):
+                if store.location not in str(error):
                     wrong.append(f"names no place: {error}")
                 if calm and time.monotonic() > end + 20:
                     wrong.append(f"still no answer: {error}")
@@ -149,7 +149,7 @@ def meetings(server: Postgres, seed: int) -> Figures:
                 other = "b" if name == "a" else "a"
                 if goes_on:
                     told[name] += chance.randrange(10)
-                client.tell(_at(told[name]), waits=True)
+                client.publish(_at(told[name]), waits=True)
                 found = client.others(Millis(-1))
                 troubles += client.trouble is not None
                 if found.ceiling is None and (found.members > 1 or (found.minimum or 0) > told[other]):

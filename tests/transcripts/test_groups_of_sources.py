@@ -174,7 +174,7 @@ def test_162_a_source_that_waits_can_be_stopped_and_then_holds_nobody(tmp_path: 
     store = GroupStore(database_of(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
     waiting = HeartbeatClient(store, Identity("g", "waiting-id", "waiting", DRIFT, 30_000))
     waiting.others(None)
-    waiting.tell(active(5_000), waits=True)
+    waiting.publish(active(5_000), waits=True)
     waiting.close()
     looking = GroupStore(database_of(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
     found = looking.exchange(Identity("g", "other-id", "other", DRIFT, 30_000), active(1))

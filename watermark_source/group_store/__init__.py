@@ -1,4 +1,4 @@
-"""Where the members of an alignment group meet: a table in a file of SQLite, or of a server that SQLAlchemy knows.
+"""The store of an alignment group: a table in a SQLite file, or in any database server that SQLAlchemy supports.
 
 Imports ``clock``, ``errors``, ``option_table``, ``planning``.
 """

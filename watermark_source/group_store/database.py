@@ -1,4 +1,4 @@
-"""Databases in which members can meet, and which one ``alignmentStore`` names."""
+"""The database of a group's store: which one ``alignmentStore`` names, and what every database must offer."""
 
 from __future__ import annotations
 
@@ -19,55 +19,57 @@ _FILE = re.compile(r"/(?P<path>[^?#]+)")
 
 
 class Database(Protocol):
-    """One connection, made when it is first needed and again after it was lost. Not for several threads at once.
+    """One connection, which the first call opens and the next call after a failure reopens. Not thread-safe.
 
-    Whatever is asked of it raises:
-        UnreachableError: it does not answer.
-        RefusedError: it does, and does not let us.
+    Every call may raise:
+        UnreachableError: the database does not answer.
+        RefusedError: the database answers with a refusal.
     """
 
     @property
     def dialect(self) -> str:
-        """By which its statements are written."""
+        """SQLAlchemy's name of the SQL dialect, by which ``statements`` are chosen."""
         ...
 
     @property
-    def shown(self) -> str:
-        """Kind, host and name: what else a URL has may be secret."""
+    def location(self) -> str:
+        """Kind, host and name for logs and errors. The rest of the URL may hold secrets."""
         ...
 
-    def exchange(self, own: Mapping[str, Any], *, tells: bool, takes_over: bool) -> Row | None:
-        """Write a member's row, and return what is to be known of those that are elsewhere, in the order of ``Answer``.
+    def exchange(self, row: Mapping[str, Any], *, has_report: bool, takes_over: bool) -> Row | None:
+        """Write a member's row, and return the summary of the other members' rows, in the order of ``Answer``.
 
         Args:
-            own: the row.
-            tells: whether it has anything to report; before, what the row says is left as it is.
-            takes_over: whether the row may be another process's, as after a restart.
+            row: the member's row.
+            has_report: whether the row carries a report. If not, an existing row keeps its last report.
+            takes_over: whether the row may belong to another process, as after a restart.
 
         Returns:
-            ``None`` if the row is another process's, and nothing was written.
+            ``None`` if the row belongs to another process; nothing was written.
         """
         ...
 
-    def ask(self, statement: str, parameters: Mapping[str, Any]) -> Any:
-        """Run one statement; return the first value of the first row, ``None`` if there is none."""
+    def query(self, statement: str, parameters: Mapping[str, Any]) -> Any:
+        """Run one statement; return the first value of the first row, ``None`` without a row."""
         ...
 
     def close(self) -> None:
-        """Close the connection; the next call makes another."""
+        """Close the connection; the next call opens a new one."""
         ...
 
 
 def database_of(url: str) -> Database:
-    """Return the database of a URL, checked as far as that goes without a connection.
+    """Return the database of a URL, validated without connecting.
 
     Raises:
-        OptionError: it is no such URL, or the package for its database is missing.
+        OptionError: the URL is invalid, or the package for its database is not installed.
     """
-    if (found := _SQLITE.match(url)) is not None:
-        file = _FILE.fullmatch(url, found.end())
-        if url[found.end() :] in ("", "/") or (file is not None and file["path"] == ":memory:"):
-            raise OptionError("alignmentStore", None, "a database in memory is nobody else's", example=EXAMPLE)
+    if (scheme := _SQLITE.match(url)) is not None:
+        file = _FILE.fullmatch(url, scheme.end())
+        if url[scheme.end() :] in ("", "/") or (file is not None and file["path"] == ":memory:"):
+            raise OptionError(
+                "alignmentStore", None, "other processes cannot open a database in memory", example=EXAMPLE
+            )
         if file is None:
             raise OptionError(
                 "alignmentStore", "sqlite", "must be sqlite:/// and the path of a file, without a user or parameters",
@@ -81,7 +83,7 @@ def database_of(url: str) -> Database:
             f"install it with: {to_install('alignment')}, and the database's own driver",
             example="sqlite:////shared/alignment.sqlite",
         )  # fmt: skip
-    # Loaded where it is needed: it takes a third of a second.
+    # SQLAlchemy takes a third of a second to import, so only a server's URL imports it.
     from watermark_source.group_store.server_database import server_database  # noqa: PLC0415
 
     return server_database(url, example=EXAMPLE)

@@ -1,4 +1,4 @@
-"""HeartbeatClient: keeps one source a member of its group, by a thread of its own that alone talks to the store."""
+"""HeartbeatClient: a thread that keeps one source a member of its alignment group, and alone uses the store."""
 
 from __future__ import annotations
 
@@ -15,189 +15,50 @@ from watermark_source.group_store.store import Answer, GroupStore, Identity, Own
 from watermark_source.planning.group import GroupMember, OtherMember, OtherMembers, unanswered
 from watermark_source.planning.watermark import Millis
 
-# Grace period: others that were there may seem to be gone, after a time in which they could not speak.
-#
-# Pure: moments are seconds of the monotonic clock.
-
-
-class GracePeriod(NamedTuple):
-    """So many others were there, and until a moment fewer than that are not believed."""
-
-    members: int
-    until: float
-
-
-def after_answer(
-    periods: Sequence[GracePeriod],
-    *,
-    failed: bool,
-    is_odd: bool,
-    members: int,
-    before: float,
-    now: float,
-    time_to_live: float,
-) -> tuple[GracePeriod, ...]:
-    """Return the grace periods after an answer.
-
-    Args:
-        periods: as they were.
-        failed: whether there was an error since the answer before it: nobody may have been able to speak meanwhile.
-        is_odd: whether there is another reason not to believe it.
-        members: how many others the answer before it told of.
-        before: when that came.
-        now: when this one came.
-        time_to_live: how long those who could not speak are given to do so.
-    """
-    open_still = [period for period in periods if period.until > before]
-    if failed:
-        # The time in which nobody could speak does not count. Any other does: it would never end with a store that
-        # is slow, or fails now and then.
-        open_still = [period._replace(until=period.until + now - before) for period in open_still]
-    if not (failed or is_odd):
-        return tuple(open_still)
-    return (*(period for period in open_still if period.members > members), GracePeriod(members, now + time_to_live))
-
-
-def may_be_all(periods: Sequence[GracePeriod], members: int, now: float) -> bool:
-    """Return whether so many others may be all that there are."""
-    return all(members >= period.members or now >= period.until for period in periods)
-
-
-# KnownMembers: what one member knows of the others, and whether all that are there had the time to report.
-
-
-_JUMP = 1.0
-"""Seconds by which the store's clock has to have passed more, or less, than ours for it to have been set."""
-
-
-class Heard(NamedTuple):
-    """The store's last answer: one object, for it is replaced while others look at it."""
-
-    others: OtherMembers
-    coming: int
-    store_time: Millis
-    asked_at: float
-    answered_at: float
-
-    @property
-    def is_old(self) -> bool:
-        """Return whether the store has not answered since for so long that it counts as silent."""
-        return time.monotonic() - self.answered_at >= store_waits.SILENT_AFTER
-
-    def is_odd_after(self, before: Heard) -> bool:
-        """Return whether the store's clock was set between two answers; each was read between question and answer."""
-        passed = (self.store_time - before.store_time) / 1_000
-        at_least, at_most = self.asked_at - before.answered_at, self.answered_at - before.asked_at
-        return not at_least - _JUMP <= passed <= at_most + _JUMP
-
-
-class KnownMembers:
-    """Filled by the thread that talks to the store, asked by the one that plans."""
-
-    def __init__(self, time_to_live: int) -> None:
-        self._clock = Clock()
-        self._time_to_live = time_to_live / 1_000
-        self._told_at: float | None = None
-        self._settled_at: float | None = None
-        """From when on those that start together have spoken; ``None`` until the store answers."""
-        self._grace_periods: tuple[GracePeriod, ...] = ()
-        self.heard: Heard | None = None
-        self.has_begun = False
-        """Whether what is known was sure once."""
-
-    def note_told(self) -> None:
-        """Take in that this source has said something."""
-        if self._told_at is None:
-            self._told_at = time.monotonic()
-
-    def known(self, last_limit: Millis | None) -> OtherMembers:
-        """Return what is known of the others; ``last_limit`` holds while it is not sure."""
-        heard = self.heard
-        known = OtherMembers() if heard is None else heard.others
-        if heard is None or heard.is_old:
-            return unanswered(known, last_limit)
-        return known if self._is_sure(heard) else unanswered(known, last_limit, awaited=True)
-
-    def take(self, answer: Answer, asked_at: float, *, failed: bool) -> None:
-        """Take in an answer; ``failed``: there was an error since the one before it."""
-        before, slowest = self.heard, None
-        if answer.slowest is not None:
-            was = None if before is None else before.others.slowest
-            since = was.since if was is not None and was.name == answer.slowest else self._clock.now()
-            slowest = OtherMember(answer.slowest, since)
-        others = OtherMembers(answer.minimum, slowest, answer.members, idle=answer.idle)
-        heard = Heard(others, answer.coming, answer.now, asked_at, time.monotonic())
-        if before is None:
-            # Those that came while it was away have told nobody.
-            self._settled_at = heard.answered_at + (store_waits.LATE_SETTLING if failed else 0)
-        else:
-            self._give_time(before, heard, failed=failed)
-        self.heard = heard
-
-    def _is_sure(self, heard: Heard) -> bool:
-        """Return whether who is there had the time to say so: at first, and after the store was away."""
-        if self._told_at is None or self._settled_at is None:
-            return False
-        if heard.asked_at < max(self._told_at + store_waits.SETTLING, self._settled_at):
-            return False
-        come_by = max(self._told_at, self._settled_at) + store_waits.COMING
-        if heard.coming and not self.has_begun and time.monotonic() < come_by:
-            return False
-        self.has_begun = True
-        return may_be_all(self._grace_periods, heard.others.members, time.monotonic())
-
-    def _give_time(self, before: Heard, heard: Heard, *, failed: bool) -> None:
-        """See whether others may seem to be gone that are not: they are given their time to speak again.
-
-        After a time without answers nobody could speak; after a jump of the store's clock everybody seems silent; and
-        what answers after an error may be another server, or have been emptied.
-        """
-        was_silent = heard.answered_at - before.answered_at > store_waits.SILENT_AFTER
-        self._grace_periods = after_answer(
-            self._grace_periods,
-            failed=failed,
-            is_odd=was_silent or heard.is_odd_after(before),
-            members=before.others.members,
-            before=before.answered_at,
-            now=heard.answered_at,
-            time_to_live=self._time_to_live,
-        )
-        if failed and was_silent and not self.has_begun:
-            # Those that start together may not have been able to speak either.
-            self._settled_at = heard.answered_at + store_waits.LATE_SETTLING
-
-
 _log = logging.getLogger(__name__)
 
 
 class HeartbeatClient:
-    """Tells the store what this source has come to, and knows what the others have. For use by one thread."""
+    """Publishes a source's reports, and returns the latest state of the other members. Its caller is one thread."""
 
-    def __init__(self, store: GroupStore, who: Identity) -> None:
-        self._row = OwnRow(store, who)
-        self._known = KnownMembers(who.time_to_live)
+    def __init__(self, store: GroupStore, identity: Identity) -> None:
+        self._row = OwnRow(store, identity)
+        self._known = KnownMembers(identity.time_to_live)
         self._report: GroupMember | None = None
-        """``None`` until there is one: before, what another process of this member has told holds."""
+        """``None`` until the first report: until then the row keeps the report of an earlier process."""
         self._trouble: Exception | None = None
-        self._wrong: UsageError | None = None
-        self._answered, self._news = threading.Event(), threading.Event()
-        self._hurry = self._leaving = self._left = False
-        self._thread = threading.Thread(target=self._run, name=f"alignment group {who.group}", daemon=True)
+        self._refusal: UsageError | None = None
+        self._answered, self._report_changed = threading.Event(), threading.Event()
+        self._splits_wait = self._leaving = self._left = False
+        self._thread = threading.Thread(target=self._run, name=f"alignment group {identity.group}", daemon=True)
 
     @property
     def member(self) -> str:
-        """The name by which the others know it: another one when it turns out that two processes have the first."""
-        return self._row.who.member
+        """The member's name in the group. It changes when two processes turn out to use the same name."""
+        return self._row.identity.member
 
     @property
     def has_begun(self) -> bool:
-        """Whether what is known of the others was sure once."""
+        """Whether the state of the others was complete once."""
         return self._known.has_begun
 
-    def others(self, last_limit: Millis | None) -> OtherMembers:
-        """Return what is known of the others; ``last_limit`` holds while the store does not answer.
+    @property
+    def location(self) -> str:
+        """The store's location, without secrets."""
+        return self._row.location
 
-        The first call waits for the first answer, ten seconds at most.
+    @property
+    def trouble(self) -> str | None:
+        """Why the state of the others may be outdated, ``None`` if it is current."""
+        last = self._known.last_answer
+        if last is not None and not last.is_old:
+            return None
+        return f"the store {self.location} does not answer" if self._trouble is None else str(self._trouble)
+
+    def others(self, last_limit: Millis | None) -> OtherMembers:
+        """Return the state of the others; ``last_limit`` stays in force while it is incomplete or outdated.
+
+        The first call waits for the store's first answer, ten seconds at most.
 
         Raises:
             UsageError: the group has another drift.
@@ -205,32 +66,19 @@ class HeartbeatClient:
         if self._thread.ident is None:
             self._thread.start()
             self._answered.wait(store_waits.FIRST_ANSWER)
-        if self._wrong is not None:
-            raise self._wrong
-        return self._known.known(last_limit)
+        if self._refusal is not None:
+            raise self._refusal
+        return self._known.state(last_limit)
 
-    @property
-    def place(self) -> str:
-        """Where the members meet, without what is secret."""
-        return self._row.place
-
-    @property
-    def trouble(self) -> str | None:
-        """Return why what is known of the others may be old, ``None`` if it is not."""
-        heard = self._known.heard
-        if heard is not None and not heard.is_old:
-            return None
-        return f"the store {self.place} does not answer" if self._trouble is None else str(self._trouble)
-
-    def tell(self, report: GroupMember, *, waits: bool) -> None:
-        """Have the others told; ``waits``: some of this source's splits wait for them."""
-        self._known.note_told()
+    def publish(self, report: GroupMember, *, waits: bool) -> None:
+        """Publish a report with the next statement; ``waits``: some splits of this source wait for the others."""
+        self._known.note_report()
         if waits or report != self._report:
-            self._news.set()
-        self._report, self._hurry = report, waits
+            self._report_changed.set()
+        self._report, self._splits_wait = report, waits
 
     def close(self) -> None:
-        """Leave the group, within a second or not at all. Takes no lock, so that a signal's handler may call it."""
+        """Leave the group, and return within a second. It takes no lock, so that a signal handler may call it."""
         self._leaving = True
         end = time.monotonic() + store_waits.LEAVING
         while self._thread.is_alive() and not self._left and time.monotonic() < end:
@@ -239,47 +87,48 @@ class HeartbeatClient:
     def _run(self) -> None:
         joined = False
         while not self._leaving:
-            self._news.clear()
-            asked_at = time.monotonic()
+            self._report_changed.clear()
+            begun = time.monotonic()
             try:
                 if not joined:
-                    self._come()
+                    self._join()
                     joined = True
-                elif self._row.was_out():
+                elif self._row.has_expired:
                     self._row.join()
                 self._exchange()
-            except UsageError as wrong:
-                self._wrong = wrong
+            except UsageError as refusal:
+                self._refusal = refusal
                 self._answered.set()
                 break
-            except Exception as trouble:  # noqa: BLE001 - a database's driver may raise anything, and the query goes on
+            except Exception as error:  # noqa: BLE001 - a database's driver may raise any error; the query continues
                 if self._trouble is None:
-                    _log.warning("%s. The limit of before holds until it does", trouble)
-                self._trouble = trouble
-            self._pause(time.monotonic() - asked_at)
+                    _log.warning("%s. Until it answers, the last known alignment limit stays in force", error)
+                self._trouble = error
+            self._pause(time.monotonic() - begun)
         self._row.leave()
         self._left = True
 
-    def _come(self) -> None:
-        """Join the group, which is of silent members with another drift if they have only not reached the store."""
+    def _join(self) -> None:
+        """Join the group. Silent members with another drift may only have lost the store: give them time to return."""
         if self._row.join():
             self._rest(store_waits.LATE_SETTLING)
             self._row.join()
 
     def _exchange(self) -> None:
-        asked_at, failed = time.monotonic(), self._trouble is not None
-        self._known.take(self._row.exchange(self._report), asked_at, failed=failed)
+        requested_at, failed = time.monotonic(), self._trouble is not None
+        self._known.update(self._row.exchange(self._report), requested_at, failed=failed)
         if failed:
-            _log.warning("the store of the alignment group %s answers again", self._row.who.group)
+            _log.warning("the store of the alignment group %s answers again", self._row.identity.group)
         self._trouble = None
         self._answered.set()
 
-    def _pause(self, taken: float) -> None:
-        """Wait until the next statement is due, after one that took so many seconds: at rest later, but for news.
+    def _pause(self, duration: float) -> None:
+        """Wait until the next statement is due, after a statement that took ``duration`` seconds.
 
-        Nobody hurries after trouble: where a store is down or overrun, tries are what keeps it there.
+        A changed report shortens the pause. After an error it is the longest: retries would keep an overloaded store
+        down.
         """
-        eased = min(max(store_waits.SHORTEST, store_waits.EASE * taken), store_waits.MOST_EASE)
+        eased = min(max(store_waits.SHORTEST, store_waits.EASE * duration), store_waits.MOST_EASE)
         shortest = eased if self._trouble is None else store_waits.LONGEST
         self._rest(max(store_waits.LONGEST, shortest), hurry_after=shortest)
 
@@ -287,7 +136,161 @@ class HeartbeatClient:
         rest = 0.0
         while rest < longest and not self._leaving:
             step = time.monotonic()
-            if hurry_after is not None and rest >= hurry_after and (self._hurry or self._news.is_set()):
+            is_urgent = self._splits_wait or self._report_changed.is_set()
+            if hurry_after is not None and rest >= hurry_after and is_urgent:
                 return
             time.sleep(store_waits.SHORTEST / 4)
             rest += time.monotonic() - step
+
+
+_JUMP = 1.0
+"""The store's clock was set if it advanced by this many seconds more, or fewer, than the monotonic clock."""
+
+
+class TimedAnswer(NamedTuple):
+    """An answer of the store with its times. Immutable: one thread replaces it while another reads it."""
+
+    others: OtherMembers
+    coming: int
+    store_time: Millis
+    requested_at: float
+    """Seconds of the monotonic clock, as ``answered_at``."""
+    answered_at: float
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the store counts as silent since this answer."""
+        return time.monotonic() - self.answered_at >= store_waits.SILENT_AFTER
+
+    def clock_was_set_since(self, previous: TimedAnswer) -> bool:
+        """Return whether the store's clock was set between two answers.
+
+        The store reads its clock at some moment between request and answer, which bounds the time that has passed.
+        """
+        passed = (self.store_time - previous.store_time) / 1_000
+        at_least, at_most = self.requested_at - previous.answered_at, self.answered_at - previous.requested_at
+        return not at_least - _JUMP <= passed <= at_most + _JUMP
+
+
+class KnownMembers:
+    """The other members as the store reported them, and whether that is all of them.
+
+    The heartbeat thread writes it, and the planning thread reads it.
+    """
+
+    def __init__(self, time_to_live: int) -> None:
+        self._clock = Clock()
+        self._time_to_live = time_to_live / 1_000
+        self._reported_at: float | None = None
+        """When this source reported first, in seconds of the monotonic clock."""
+        self._settled_at: float | None = None
+        """When every member that started with this source has had time to report; ``None`` until the store answers."""
+        self._grace_periods: tuple[GracePeriod, ...] = ()
+        self.last_answer: TimedAnswer | None = None
+        self.has_begun = False
+        """Whether the state was complete once."""
+
+    def note_report(self) -> None:
+        """Record that this source has reported."""
+        if self._reported_at is None:
+            self._reported_at = time.monotonic()
+
+    def state(self, last_limit: Millis | None) -> OtherMembers:
+        """Return the state of the others; ``last_limit`` stays in force while it is incomplete or outdated."""
+        last = self.last_answer
+        others = OtherMembers() if last is None else last.others
+        if last is None or last.is_old:
+            return unanswered(others, last_limit)
+        return others if self._is_complete(last) else unanswered(others, last_limit, awaited=True)
+
+    def update(self, answer: Answer, requested_at: float, *, failed: bool) -> None:
+        """Record an answer; ``failed``: a request failed since the previous answer."""
+        previous, slowest = self.last_answer, None
+        if answer.slowest is not None:
+            was = None if previous is None else previous.others.slowest
+            since = was.since if was is not None and was.name == answer.slowest else self._clock.now()
+            slowest = OtherMember(answer.slowest, since)
+        others = OtherMembers(answer.minimum, slowest, answer.members, idle=answer.idle)
+        last = TimedAnswer(others, answer.coming, answer.now, requested_at, time.monotonic())
+        if previous is None:
+            # Members that started during an outage of the store have not reported yet.
+            self._settled_at = last.answered_at + (store_waits.LATE_SETTLING if failed else 0)
+        else:
+            self._open_grace_periods(previous, last, failed=failed)
+        self.last_answer = last
+
+    def _is_complete(self, last: TimedAnswer) -> bool:
+        """Return whether every member has had time to report: after the start, and after an outage of the store."""
+        if self._reported_at is None or self._settled_at is None:
+            return False
+        if last.requested_at < max(self._reported_at + store_waits.SETTLING, self._settled_at):
+            return False
+        wait_until = max(self._reported_at, self._settled_at) + store_waits.COMING
+        if last.coming and not self.has_begun and time.monotonic() < wait_until:
+            return False
+        self.has_begun = True
+        return may_be_all(self._grace_periods, last.others.members, time.monotonic())
+
+    def _open_grace_periods(self, previous: TimedAnswer, last: TimedAnswer, *, failed: bool) -> None:
+        """Give members that seem absent time to report again, where their absence may be the store's fault.
+
+        During an outage no member could report. After a jump of the store's clock every member seems silent. And after
+        an error another server may answer, or the table may have been emptied.
+        """
+        was_silent = last.answered_at - previous.answered_at > store_waits.SILENT_AFTER
+        self._grace_periods = after_answer(
+            self._grace_periods,
+            failed=failed,
+            is_suspect=was_silent or last.clock_was_set_since(previous),
+            members=previous.others.members,
+            previous=previous.answered_at,
+            now=last.answered_at,
+            time_to_live=self._time_to_live,
+        )
+        if failed and was_silent and not self.has_begun:
+            # Members that started with this source may not have been able to report either.
+            self._settled_at = last.answered_at + store_waits.LATE_SETTLING
+
+
+class GracePeriod(NamedTuple):
+    """Until a moment, an answer with fewer than ``members`` others counts as incomplete."""
+
+    members: int
+    until: float
+    """Seconds of the monotonic clock."""
+
+
+def after_answer(
+    periods: Sequence[GracePeriod],
+    *,
+    failed: bool,
+    is_suspect: bool,
+    members: int,
+    previous: float,
+    now: float,
+    time_to_live: float,
+) -> tuple[GracePeriod, ...]:
+    """Return the grace periods after an answer. Pure: moments are seconds of the monotonic clock.
+
+    Args:
+        periods: the periods before the answer.
+        failed: whether a request failed since the previous answer: no member may have been able to report meanwhile.
+        is_suspect: whether the answer may be incomplete for another reason.
+        members: number of other members in the previous answer.
+        previous: when the previous answer arrived.
+        now: when this answer arrived.
+        time_to_live: seconds that absent members get to report again.
+    """
+    still_open = [period for period in periods if period.until > previous]
+    if failed:
+        # An outage extends the open periods by its duration. Time between good answers does not: with a store that is
+        # slow, or fails now and then, a period would never end.
+        still_open = [period._replace(until=period.until + now - previous) for period in still_open]
+    if not (failed or is_suspect):
+        return tuple(still_open)
+    return (*(period for period in still_open if period.members > members), GracePeriod(members, now + time_to_live))
+
+
+def may_be_all(periods: Sequence[GracePeriod], members: int, now: float) -> bool:
+    """Return whether an answer with this many other members counts as complete."""
+    return all(members >= period.members or now >= period.until for period in periods)

@@ -1,4 +1,4 @@
-"""The store: what a member tells the others of its group, and what it learns of them."""
+"""GroupStore: the rows by which the members of an alignment group report their watermarks to each other."""
 
 from __future__ import annotations
 
@@ -11,105 +11,137 @@ from watermark_source.errors import CorruptDataError, shortened
 from watermark_source.group_store import statements
 from watermark_source.group_store.database import Database
 from watermark_source.planning.group import LONGEST_NAME, GroupMember, counts_with, other_drift
-from watermark_source.planning.group import other_drift as another_drift
 from watermark_source.planning.watermark import Millis
 
 _log = logging.getLogger(__name__)
 
 LAST_MOMENT = Millis(253_402_300_799_999)
 """The last millisecond of the year 9999, the last that Spark writes."""
-_MOST_LOGGED = 100
+_MOST_WARNINGS = 100
 
 
 class Identity(NamedTuple):
-    """Who meets: a source in a group."""
+    """A source as a member of a group."""
 
     group: str
     member: str
-    """Tells it from all others, and stays the same across restarts."""
+    """Unique in the group, and the same across restarts."""
     source: str
-    """What it is called."""
+    """The source's name, for people."""
     max_drift: int | None
-    """``None`` of one that goes with the system clock."""
+    """Milliseconds; ``None`` for a source whose event time is the system clock."""
     time_to_live: int
+    """Milliseconds without a report after which the others no longer wait for the member."""
     writer: str = ""
-    """The process that speaks for it: tells two apart that have one name, because a checkpoint was copied."""
+    """The process that writes the row. It distinguishes two processes of one member, as after a checkpoint's copy."""
 
 
 class Answer(NamedTuple):
-    """What the store tells of the other members that are alive."""
+    """The store's summary of the group's other members that are alive. The order is that of ``statements.others``."""
 
     minimum: Millis | None
+    """Lowest watermark of the members that count; ``None`` if no member counts."""
     slowest: str | None
+    """Source name of the member with that watermark."""
     members: int
-    """How many have told anything."""
+    """How many members have reported."""
     coming: int
-    """How many are about to."""
+    """How many members have joined and not reported yet."""
     now: Millis
-    """What time it is by the database's clock."""
+    """The database's clock."""
     drift: int | None
-    """Of the first of them by name that has one and comes before this member."""
+    """Milliseconds: the drift of the first member by name, if it sorts before this member and has a drift."""
     idle: Millis | None
-    """Highest watermark of those that are idle."""
+    """Highest watermark of the idle members."""
     lasting: str | None = None
-    """One of them whose row claims a time-to-live beyond the longest."""
+    """Source name of a member whose row has a time-to-live beyond the longest that sources write."""
 
 
 class GroupStore:
-    """What members tell each other in a database. Not for use by several threads at once."""
+    """Reads and writes members' rows, and checks what other programs may have written. Not thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._logged: set[str] = set()
 
     @property
-    def shown(self) -> str:
-        """Kind, host and name of the database: what else a URL has may be secret."""
-        return self._database.shown
+    def location(self) -> str:
+        """Kind, host and name of the database. The rest of its URL may hold secrets."""
+        return self._database.location
 
-    def exchange(self, who: Identity, report: GroupMember | None, *, takes_over: bool = True) -> Answer | None:
-        """Tell the others what this member has come to, and return what they have told.
+    def join(self, identity: Identity) -> bool:
+        """Check that a member has the group's drift; return whether silent members have another drift.
+
+        Raises:
+            UsageError: the group's living members have another drift.
+            UnreachableError, RefusedError, CorruptDataError: as ``exchange``.
+        """
+        if identity.max_drift is None:
+            return False
+        living, silent = (self._other_drift(identity, identity.max_drift, alive=alive) for alive in (True, False))
+        self._check_drift(living)
+        if living is not None:
+            raise other_drift(identity.source, identity.max_drift, identity.group, living)
+        return silent is not None
+
+    def exchange(self, identity: Identity, report: GroupMember | None, *, takes_over: bool = True) -> Answer | None:
+        """Write a member's row, and return the summary of the other members' rows.
 
         Args:
-            who: the member.
-            report: ``None`` while it has nothing to tell: what it told before, in another process, still holds.
-            takes_over: whether its row may have been another process's until now.
+            identity: the member.
+            report: the member's report; with ``None`` an existing row keeps its last report, that of an earlier
+                process for example.
+            takes_over: whether the row may belong to another process so far.
 
         Returns:
-            ``None`` if another process has taken its row.
+            ``None`` if another process has taken the row over.
 
         Raises:
             UnreachableError: the database does not answer.
-            RefusedError: it does, and does not let us.
-            CorruptDataError: it tells what no member writes.
+            RefusedError: the database answers with a refusal.
+            CorruptDataError: a row holds a value that members do not write.
         """
-        told = report or GroupMember()
-        own = {
-            "group_name": who.group,
-            "member": who.member,
-            "writer": who.writer,
-            # For people to read.
-            "source": who.source[:LONGEST_NAME],
-            "max_drift": who.max_drift,
-            "status": statements.COMING if report is None else told.status.value,
-            "watermark": told.watermark,
-            "counts_with": counts_with(told),
-            "time_to_live": who.time_to_live,
+        state = report or GroupMember()
+        row = {
+            "group_name": identity.group,
+            "member": identity.member,
+            "writer": identity.writer,
+            "source": identity.source[:LONGEST_NAME],
+            "max_drift": identity.max_drift,
+            "status": statements.COMING if report is None else state.status.value,
+            "watermark": state.watermark,
+            "counts_with": counts_with(state),
+            "time_to_live": identity.time_to_live,
         }
-        found = self._database.exchange(own, tells=report is not None, takes_over=takes_over)
-        if found is None:
+        others = self._database.exchange(row, has_report=report is not None, takes_over=takes_over)
+        if others is None:
             return None
-        answer = Answer._make(found)
+        answer = Answer._make(others)
         self._check_drift(answer.drift)
         if answer.minimum is not None:
-            self._check("counts_with", answer.minimum, is_right=isinstance(answer.minimum, int))
-            self._check("source", answer.slowest, is_right=isinstance(answer.slowest, str))
+            self._check("counts_with", answer.minimum, is_valid=isinstance(answer.minimum, int))
+            self._check("source", answer.slowest, is_valid=isinstance(answer.slowest, str))
         if answer.idle is not None:
-            self._check("watermark", answer.idle, is_right=isinstance(answer.idle, int))
+            self._check("watermark", answer.idle, is_valid=isinstance(answer.idle, int))
         return self._bounded(answer)
 
+    def leave(self, identity: Identity) -> None:
+        """Delete a member's row, unless it belongs to another process by now. Raises as ``exchange``."""
+        own = {"group_name": identity.group, "member": identity.member, "writer": identity.writer}
+        self._database.query(statements.leave(self._database.dialect), own)
+
+    def close(self) -> None:
+        """Close the connection; the next call opens a new one."""
+        self._database.close()
+
+    def _other_drift(self, identity: Identity, max_drift: int, *, alive: bool) -> int | None:
+        statement = statements.other_drift(self._database.dialect, alive=alive)
+        own = {"group_name": identity.group, "member": identity.member, "max_drift": max_drift}
+        drift: int | None = self._database.query(statement, own)
+        return drift
+
     def _bounded(self, answer: Answer) -> Answer:
-        """Return an answer in which no row of another program counts for longer, or as later, than a source's may."""
+        """Limit what a row of another program can do: no such row counts longer, or later, than a source's row may."""
         if answer.lasting is not None:
             self._warn(
                 f"has a row of {_printable(answer.lasting)} whose time_to_live is more than a day, which counts as a "
@@ -118,133 +150,102 @@ class GroupStore:
         if answer.slowest is not None:
             answer = answer._replace(slowest=_printable(answer.slowest))
         if answer.minimum is not None and answer.minimum > LAST_MOMENT:
-            self._warn(f"has a watermark after the year 9999, of {answer.slowest}: nobody goes by it")
+            self._warn(f"has a watermark after the year 9999, of {answer.slowest}: it is ignored")
             answer = answer._replace(minimum=None, slowest=None)
         if answer.idle is not None and answer.idle > LAST_MOMENT:
-            self._warn("has an idle member with a watermark after the year 9999: nobody goes by it")
+            self._warn("has an idle member with a watermark after the year 9999: it is ignored")
             answer = answer._replace(idle=None)
         return answer
 
     def _warn(self, what: str) -> None:
-        """Log what a row says, once for each such row."""
-        if what not in self._logged and len(self._logged) < _MOST_LOGGED:
+        """Log a fault of the store's content, once for each text."""
+        if what not in self._logged and len(self._logged) < _MOST_WARNINGS:
             self._logged.add(what)
             _log.warning(
-                "the store of the alignment group, %s, %s. If it was written by hand, delete it", self.shown, what
+                "the store of the alignment group, %s, %s. If it was written by hand, delete it", self.location, what
             )
 
-    def join(self, who: Identity) -> bool:
-        """Look whether the group has room for a member, and return whether others with another drift are silent.
+    def _check_drift(self, drift: object) -> None:
+        self._check("max_drift", drift, is_valid=drift is None or (isinstance(drift, int) and drift >= 0))
 
-        Raises:
-            UsageError: its drift is not the group's.
-            UnreachableError, RefusedError, CorruptDataError: as ``exchange``.
-        """
-        if who.max_drift is None:
-            return False
-        other, silent = (self._other_drift(who, who.max_drift, alive=alive) for alive in (True, False))
-        self._check_drift(other)
-        if other is not None:
-            raise another_drift(who.source, who.max_drift, who.group, other)
-        return silent is not None
-
-    def leave(self, who: Identity) -> None:
-        """Have the others forget this member, if it is not another process's by now. Raises as ``exchange``."""
-        own = {"group_name": who.group, "member": who.member, "writer": who.writer}
-        self._database.ask(statements.leave(self._database.dialect), own)
-
-    def close(self) -> None:
-        """Close the connection; the next call makes another."""
-        self._database.close()
-
-    def _other_drift(self, who: Identity, max_drift: int, *, alive: bool) -> int | None:
-        statement = statements.other_drift(self._database.dialect, alive=alive)
-        own = {"group_name": who.group, "member": who.member, "max_drift": max_drift}
-        found: int | None = self._database.ask(statement, own)
-        return found
-
-    def _check_drift(self, found: object) -> None:
-        self._check("max_drift", found, is_right=found is None or (isinstance(found, int) and found >= 0))
-
-    def _check(self, column: str, found: object, *, is_right: bool) -> None:
-        """See that a value is one that members write: SQLite takes any text for a number."""
-        if not is_right:
+    def _check(self, column: str, value: object, *, is_valid: bool) -> None:
+        """Raise for an invalid value: SQLite stores text in a column of numbers."""
+        if not is_valid:
             raise CorruptDataError(
-                f"the store of the alignment group, {self.shown}, has in column {column} of table {statements.TABLE} "
-                f"what no member writes, {shortened(repr(found))}: delete that row"
+                f"the store of the alignment group, {self.location}, has in column {column} of table "
+                f"{statements.TABLE} a value that no member writes, {shortened(repr(value))}: delete that row"
             )
 
 
 def _printable(name: object) -> str:
-    """Return a member's name as one line: it goes into logs and the status."""
-    return "".join(each if each.isprintable() else "?" for each in str(name))
-
-
-# The row by which a source is a member of its group: one process at a time writes it.
+    """Return a name without line breaks and control characters: it goes into logs and the status."""
+    return "".join(character if character.isprintable() else "?" for character in str(name))
 
 
 class OwnRow:
-    """Written by the thread that talks to the store."""
+    """The row of this source, which one process at a time writes. For use by one thread."""
 
-    def __init__(self, store: GroupStore, who: Identity) -> None:
+    def __init__(self, store: GroupStore, identity: Identity) -> None:
         self._store = store
-        self._who = who._replace(writer=secrets.token_hex(8))
+        self._identity = identity._replace(writer=secrets.token_hex(8))
         self._clock = Clock()
-        self._is_ours = False
-        """Whether this process has written it."""
-        self._spoke_at: Millis | None = None
+        self._is_written = False
+        """Whether this process has written the row."""
+        self._written_at: Millis | None = None
 
     @property
-    def who(self) -> Identity:
-        """Whose row it is: another member's when it turns out that two processes have the first."""
-        return self._who
+    def identity(self) -> Identity:
+        """The member that owns the row. Its name changes when another process has taken the first name over."""
+        return self._identity
 
     @property
-    def place(self) -> str:
-        """Where it is, without what is secret."""
-        return self._store.shown
+    def location(self) -> str:
+        """The store's location, without secrets."""
+        return self._store.location
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the row was silent beyond its time-to-live: the group may have a new drift since, so join again."""
+        return self._written_at is not None and self._clock.now() - self._written_at > self._identity.time_to_live
 
     def join(self) -> bool:
-        """Join the group; return whether members with another drift are there that have been silent for too long.
+        """Join the group; return whether members that are silent have another drift.
 
         Raises:
-            UsageError: the group has another drift.
+            UsageError: the group's living members have another drift.
         """
-        return self._store.join(self._who)
-
-    def was_out(self) -> bool:
-        """Whether the others may have gone on without this one, and with another drift: it comes as if it were new."""
-        return self._spoke_at is not None and self._clock.now() - self._spoke_at > self._who.time_to_live
+        return self._store.join(self._identity)
 
     def exchange(self, report: GroupMember | None) -> Answer:
-        """Write what this source has come to, and return what the others have.
+        """Write this source's report, and return the summary of the other members.
 
         Raises:
             UsageError: the group has another drift.
         """
-        spoke_at = self._clock.now()
-        while (answer := self._store.exchange(self._who, report, takes_over=not self._is_ours)) is None:
-            self._take_another_name()
-        self._is_ours, self._spoke_at = True, spoke_at
-        if answer.drift is not None and self._who.max_drift not in (None, answer.drift):
-            # They came at once, and neither saw the other when it looked.
-            raise other_drift(self._who.source, self._who.max_drift or 0, self._who.group, answer.drift)
+        written_at = self._clock.now()
+        while (answer := self._store.exchange(self._identity, report, takes_over=not self._is_written)) is None:
+            self._take_new_name()
+        self._is_written, self._written_at = True, written_at
+        if answer.drift is not None and self._identity.max_drift not in (None, answer.drift):
+            # Both members joined at the same moment, each before the other's row was written.
+            own = self._identity
+            raise other_drift(own.source, own.max_drift or 0, own.group, answer.drift)
         return answer
 
     def leave(self) -> None:
-        """Leave the group and the store."""
+        """Delete the row and close the store. A failure is only logged: the row expires by its time-to-live."""
         try:
-            self._store.leave(self._who)
-        except Exception as trouble:  # noqa: BLE001 - as while it was there, and nobody is left to be told
-            _log.debug("left the alignment group without a word: %s", trouble)
+            self._store.leave(self._identity)
+        except Exception as error:  # noqa: BLE001 - a database's driver may raise any error
+            _log.debug("the row of the alignment group was not deleted: %s", error)
         finally:
             self._store.close()
 
-    def _take_another_name(self) -> None:
-        """Leave the row to the process that has taken it: both go by the checkpoint that one has copied."""
-        self._who = self._who._replace(member=secrets.token_hex(6))
-        self._is_ours = False
+    def _take_new_name(self) -> None:
+        """Leave the row to the process that has taken it over: both processes run from copies of one checkpoint."""
+        self._identity = self._identity._replace(member=secrets.token_hex(6))
+        self._is_written = False
         _log.warning(
-            "another process goes by this source's name in the alignment group %s, as after a copy of a checkpoint; it "
-            "takes another one", self._who.group,
+            "another process uses this source's name in the alignment group %s, as after a copy of a checkpoint; this "
+            "source takes a new name", self._identity.group,
         )  # fmt: skip

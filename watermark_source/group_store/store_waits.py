@@ -1,28 +1,30 @@
-"""How long a query waits for the store of its alignment group, and for those it meets there. All in seconds."""
+"""Time limits of a source towards the store and the other members of its alignment group, in seconds."""
 
 from __future__ import annotations
 
 ONE_CALL = 5
-"""A server has so long for a connection, and again for every statement."""
+"""Time limit of a connection attempt, and of each statement, which the database's driver enforces."""
 CUT_AFTER = ONE_CALL + 1
-"""No call takes longer: a server that can is given the time to say that it takes too long."""
+"""Time limit of any call, which we enforce: one second more, so that a server reports its own time-out first."""
 BUSY_FILE = 2.0
-"""SQLite waits so long for another writer."""
+"""SQLite waits this long for another process's write lock."""
 
 SHORTEST, LONGEST = 0.1, 1.0
-"""Between two statements: while something moves or somebody waits, and at rest or after trouble."""
+"""Interval between two statements: the shortest while splits wait or a report changed, the longest at rest and after
+an error."""
 EASE, MOST_EASE = 4, 2.0
-"""A statement that takes long is followed by a pause so many times as long, and of so many seconds at most: a store
-that is busy is asked less."""
+"""The pause after a statement is ``EASE`` times its duration, at most ``MOST_EASE``: a busy store gets fewer
+statements."""
 FIRST_ANSWER = 10.0
-"""The first plan of a process waits so long for the first answer."""
+"""The first plan of a process waits this long for the store's first answer."""
 LEAVING = 1.0
+"""A source that stops waits this long for its row to be deleted."""
 
 SILENT_AFTER = 3.0
-"""A store that has not answered for so long counts as one that does not answer."""
+"""A store counts as silent this long after its last answer."""
 SETTLING = 0.4
-"""From the first word until what is known is sure: those that start together hear of each other by then."""
+"""From a member's first report until it relies on the store's answers: members that start together appear by then."""
 COMING = 10.0
-"""Those that start together wait so long for one that has come, and has not planned yet."""
+"""Members that start together wait this long for a member that has joined and not yet planned."""
 LATE_SETTLING = LONGEST + CUT_AFTER
-"""Until what is known is sure when the store was away meanwhile: who cannot reach it either tries again so soon."""
+"""Settling time after an outage of the store: every member that could not reach it has tried again by then."""

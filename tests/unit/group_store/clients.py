@@ -49,7 +49,7 @@ def until(condition: Callable[[], bool]) -> None:
 def told(member: HeartbeatClient, report: GroupMember) -> None:
     """Let a member come, and tell its first."""
     member.others(None)
-    member.tell(report, waits=False)
+    member.publish(report, waits=False)
 
 
 def two(make: Make, **how: Any) -> tuple[HeartbeatClient, HeartbeatClient]:
@@ -64,15 +64,15 @@ def stay_away(monkeypatch: pytest.MonkeyPatch, *members: str) -> set[str]:
     """Let some members not reach the store, as long as they are in what is returned."""
     exchange, join, away = GroupStore.exchange, GroupStore.join, set(members)
 
-    def unless_away(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
-        if who.member in away:
+    def unless_away(store: GroupStore, identity: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
+        if identity.member in away:
             raise UnreachableError("away")
-        return exchange(store, who, report, **how)
+        return exchange(store, identity, report, **how)
 
-    def join_unless_away(store: GroupStore, who: Identity) -> bool:
-        if who.member in away:
+    def join_unless_away(store: GroupStore, identity: Identity) -> bool:
+        if identity.member in away:
             raise UnreachableError("away")
-        return join(store, who)
+        return join(store, identity)
 
     monkeypatch.setattr(GroupStore, "exchange", unless_away)
     monkeypatch.setattr(GroupStore, "join", join_unless_away)

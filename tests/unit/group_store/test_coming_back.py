@@ -12,7 +12,7 @@ from watermark_source.errors import UsageError
 from watermark_source.group_store import store_waits
 
 
-def test_of_two_drifts_the_one_that_comes_back_is_refused_and_not_the_one_that_went_on(
+def test_a_member_that_returns_with_another_drift_is_refused_and_not_the_running_one(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other has come while it was away for so long that nobody knew of it, and comes after it by name."""
@@ -38,12 +38,12 @@ def test_of_two_drifts_the_one_that_comes_back_is_refused_and_not_the_one_that_w
 
     until(refused)
     # It answers for whoever asks it next, and has seen nobody.
-    before = runs._known.heard
-    until(lambda: runs.others(None).ceiling is None and runs._known.heard is not before)
+    before = runs._known.last_answer
+    until(lambda: runs.others(None).ceiling is None and runs._known.last_answer is not before)
     assert runs.others(None).members == 0
 
 
-def test_of_two_drifts_the_one_that_was_there_goes_on_though_a_newcomer_reached_the_store_first(
+def test_of_two_drifts_the_earlier_one_stays_though_a_newcomer_reached_the_store_first(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was away from all of them for so long that nobody seems to be there, and comes before the other by name."""
@@ -51,7 +51,7 @@ def test_of_two_drifts_the_one_that_was_there_goes_on_though_a_newcomer_reached_
     away = stay_away(monkeypatch)
     was_there = make("b", drift=5, time_to_live=1_500)
     told(was_there, at(10))
-    was_there.tell(at(10), waits=True)
+    was_there.publish(at(10), waits=True)
     until(lambda: was_there.others(None).ceiling is None)
     away.add("b-id")
     until(lambda: was_there.trouble is not None)
@@ -65,7 +65,7 @@ def test_of_two_drifts_the_one_that_was_there_goes_on_though_a_newcomer_reached_
 
 
 @pytest.mark.parametrize("parts", [["", "-wal", "-shm"], ["-shm"]])
-def test_those_whose_file_was_removed_meet_in_the_new_one_those_that_come_later(
+def test_members_whose_file_was_removed_share_the_new_file_with_later_members(
     make: Make, tmp_path: Path, parts: list[str]
 ) -> None:
     """As what cleans temporary folders does: who has it open sees nothing of that."""

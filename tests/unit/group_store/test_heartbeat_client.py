@@ -24,48 +24,48 @@ from watermark_source.planning.group import GroupMember, OtherMembers
 from watermark_source.planning.watermark import MIN, Millis
 
 
-def test_what_one_tells_the_other_knows_soon(make: Make) -> None:
+def test_a_report_of_one_member_reaches_the_other(make: Make) -> None:
     a, b = two(make)
     until(lambda: b.others(None).ceiling is None)
     known = b.others(None)
     assert (known.minimum, known.members) == (10, 1)
     assert known.slowest is not None
     assert (known.slowest.name, abs((known.slowest.since or 0) - time.time() * 1_000) < 60_000) == ("a", True)
-    a.tell(at(20), waits=False)
+    a.publish(at(20), waits=False)
     until(lambda: b.others(None).minimum == 20)
     # It is the same one that is slowest, since then.
     assert b.others(None).slowest == known.slowest
 
 
-def test_those_that_start_together_hear_of_each_other_before_either_goes_on(make: Make) -> None:
+def test_members_that_start_together_know_each_other_before_either_advances(make: Make) -> None:
     members = [make(name) for name in "abc"]
     for number, member in enumerate(members):
         known = member.others(None)
         assert (known.ceiling, known.awaited) == (MIN, True)
         # Its last limit holds, where it has one.
         assert member.others(Millis(7)).ceiling == 7
-        member.tell(at(10 * number), waits=False)
+        member.publish(at(10 * number), waits=False)
     for member in members:
         until(lambda member=member: member.others(None).ceiling is None)  # type: ignore[misc]
         assert member.others(None).members == 2
 
 
-def test_one_that_has_come_is_waited_for_until_it_has_planned_by_those_that_start_with_it(make: Make) -> None:
+def test_a_member_that_has_joined_is_awaited_until_it_has_planned(make: Make) -> None:
     late, early = make("late"), make("early")
     late.others(None)
     told(early, at(50))
     end = time.monotonic() + 1.5
     while time.monotonic() < end:
-        early.tell(at(50), waits=True)
+        early.publish(at(50), waits=True)
         # It is not there before: who wants two of them does not begin.
         assert (early.others(None).ceiling, early.others(None).members) == (MIN, 0)
         time.sleep(0.02)
-    late.tell(at(10), waits=False)
+    late.publish(at(10), waits=False)
     until(lambda: early.others(None).ceiling is None)
     assert (early.others(None).minimum, early.others(None).members) == (10, 1)
 
 
-def test_who_closes_holds_nobody(make: Make) -> None:
+def test_a_member_that_leaves_holds_back_no_other(make: Make) -> None:
     a, b = two(make)
     until(lambda: b.others(None).minimum == 10)
     a.close()
@@ -88,7 +88,7 @@ def test_without_an_answer_the_last_limit_holds_until_there_is_one(
     lost = make("a", folder="not there")
     assert lost.others(Millis(77)) == OtherMembers(ceiling=Millis(77))
     assert lost.others(None) == OtherMembers(ceiling=MIN)
-    lost.tell(at(10), waits=False)
+    lost.publish(at(10), waits=False)
     assert lost.trouble is not None
     assert "does not answer" in lost.trouble
     (tmp_path / "not there").mkdir()
@@ -96,7 +96,7 @@ def test_without_an_answer_the_last_limit_holds_until_there_is_one(
     assert [("does not answer" in text, "answers again" in text) for text in said()] == [(True, False), (False, True)]
 
 
-def test_those_that_start_while_the_store_is_away_hear_of_each_other_before_either_goes_on(
+def test_members_that_start_during_an_outage_know_each_other_before_either_advances(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a database begins last of all: it answers one of them before it answers the other."""
@@ -109,7 +109,7 @@ def test_those_that_start_while_the_store_is_away_hear_of_each_other_before_eith
     until(lambda: b.trouble is None)
     end = time.monotonic() + 1
     while time.monotonic() < end:
-        b.tell(at(50), waits=True)
+        b.publish(at(50), waits=True)
         assert b.others(Millis(20)).ceiling == 20
         time.sleep(0.01)
     away.discard("a-id")
@@ -117,7 +117,7 @@ def test_those_that_start_while_the_store_is_away_hear_of_each_other_before_eith
     assert b.others(Millis(20)).minimum == 10
 
 
-def test_those_that_start_while_the_store_comes_and_goes_wait_for_each_other_anew(
+def test_members_that_start_while_the_store_comes_and_goes_wait_for_each_other_each_time(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_waits, "FIRST_ANSWER", 0.1)
@@ -133,7 +133,7 @@ def test_those_that_start_while_the_store_comes_and_goes_wait_for_each_other_ane
         away.add("b-id")
 
 
-def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
+def test_after_an_outage_the_others_get_their_time_to_live_to_report_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_waits, "SILENT_AFTER", 0.3)
@@ -150,7 +150,7 @@ def test_after_the_store_was_away_the_others_are_given_their_time_to_come_again(
     until(lambda: b.others(Millis(20)).minimum == 10 and b.others(Millis(20)).ceiling is None)
 
 
-def test_a_store_that_answers_once_between_two_times_away_has_nobody_go_beyond_the_last_limit(
+def test_one_answer_between_two_outages_lets_no_member_pass_the_last_limit(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_waits, "SILENT_AFTER", 0.3)
@@ -166,14 +166,14 @@ def test_a_store_that_answers_once_between_two_times_away_has_nobody_go_beyond_t
         away.add("b-id")
 
 
-def test_whatever_a_driver_raises_the_thread_goes_on(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heartbeat_continues_after_any_error_of_a_driver(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_waits, "FIRST_ANSWER", 0.2)
     monkeypatch.setattr(store_waits, "LATE_SETTLING", 0.4)
     exchange = GroupStore.exchange
     monkeypatch.setattr(GroupStore, "exchange", lambda *_, **__: {}["nothing"])
     member = make("a")
     assert member.others(None) == OtherMembers(ceiling=MIN)
-    member.tell(at(1), waits=False)
+    member.publish(at(1), waits=False)
     monkeypatch.setattr(GroupStore, "exchange", exchange)
     until(lambda: member.others(None) == OtherMembers())
     # And when it leaves.
@@ -181,7 +181,7 @@ def test_whatever_a_driver_raises_the_thread_goes_on(make: Make, monkeypatch: py
     member.close()
 
 
-def test_at_rest_a_member_asks_once_a_second_and_ten_times_while_it_waits(
+def test_a_member_sends_a_statement_a_second_at_rest_and_ten_while_it_waits(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[float] = []
@@ -194,27 +194,27 @@ def test_at_rest_a_member_asks_once_a_second_and_ten_times_while_it_waits(
     time.sleep(2.2)
     assert 2 <= len(asked) <= 4
     asked.clear()
-    member.tell(GroupMember(), waits=True)
+    member.publish(GroupMember(), waits=True)
     time.sleep(1.5)
     assert 5 <= len(asked) <= 16
     assert min(b - a for a, b in itertools.pairwise(asked)) >= store_waits.SHORTEST
 
 
-def test_a_store_that_is_slow_or_fails_is_asked_less(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_slow_or_fails_gets_fewer_statements(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     exchange, asked = GroupStore.exchange, list[float]()
 
-    def slow(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
+    def slow(store: GroupStore, identity: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
         time.sleep(0.15)
         asked.append(time.monotonic())
         if len(asked) in (3, 4):
             raise UnreachableError("overrun")
-        return exchange(store, who, report, **how)
+        return exchange(store, identity, report, **how)
 
     monkeypatch.setattr(GroupStore, "exchange", slow)
     member = make("a")
     told(member, at(10))
     # It would ask ten times a second.
-    member.tell(at(10), waits=True)
+    member.publish(at(10), waits=True)
     until(lambda: len(asked) >= 5)
     pauses = [later - before for before, later in itertools.pairwise(asked)]
     assert all(pause >= 0.7 for pause in pauses[:2])
@@ -232,11 +232,11 @@ def test_a_member_that_starts_again_holds_the_others_where_it_was_until_it_has_p
     seen = set()
     end = time.monotonic() + 1.5
     while time.monotonic() < end:
-        b.tell(at(50), waits=True)
+        b.publish(at(50), waits=True)
         seen.add(b.others(None).minimum)
         time.sleep(0.05)
     assert seen == {10}
-    again.tell(at(15), waits=False)
+    again.publish(at(15), waits=False)
     until(lambda: b.others(None).minimum == 15)
 
 
@@ -251,15 +251,15 @@ def test_two_processes_of_one_checkpoint_become_two_members(make: Make, said: Ca
     until(lambda: other.others(None).members == 2)
     assert (copy.member, first.member != copy.member) == ("a-id", True)
     assert other.others(None).minimum == 10
-    first.tell(at(40), waits=False)
+    first.publish(at(40), waits=False)
     until(lambda: other.others(None).minimum == 30)
-    assert [text for text in said() if "takes another one" in text] != []
+    assert [text for text in said() if "takes a new name" in text] != []
     # Each leaves for itself.
     first.close()
     until(lambda: other.others(None).members == 1)
 
 
-def test_of_two_drifts_that_come_at_once_one_is_refused_before_either_goes_on(
+def test_of_two_drifts_that_join_at_once_one_is_refused_before_either_advances(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each looked before the other had written anything.
@@ -271,7 +271,7 @@ def test_of_two_drifts_that_come_at_once_one_is_refused_before_either_goes_on(
         for name, member in members.items():
             try:
                 sure = member.others(None).ceiling is None
-                member.tell(at(10), waits=True)
+                member.publish(at(10), waits=True)
             except UsageError:  # noqa: PERF203 - each may be refused
                 refused.add(name)
             else:
@@ -281,7 +281,7 @@ def test_of_two_drifts_that_come_at_once_one_is_refused_before_either_goes_on(
     assert refused == {"b", "c"}
 
 
-def test_nobody_is_gone_because_the_store_was_emptied(
+def test_no_member_counts_as_gone_because_the_store_was_emptied(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when another server takes over, without what was told to the first."""
@@ -300,7 +300,7 @@ def test_nobody_is_gone_because_the_store_was_emptied(
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-def test_when_the_stores_clock_is_set_nobody_seems_to_be_gone(
+def test_no_member_counts_as_gone_because_the_stores_clock_was_set(
     make: Make, monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
     set_by = [0.0]
@@ -316,7 +316,7 @@ def test_when_the_stores_clock_is_set_nobody_seems_to_be_gone(
     set_by[0] = hours / 24
     end = time.monotonic() + 2.5
     while time.monotonic() < end:
-        b.tell(at(50), waits=True)
+        b.publish(at(50), waits=True)
         known = b.others(Millis(20))
         assert known.minimum == 10 or known.ceiling == 20
         time.sleep(0.01)
@@ -325,7 +325,7 @@ def test_when_the_stores_clock_is_set_nobody_seems_to_be_gone(
     assert b.others(Millis(20)).members == 1
 
 
-def test_nobody_is_missed_that_has_left_because_the_store_takes_now_less_now_more_time(
+def test_a_store_of_varying_speed_does_not_keep_a_member_that_has_left(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its clock was read at some moment between question and answer: that is no clock that was set."""
@@ -333,9 +333,9 @@ def test_nobody_is_missed_that_has_left_because_the_store_takes_now_less_now_mor
     monkeypatch.setattr(heartbeat_client, "_JUMP", 0.3)
     exchange, slow = GroupStore.exchange, itertools.cycle([0.0, 0.6])
 
-    def sometimes_slow(store: GroupStore, who: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
-        found = exchange(store, who, report, **how)
-        if who.source == "b":
+    def sometimes_slow(store: GroupStore, identity: Identity, report: GroupMember | None, **how: bool) -> Answer | None:
+        found = exchange(store, identity, report, **how)
+        if identity.source == "b":
             time.sleep(next(slow))
         return found
 
@@ -346,13 +346,13 @@ def test_nobody_is_missed_that_has_left_because_the_store_takes_now_less_now_mor
     until(lambda: b.others(None).members == 0)
     end = time.monotonic() + 2
     while time.monotonic() < end:
-        b.tell(at(50), waits=True)
+        b.publish(at(50), waits=True)
         assert b.others(Millis(20)).ceiling is None
         time.sleep(0.01)
 
 
 @pytest.mark.service
-def test_after_the_server_was_frozen_nobody_seems_to_be_gone() -> None:
+def test_no_member_counts_as_gone_because_the_server_was_frozen() -> None:
     """What was asked before is answered after it: there was no time without an answer, but for that one."""
     with postgres_service(where=Where.LOCAL) as server:
         assert isinstance(server, LocalPostgres)
@@ -371,7 +371,7 @@ def test_after_the_server_was_frozen_nobody_seems_to_be_gone() -> None:
         server.resume()
         end = time.monotonic() + 4
         while time.monotonic() < end:
-            b.tell(at(50), waits=True)
+            b.publish(at(50), waits=True)
             known = b.others(Millis(20))
             assert known.minimum == 10 or known.ceiling == 20
             time.sleep(0.01)

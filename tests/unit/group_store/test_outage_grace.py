@@ -9,30 +9,30 @@ TTL = 30.0
 
 def answered(
     periods: tuple[GracePeriod, ...],
-    before: float,
+    previous: float,
     now: float,
     members: int,
     *,
     failed: bool = False,
-    is_odd: bool = False,
+    is_suspect: bool = False,
 ) -> tuple[GracePeriod, ...]:
     return after_answer(
-        periods, failed=failed, is_odd=is_odd, members=members, before=before, now=now, time_to_live=TTL
+        periods, failed=failed, is_suspect=is_suspect, members=members, previous=previous, now=now, time_to_live=TTL
     )
 
 
-def test_without_a_reason_every_answer_is_believed() -> None:
+def test_without_a_reason_every_answer_is_complete() -> None:
     assert answered((), 0, 1, 5) == ()
     assert may_be_all((), 0, 1)
 
 
-def test_fewer_than_before_are_not_believed_until_they_had_their_time() -> None:
+def test_fewer_members_than_before_are_incomplete_until_their_time_to_live_has_passed() -> None:
     periods = answered((), 0, 60, 2, failed=True)
     assert [may_be_all(periods, members, 61) for members in (0, 1, 2)] == [False, False, True]
     assert may_be_all(periods, 0, 60 + TTL)
 
 
-def test_a_time_in_which_nobody_could_speak_is_given_to_those_in_doubt_however_long_it_was() -> None:
+def test_an_outage_extends_a_grace_period_by_its_own_duration() -> None:
     """The store answers once, before the others come to speak, and is away again for longer than their time."""
     once = answered((), 0, 60, 2, failed=True)
     again = answered(once, 60, 160, 0, failed=True)
@@ -40,15 +40,15 @@ def test_a_time_in_which_nobody_could_speak_is_given_to_those_in_doubt_however_l
     assert may_be_all(again, 1, 190)
 
 
-def test_one_that_has_left_is_forgotten_though_the_store_stays_slow() -> None:
-    periods, forgotten = answered((), 0, 4, 2, is_odd=True), False
+def test_a_member_that_has_left_is_forgotten_though_the_store_stays_slow() -> None:
+    periods, forgotten = answered((), 0, 4, 2, is_suspect=True), False
     for now in range(8, 44, 4):
-        periods, forgotten = answered(periods, now - 4, now, 1, is_odd=True), may_be_all(periods, 1, now)
+        periods, forgotten = answered(periods, now - 4, now, 1, is_suspect=True), may_be_all(periods, 1, now)
         assert forgotten == (now > 34)
     assert forgotten
 
 
-def test_one_that_has_left_is_forgotten_though_the_store_fails_now_and_then() -> None:
+def test_a_member_that_has_left_is_forgotten_though_the_store_fails_now_and_then() -> None:
     """A second in ten: the others have nine of them to speak."""
     periods, now = answered((), 0, 1, 2, failed=True), 1.0
     while not may_be_all(periods, 1, now):

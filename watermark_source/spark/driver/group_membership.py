@@ -54,7 +54,7 @@ class Membership:
         group = self._group
         if group is None or group.store != DRIVER:
             return
-        if self._local is not None and not self._local.is_seen:
+        if self._local is not None and not self._local.is_in_place:
             self._local.close()
             self._local = None
         if self._local is None:
@@ -101,7 +101,7 @@ class Membership:
             self._last = plan
             return
         waits = any(t.status is SplitStatus.PAUSED for t in plan.state.splits.values())
-        self._client.tell(plan.member, waits=waits)
+        self._client.publish(plan.member, waits=waits)
 
     def named(self, state: GroupState) -> GroupState:
         """Return a state that says which member it is of."""
@@ -115,7 +115,7 @@ class Membership:
         store = None if self._group is None else self._group.store
         if store in (None, DRIVER):
             return store or NO_STORE
-        return None if self._client is None else self._client.place
+        return None if self._client is None else self._client.location
 
     @property
     def trouble(self) -> str | None:

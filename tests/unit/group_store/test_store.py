@@ -24,10 +24,8 @@ from watermark_source.group_store.store import GroupStore, Identity
 from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.watermark import MIN, Millis
 
-OF_SERVERS = tuple(
-    f"watermark_source.group_store.{name}" for name in ("server_database", "server_table", "call_time_limit")
-)
-"""All that may import SQLAlchemy."""
+OF_SERVERS = ("watermark_source.group_store.server_database",)
+"""Modules that may import SQLAlchemy."""
 ACTIVE = MemberStatus.ACTIVE
 
 
@@ -48,7 +46,7 @@ def told(store: GroupStore, member: Identity, report: GroupMember) -> tuple[int 
     return answer[:3]
 
 
-def test_a_member_learns_who_of_the_others_is_slowest(store: GroupStore) -> None:
+def test_a_member_learns_which_other_member_is_slowest(store: GroupStore) -> None:
     assert told(store, who("a"), at(30)) == (None, None, 0)
     assert told(store, who("b"), at(10)) == (Millis(30), "a", 1)
     assert told(store, who("c"), at(20)) == (Millis(10), "b", 2)
@@ -56,12 +54,14 @@ def test_a_member_learns_who_of_the_others_is_slowest(store: GroupStore) -> None
 
 
 @pytest.mark.parametrize("status", [MemberStatus.IDLE, MemberStatus.FINISHED, MemberStatus.WAITING, MemberStatus.CLOCK])
-def test_nobody_waits_for_a_member_that_is_not_active(store: GroupStore, status: MemberStatus) -> None:
+def test_a_member_that_is_not_active_does_not_count(store: GroupStore, status: MemberStatus) -> None:
     told(store, who("a"), GroupMember(status, Millis(10)))
     assert told(store, who("b"), at(50)) == (None, None, 1)
 
 
-def test_of_idle_members_the_highest_watermark_is_told_and_of_others_that_do_not_count_none(store: GroupStore) -> None:
+def test_the_answer_has_the_highest_watermark_of_idle_members_and_no_other_that_does_not_count(
+    store: GroupStore,
+) -> None:
     for name, status, watermark in [("a", "idle", 10), ("b", "idle", 30), ("c", "finished", 70), ("d", "active", 5)]:
         told(store, who(name), GroupMember(MemberStatus(status), Millis(watermark)))
     told(store, who("e"), GroupMember(MemberStatus.IDLE))
@@ -82,7 +82,7 @@ def test_groups_do_not_know_of_each_other(store: GroupStore) -> None:
     assert told(store, who("a", group="other"), at(20)) == (None, None, 0)
 
 
-def test_a_member_that_was_silent_for_its_time_to_live_is_out_until_it_speaks_again(store: GroupStore) -> None:
+def test_a_member_silent_for_its_time_to_live_does_not_count_until_it_reports_again(store: GroupStore) -> None:
     told(store, who("brief", time_to_live=1_000), at(10))
     assert told(store, who("b"), at(50))[0] == 10
     time.sleep(1.1)
@@ -91,7 +91,7 @@ def test_a_member_that_was_silent_for_its_time_to_live_is_out_until_it_speaks_ag
     assert told(store, who("b"), at(50))[0] == 12
 
 
-def test_who_leaves_is_forgotten_and_so_are_those_that_are_long_gone(store: GroupStore, url: str) -> None:
+def test_leaving_deletes_the_own_row_and_rows_silent_for_long(store: GroupStore, url: str) -> None:
     told(store, who("gone", time_to_live=1), at(1))
     told(store, who("a"), at(10))
     time.sleep(0.05)
@@ -107,7 +107,7 @@ def rows_of(url: str) -> int:
     return found
 
 
-def test_what_a_member_told_before_it_was_killed_holds_until_it_has_something_to_tell(store: GroupStore) -> None:
+def test_a_killed_members_last_report_holds_until_its_next_process_reports(store: GroupStore) -> None:
     told(store, who("a"), at(10))
     assert store.exchange(who("a", writer="after a restart"), None) is not None
     assert told(store, who("b"), at(50)) == (Millis(10), "a", 1)
@@ -115,7 +115,7 @@ def test_what_a_member_told_before_it_was_killed_holds_until_it_has_something_to
     assert told(store, who("b"), at(50))[0] == 12
 
 
-def test_of_two_processes_with_one_name_the_first_learns_that_the_row_is_the_seconds(store: GroupStore) -> None:
+def test_of_two_processes_with_one_name_the_first_learns_that_the_second_has_the_row(store: GroupStore) -> None:
     told(store, who("a", writer="first"), at(10))
     told(store, who("a", writer="second"), at(5))
     assert store.exchange(who("a", writer="first"), at(20), takes_over=False) is None
@@ -126,7 +126,7 @@ def test_of_two_processes_with_one_name_the_first_learns_that_the_row_is_the_sec
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-def test_when_the_stores_clock_is_set_everybody_is_unheard_of_until_he_speaks(
+def test_after_the_stores_clock_is_set_a_member_counts_from_its_next_report(
     store: GroupStore, url: str, hours: int
 ) -> None:
     told(store, who("a"), at(10))
@@ -232,7 +232,7 @@ def test_numbers_at_the_ends_of_64_bits_are_no_member_that_is_alive(
 
 @pytest.mark.parametrize("watermark", [6_249_223_000_000_000, 2**63 - 1])
 @pytest.mark.parametrize("status", ["active", "idle"])
-def test_nobody_goes_by_a_watermark_after_the_year_9999(
+def test_a_watermark_after_the_year_9999_is_ignored(
     store: GroupStore, url: str, status: str, watermark: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     told(store, who("a"), at(10))
@@ -262,7 +262,9 @@ def test_a_name_of_any_length_and_of_any_characters_is_one_short_line(tmp_path: 
     store.close()
 
 
-def test_a_table_with_a_rule_of_somebody_else_is_an_error_and_not_a_taken_row(store: GroupStore, url: str) -> None:
+def test_a_table_with_a_foreign_constraint_is_an_error_and_not_a_row_of_another_process(
+    store: GroupStore, url: str
+) -> None:
     """Who took it for one would take another name, and another, for ever."""
     told(store, who("a"), at(10))
     engine = create_engine(url)
@@ -308,17 +310,17 @@ def test_a_store_that_is_lost_is_an_error_and_is_found_again(tmp_path: Path) -> 
 
 def test_a_password_is_never_shown() -> None:
     for url in ("postgresql+psycopg://user:hidden@h/db", "postgresql+psycopg://h/db?password=hidden"):
-        assert GroupStore(database_of(url)).shown == "postgresql h/db"
+        assert GroupStore(database_of(url)).location == "postgresql h/db"
 
 
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("shared by all:hidden@", "must be the URL of a database, as SQLAlchemy writes them, and this one is not"),
+        ("shared by all:hidden@", "must be the URL of a database in SQLAlchemy's form, and this one is not"),
         ("nothing://user:hidden@host/db", "must be the URL of a database"),
         ("postgresql://user:pass@hidden:word@h:x/db", "and this one is not"),
-        ("sqlite://", "a database in memory is nobody else's"),
-        ("sqlite:///:memory:", "a database in memory is nobody else's"),
+        ("sqlite://", "other processes cannot open a database in memory"),
+        ("sqlite:///:memory:", "other processes cannot open a database in memory"),
         ("sqlite://user:hidden@/nowhere/at/all", "must be sqlite:/// and the path of a file, without a user"),
         ("sqlite:///nowhere/at/all?password=hidden", "must be sqlite:/// and the path of a file, without a user"),
         ("postgresql+pg8000://user:hidden@host/db", "needs the package of that database: No module named 'pg8000'"),
@@ -369,13 +371,13 @@ except OptionError as error:
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """The port of somebody who accepts and says nothing."""
+    """The port of a server that accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
 
 
 @pytest.mark.parametrize("driver", ["postgresql+psycopg", "mysql+pymysql"])
-def test_nobody_is_waited_for_who_accepts_and_says_nothing(
+def test_a_server_that_accepts_and_sends_nothing_does_not_answer_in_time(
     silent: int, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = {"connect_timeout": 2, "read_timeout": 2} if "mysql" in driver else {"connect_timeout": 2}
