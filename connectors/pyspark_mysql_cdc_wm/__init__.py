@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["DOCTOR_FLAG", "DefaultSource"]
 
 DOCTOR_FLAG = "mysql"
-"""``python -m watermark_source doctor --mysql`` is the module ``doctor`` beside this one."""
+"""The flag of ``python -m watermark_source doctor`` that runs the module ``doctor`` of this package."""
 _NEEDED = ("pyarrow", "pymysql", "numba", "zstandard")
 
 
@@ -29,29 +29,29 @@ class DefaultSource(DataSource):
         return "mysql-cdc-wm"
 
     def schema(self) -> StructType:
-        """Check the options and the server, and return the schema of the tables as they are now."""
+        """Check the options and the server, and return the schema of the current tables."""
         schema: StructType = _called("schema_of", self.options)
         return schema
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the stream's reader; its first call refuses a schema given by the user."""
+        """Return the stream's reader, whose first call refuses a schema that the user gave."""
         reader: DataSourceStreamReader = _called("stream_reader", self.options, schema)
         return reader
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Refuse: there is no batch read."""
+        """Refuse batch reads, which this format does not have."""
         from watermark_source.errors import UsageError  # noqa: PLC0415 - see the module's docstring
         from watermark_source.spark_process import sentence_first  # noqa: PLC0415 - see the module's docstring
 
         with sentence_first():
             raise UsageError(
-                'format("mysql-cdc-wm") is a stream: use spark.readStream; with the trigger AvailableNow it reads what '
-                'is there now and stops. To read a table once, Spark\'s format("jdbc") does it'
+                'format("mysql-cdc-wm") is a stream: use spark.readStream; with the trigger AvailableNow it reads up '
+                'to the current end and stops. To read a table once, use Spark\'s format("jdbc")'
             )
 
 
 def _called(name: str, *arguments: object) -> Any:
-    """Call a function of ``spark_readers``, or say what the installation lacks."""
+    """Call a function of ``source.py``, or raise an error that names the packages to install."""
     from watermark_source.option_table import need  # noqa: PLC0415 - see the module's docstring
     from watermark_source.spark_process import sentence_first  # noqa: PLC0415 - see the module's docstring
 

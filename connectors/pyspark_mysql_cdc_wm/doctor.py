@@ -1,4 +1,4 @@
-"""What ``python -m watermark_source doctor --mysql`` looks at: the checks of ``load()``, and advice."""
+"""The checks of ``python -m watermark_source doctor --mysql``: those of ``load()``, and advice."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ASKED_FOR = "password"
 
 
 def findings(given: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what each check finds.
+    """Yield the result of each check.
 
     Raises:
-        OptionError: options that cannot work, before anything is connected.
+        OptionError: the options cannot work; raised before any connection.
     """
     parsed = mysql_options.parse(given)
     with closing(CheckedServer(parsed)) as server:

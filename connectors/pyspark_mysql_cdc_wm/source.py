@@ -151,7 +151,7 @@ class MySqlSource(SourceDefinition):
             row_index=BinlogRowIndex(connection, status, transactions, self.tables),
             cutter=BinlogPieces(status),
             snapshots=self._snapshots(connection, by_gtids=transactions is not None),
-            replicas=MySqlReplica(connection, status, transactions, connection.stay(), left_out),
+            replicas=MySqlReplica(connection, status, transactions, connection.pin_server(), left_out),
         )
 
     def _snapshots(self, connection: MySqlConnection, *, by_gtids: bool) -> ChunkBounds:

@@ -244,7 +244,7 @@ def test_a_password_that_is_not_sent_in_the_clear_is_told_and_not_a_bug(
     lines = examined(capsys, server, 1, username="fresh", sslMode="disabled")
     assert lines["server"] == ("ok", "answers")
     assert lines["login"][0] == "FAILED"
-    assert "takes the password of the user 'fresh' only over TLS" in lines["login"][1]
+    assert "accepts the password of the user 'fresh' only over TLS" in lines["login"][1]
     assert "Set sslMode to preferred or required" in lines["login"][1]
 
 

@@ -352,7 +352,7 @@ def test_another_server_behind_the_same_address_is_noticed(pair: MySqlPair, data
         with pytest.raises(SourceError, match=r"is another server now .* Start the query again"):
             list(there.reader.read(partition))
     with closing(MySqlConnection(root(pair.source))) as connection:
-        connection.stay()
+        connection.pin_server()
         connection.settings = replace(connection.settings, port=pair.replica.port)
         assert connection.rows("SELECT 1") == ((1,),)
         connection.close()

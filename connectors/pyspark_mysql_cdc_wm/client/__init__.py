@@ -1,4 +1,4 @@
-"""Connections to a server: logins, questions, dumps of the binlog.
+"""Connections to a MySQL server: logins, statements, dumps of the binlog.
 
 Imports ``binlog``.
 """

@@ -1,4 +1,4 @@
-"""A connection that dumps the binlog: PyMySQL logs in, then its socket is read in large blocks into reused memory.
+"""A connection that dumps the binlog: PyMySQL logs in, then large blocks of its socket are read into reused memory.
 
 Commands (little-endian): COM_BINLOG_DUMP 0x12: position 4, flags 2, server id 4, file name. COM_BINLOG_DUMP_GTID 0x1E:
 flags 2, server id 4, size 4 and file name, position 8, size 4 and the GTID set not to send.
@@ -45,30 +45,30 @@ class FilePosition:
 
 
 class PayloadPart(NamedTuple):
-    """Which of the events of a compressed transaction are in a block of which it has more than one."""
+    """Which events of a compressed transaction are in a block, where the transaction fills several blocks."""
 
     before: int
-    """How many are in the blocks before."""
+    """Number of its events in previous blocks."""
     is_last: bool
 
 
 class Block(NamedTuple):
-    """Events received together; ``memory`` and ``events`` are valid until the next block is asked for."""
+    """Events received together; ``memory`` and ``events`` are valid until the next block is requested."""
 
     memory: Bytes
     events: Longs
     file: str
-    """The file of the first of these events; a ROTATE among them tells the next one's."""
+    """The file of the first event; a ROTATE event names the file of the events after it."""
     part: PayloadPart | None = None
-    """Of a compressed transaction too long to be held. Its events are here as they were before it was packed, all with
-    the position after it; no dump can begin between them."""
+    """Set for a compressed transaction that is too long for one block. Its events are unpacked, all with the position
+    after the transaction, because no dump can begin between them."""
 
 
 class BinlogDump:
-    """The events of a server's binlog from a place on.
+    """The events of a server's binlog from a position on.
 
-    With ``server_id`` 0 it ends at the end of the binlog and leaves other dumps alone; with another id, which nobody
-    else at this server may have, it waits for more.
+    With ``server_id`` 0 the dump ends at the end of the binlog. With another id it waits for new events; the server
+    ends a dump when another client requests one with the same id.
     """
 
     def __init__(
@@ -81,18 +81,18 @@ class BinlogDump:
         heartbeat_seconds: float = 5.0,
         timeout_seconds: float = 30.0,
     ) -> None:
-        """Connect and ask for all from ``start``, a place or an encoded GTID set.
+        """Connect and request all events from ``start``, a position or an encoded GTID set, on.
 
         Raises:
-            UnreachableError: no connection.
-            RefusedError: not let in.
-            UnsupportedFormatError: a position that this command cannot name.
+            UnreachableError: the server cannot be reached.
+            RefusedError: the server refuses the login.
+            UnsupportedFormatError: the command cannot carry the position.
         """
         if isinstance(start, FilePosition) and start.position > _LARGEST_POSITION:
             raise UnsupportedFormatError(
-                f"binlog {start.file} position {start.position}: a place above 4 GB of a file cannot be asked for. A "
-                "transaction ends there that is larger than 3 GB, or max_binlog_size allows more than 1 GB. Begin a "
-                "new query, and keep transactions smaller"
+                f"binlog {start.file} position {start.position}: a dump cannot begin above 4 GB of a file. A "
+                "transaction larger than 3 GB ends there, or max_binlog_size allows more than 1 GB. Begin a new query, "
+                "and keep transactions smaller"
             )
         self._settings = settings
         self._connection: Any = connected(settings)
@@ -105,77 +105,76 @@ class BinlogDump:
         self._socket = self._connection._sock  # noqa: SLF001 - PyMySQL has no public name for it
         self._socket.settimeout(timeout_seconds)
         self._waits = server_id != 0
-        # A GTID set leaves out what it holds.
+        # The server leaves out the transactions of a GTID set, so positions have gaps.
         gaps = not isinstance(start, FilePosition)
         self._walk = PacketWalk(position=self._first_position, checksums=checksums, check=check, gaps=gaps)
         self._buffer = ReceiveBuffer(_FIRST_ROOM)
 
     @property
     def position(self) -> int:
-        """Where in ``file`` the last event of the last block ends."""
+        """The position in ``file`` after the last event of the last block."""
         return self._walk.position
 
     def close(self) -> None:
-        """End the connection without a farewell: the server is still sending."""
-        self._connection._force_close()  # noqa: SLF001 - close() would wait for an answer
+        """Close the socket without COM_QUIT, because the server is still sending."""
+        self._connection._force_close()  # noqa: SLF001 - close() would wait for a response
 
     def _request(self, start: FilePosition | bytes, server_id: int) -> None:
-        """Ask for the binlog from a place on."""
         flags = _HEARTBEAT_V2 | (0 if server_id else _NON_BLOCKING)
         if isinstance(start, FilePosition):
             self.file, self._first_position = start.file, start.position
             mariadb = "mariadb" in self._connection.get_server_info().lower()
-            # Without the statements' texts MariaDB's stream has holes, and a missing event would be one more.
+            # MariaDB leaves out the statements' texts unless asked; a gap could then also be a missing event.
             flags = flags & _NON_BLOCKING | (_MARIADB_ANNOTATIONS if mariadb else 0)
             request = struct.pack("<IHI", start.position, flags, server_id) + start.file.encode()
             command = _DUMP
         else:
             self.file, self._first_position = "", _FIRST_POSITION
-            # Heartbeats of the first version say in their heads how far events were left out.
+            # Heartbeats of the first version have in their headers the position up to which events were left out.
             flags &= _NON_BLOCKING
             request = struct.pack("<HIIQI", flags, server_id, 0, _FIRST_POSITION, len(start)) + start
             command = _DUMP_GTID
         self._connection._execute_command(command, request)  # noqa: SLF001 - PyMySQL has no public name for it
 
     def blocks(self) -> Iterator[Block]:
-        """Yield what arrives, until the end of a dump that does not wait.
+        """Yield events as they arrive, until the end of a dump that does not wait.
 
         Raises:
-            SourceError: the server ended the dump with an error; ``RefusedError`` for want of a privilege.
+            SourceError: the server ended the dump with an error; ``RefusedError`` if the user lacks a privilege.
             DataLossError: the server no longer has the file.
             ResponseTimeoutError: nothing arrived in time, not even a heartbeat.
-            CorruptDataError: bytes that fail their own checks.
+            CorruptDataError: a checksum or a size does not match.
         """
-        held = 0
+        waiting = 0
         file = self.file
         buffer = self._buffer
         while True:
             stopped, events, buffer.begin = self._walk.walk(
-                buffer.memory, buffer.begin, buffer.end, self.file, held=held
+                buffer.memory, buffer.begin, buffer.end, self.file, held=waiting
             )
-            self._follow(events[held:])
-            held = len(events)
-            if stopped is Stopped.SHORT and self._may_hold(events):
+            self._update_file(events[waiting:])
+            waiting = len(events)
+            if stopped is Stopped.SHORT and self._may_wait(events):
                 self._receive()
                 continue
-            if held:
-                yield from _plain(Block(buffer.memory, events, file))
-            held, file = 0, self.file
+            if waiting:
+                yield from _uncompressed(Block(buffer.memory, events, file))
+            waiting, file = 0, self.file
             if stopped is Stopped.END:
                 return
             if stopped is Stopped.ERROR:
                 settings = self._settings
                 raise dump_error(*self._buffer.error(), self._where(), settings.where, settings.username)
             if stopped is Stopped.LONG:
-                yield from self._long_payload() if self._is_payload() else _plain(self._long_event())
+                yield from self._long_payload() if self._is_payload() else _uncompressed(self._long_event())
                 file = self.file
             elif stopped is Stopped.SHORT:
                 self._receive_more()
 
-    def _may_hold(self, events: Longs) -> bool:
-        """Whether to wait for more before giving these events away: each block costs its reader some fixed work.
+    def _may_wait(self, events: Longs) -> bool:
+        """Return whether to receive more before yielding these events, since each block costs its reader fixed work.
 
-        Only where the server sends without a pause, and what has arrived need not be moved.
+        It waits only while the server sends without a pause and the buffer has room behind the events.
         """
         if self._waits or not len(events) or self._buffer.is_full:
             return False
@@ -187,12 +186,12 @@ class BinlogDump:
             for spelling in ("source", "master"):
                 cursor.execute(f"SET @{spelling}_binlog_checksum = @@global.binlog_checksum")
                 cursor.execute(f"SET @{spelling}_heartbeat_period = {nanoseconds}")
-            # Without it MariaDB leaves GTIDs out and turns what we could not know into something older.
+            # Without it MariaDB leaves out GTIDs, and replaces events that an old replica does not know.
             cursor.execute("SET @mariadb_slave_capability = 4")
             cursor.execute("SELECT @@global.binlog_checksum")
             return bool(cursor.fetchone()[0] == "CRC32")
 
-    def _follow(self, events: Longs) -> None:
+    def _update_file(self, events: Longs) -> None:
         for event in events[events[:, TYPE] == EventType.ROTATE]:
             self.file = next_file(self._buffer.memory, event)
 
@@ -212,7 +211,7 @@ class BinlogDump:
         return bool(self._buffer.memory[self._buffer.begin + PACKET_HEAD + 1 + 4] == EventType.TRANSACTION_PAYLOAD)
 
     def _long_payload(self) -> Iterator[Block]:
-        """Unpack a compressed transaction of several packets as it arrives."""
+        """Unpack a compressed transaction of several packets while it arrives."""
         event = LongEvent(self._buffer, self._receive_more, self._where(), checksums=self._walk.checksums)
         (row,) = self._walk.one_event(padded(event.header), 0, event.size, self.file, body_follows=True)
         before = 0
@@ -223,7 +222,7 @@ class BinlogDump:
             before += len(events)
 
     def _long_event(self) -> Block:
-        """Receive all packets of one event and close the gaps that their heads leave."""
+        """Receive all packets of one event, and move their contents together over the packet headers."""
         buffer = self._buffer
         size = done = 0
         while True:
@@ -249,8 +248,8 @@ class BinlogDump:
             self._receive_more()
 
 
-def _plain(block: Block) -> Iterator[Block]:
-    """Yield a block without events that MariaDB has compressed, in pieces if there were any."""
+def _uncompressed(block: Block) -> Iterator[Block]:
+    """Yield a block with the events that MariaDB compressed uncompressed, as several blocks if there are any."""
     file = block.file
     for memory, events in uncompressed(block.memory, block.events, file):
         yield Block(memory, events, file)

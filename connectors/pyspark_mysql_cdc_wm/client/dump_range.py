@@ -1,4 +1,7 @@
-"""All events between two places of a binlog, from one dump or several: a server may show its end a little late."""
+"""All events between two positions of a binlog, from one dump or several.
+
+A position here is the number of a ``LogPosition``, which orders the positions of all files.
+"""
 
 from __future__ import annotations
 
@@ -36,64 +39,65 @@ _WHOLE_BYTES = 8 * 1024 * 1024
 
 
 class PlacedBlock(NamedTuple):
-    """Events, and the place after each as a number; all valid until the next block is asked for."""
+    """Events, and the position after each; all are valid until the next block is requested."""
 
     memory: Bytes
     events: Longs
     file: str
     places: Longs
+    """The position after each event."""
     part: PayloadPart | None = None
     prepared: bool = False
-    """Whether these are the rows of a transaction that was prepared before (XA), now that it is committed."""
+    """Whether these are the rows of an XA transaction that was prepared earlier and is committed at this position."""
 
     @property
     def memory_bytes(self) -> int:
-        """How many bytes its events take, and what lies between them."""
+        """Bytes from the first event's start to the last one's end."""
         return int(self.events[-1, STOP] - self.events[0, START])
 
     def without(self, events: int) -> PlacedBlock:
-        """Return the block without its first events."""
+        """Return the block without its first ``events`` events."""
         return self.between(events, len(self.events))
 
     def between(self, first: int, stop: int) -> PlacedBlock:
-        """Return the block with some of its events alone."""
+        """Return the block with the events from ``first`` to before ``stop``."""
         return self._replace(events=self.events[first:stop], places=self.places[first:stop])
 
 
 def dumped(settings: ClientSettings, base: str, start: int, end: int, *, check: bool = True) -> Iterator[PlacedBlock]:
-    """Yield the events between two places, both between transactions; ``check`` their checksums.
+    """Yield the events between two positions, both between transactions; ``check`` their checksums.
 
-    A position may be reported before a dump may send what lies before it (that is when the file is synchronised), so
-    a dump that ends early is begun anew where it ended, within a transaction if need be; so is one that breaks off or
-    falls silent. No transaction that its end may undo is in several blocks, if it is not long: of MariaDB any, of MySQL
-    those of XA.
+    A server may report a position before dumps send the events up to it, which they do once the file is synchronised.
+    A dump that ends early, breaks off or falls silent is therefore followed by another from where it ended, within a
+    transaction if necessary. A transaction whose end may undo its rows is in one block unless it is long. With MariaDB
+    that is any transaction, with MySQL only an XA transaction.
 
     Raises:
         DataLossError: the server no longer has the file.
-        ResponseTimeoutError: nothing new for ``ANSWER_SECONDS``.
+        ResponseTimeoutError: no new event arrived for ``ANSWER_SECONDS``.
         SourceError: what ``BinlogDump`` raises.
     """
 
-    def from_place(at: int) -> FilePosition:
-        place = LogPosition.of(at)
-        return FilePosition(file_name(base, place.file), place.offset)
+    def file_position(number: int) -> FilePosition:
+        position = LogPosition.of(number)
+        return FilePosition(file_name(base, position.file), position.offset)
 
-    return _with_whole_transactions(_begun_again(settings, from_place, range(start, end), base, check=check))
+    return _with_whole_transactions(_repeated_dumps(settings, file_position, range(start, end), base, check=check))
 
 
 def dumped_without(settings: ClientSettings, base: str, left_out: GtidSet, end: int) -> Iterator[PlacedBlock]:
-    """Yield the events of all transactions up to a place but some, which the server leaves out.
+    """Yield the events of all transactions up to a position, except those of ``left_out``.
 
-    A dump that ends early is begun anew, as by ``dumped``: a server ends one that somebody has killed (``KILL QUERY``)
-    like one that is complete. That it is, its last event or heartbeat says.
+    A dump that ends early is repeated, as in ``dumped``: the server ends a killed dump (``KILL QUERY``) like a complete
+    one. The position of its last event or heartbeat shows whether it is complete.
 
     Raises as ``dumped`` does.
     """
     encoded = left_out.encoded()
-    return _with_whole_transactions(_begun_again(settings, lambda _: encoded, range(end), base, leaves_out=True))
+    return _with_whole_transactions(_repeated_dumps(settings, lambda _: encoded, range(end), base, leaves_out=True))
 
 
-def _begun_again(
+def _repeated_dumps(
     settings: ClientSettings,
     start: Callable[[int], FilePosition | bytes],
     places: range,
@@ -102,144 +106,145 @@ def _begun_again(
     check: bool = True,
     leaves_out: bool = False,
 ) -> Iterator[PlacedBlock]:
-    """Yield the events of dumps, one after another, each once.
+    """Yield the events of one dump after another, each event once, until the last position is reached.
 
-    A dump that breaks off, falls silent or ends early is followed by another. Where the server ``leaves_out`` some
-    events, one may be complete that has none just before the last place.
+    Where the server ``leaves_out`` transactions, a dump is complete once it has passed the last position: no event may
+    end just there.
     """
-    done, late = _Yielded(places.start), time.monotonic() + ANSWER_SECONDS
-    while done.at < places.stop:
-        before = done.place
+    progress, deadline = _Progress(places.start), time.monotonic() + ANSWER_SECONDS
+    while progress.position < places.stop:
+        before = progress.order
         try:
-            passed = yield from _once(settings, start(done.at), places, done, check=check)
-            if passed and leaves_out:
+            complete = yield from _one_dump(settings, start(progress.position), places, progress, check=check)
+            if complete and leaves_out:
                 return
         except (UnreachableError, ResponseTimeoutError) as lost:
-            if done.place == before and time.monotonic() > late:
+            if progress.order == before and time.monotonic() > deadline:
                 raise
-            _log.info("%s; going on after %s", lost, LogPosition.of(done.at))
+            _log.info("%s; resuming after %s", lost, LogPosition.of(progress.position))
         else:
-            if done.place == before and time.monotonic() > late:
+            if progress.order == before and time.monotonic() > deadline:
                 raise ResponseTimeoutError(
-                    f"{settings.where}: the binlog ends at {LogPosition.of(done.at).shown(base)}, and should go on to "
-                    f"{LogPosition.of(places.stop).shown(base)}; it did not within {ANSWER_SECONDS:g} s. Was the "
+                    f"{settings.where}: the binlog ends at {LogPosition.of(progress.position).shown(base)}, and did "
+                    f"not reach {LogPosition.of(places.stop).shown(base)} within {ANSWER_SECONDS:g} s. Was the "
                     "binlog reset (RESET BINARY LOGS AND GTIDS)?"
                 )
-        if done.at >= places.stop:
+        if progress.position >= places.stop:
             return
-        if done.place > before:
-            late = time.monotonic() + ANSWER_SECONDS
+        if progress.order > before:
+            deadline = time.monotonic() + ANSWER_SECONDS
         time.sleep(_PAUSE_SECONDS)
 
 
 def _with_whole_transactions(blocks: Iterator[PlacedBlock]) -> Iterator[PlacedBlock]:
-    """Yield transactions whole whose rows count only once their end is known, if they are not too long.
+    """Yield a transaction whose end may undo its rows in one block, unless it has more than ``_WHOLE_BYTES``.
 
-    MariaDB logs some, and rolls them back at their end; those of XA may be prepared there.
+    MariaDB logs transactions that a ROLLBACK ends, and an XA transaction may end prepared.
     """
-    held: PlacedBlock | None = None
+    unfinished: PlacedBlock | None = None
     try:
-        for each in blocks:
-            block = each if held is None else in_own_memory(held, each)
+        for received in blocks:
+            block = received if unfinished is None else in_own_memory(unfinished, received)
             begins = np.flatnonzero(begins_transaction(block.events))
             if begins.size and not _may_be_undone(block.without(int(begins[-1]))):
                 begins = begins[:0]
             last = int(begins[-1]) if begins.size else len(block.events)
             if begins.size and block.events[-1, STOP] - block.events[last, START] > _WHOLE_BYTES:
                 last = len(block.events)
-            held = in_own_memory(block.without(last)) if last < len(block.events) else None
+            unfinished = in_own_memory(block.without(last)) if last < len(block.events) else None
             if last:
                 yield block.between(0, last)
     except DataLossError:
-        if held is not None:
-            yield held
+        if unfinished is not None:
+            yield unfinished
         raise
-    if held is not None:
-        yield held
+    if unfinished is not None:
+        yield unfinished
 
 
 def _may_be_undone(transaction: PlacedBlock) -> bool:
-    """Return whether the end of a transaction, of which events from the first on are given, may undo what it says."""
+    """Return whether the end of a transaction, given by its first events, may undo its rows."""
     events = transaction.events
     if events[0, TYPE] == EventType.MARIADB_GTID:
         return True
-    # Of one whose second event is still to come nobody knows.
+    # The second event shows an XA transaction; until it arrives, assume one.
     return len(events) == 1 or (events[1, TYPE] == EventType.QUERY and begins_xa(transaction.memory, events[1]))
 
 
 def in_own_memory(*blocks: PlacedBlock) -> PlacedBlock:
-    """Return blocks as one, in memory of its own."""
+    """Return the events of blocks as one block, in memory of its own."""
     contents, tables, size = [], [], 0
-    for each in blocks:
-        begin, stop = int(each.events[0, START]), int(each.events[-1, STOP])
-        moved = each.events.copy()
+    for block in blocks:
+        begin, stop = int(block.events[0, START]), int(block.events[-1, STOP])
+        moved = block.events.copy()
         moved[:, (START, STOP)] += size - begin
         tables.append(moved)
-        contents.append(each.memory[begin:stop])
+        contents.append(block.memory[begin:stop])
         size += stop - begin
     memory = np.concatenate((*contents, np.zeros(PADDING, np.uint8)))
-    places = np.concatenate([each.places for each in blocks])
+    places = np.concatenate([block.places for block in blocks])
     return PlacedBlock(memory, np.concatenate(tables), blocks[-1].file, places)
 
 
-def _after(block: PlacedBlock, at: int) -> PlacedBlock:
-    """Return what of a block lies after a place."""
-    return block.without(int(np.searchsorted(block.places, at, side="right")))
+def _after(block: PlacedBlock, position: int) -> PlacedBlock:
+    """Return the events of a block that lie after a position."""
+    return block.without(int(np.searchsorted(block.places, position, side="right")))
 
 
 @dataclass(slots=True)
-class _Yielded:
+class _Progress:
     """How far events were yielded. A dump that broke off within a transaction of several blocks begins before it."""
 
-    at: int
+    position: int
     """Where the next dump can begin."""
-    inside: int = 0
-    """Events behind there."""
+    events: int = 0
+    """Number of events yielded after that position."""
 
     @property
-    def place(self) -> tuple[int, int]:
-        """Grows with all that is yielded."""
-        return self.at, self.inside
+    def order(self) -> tuple[int, int]:
+        """A value that grows with each yielded event."""
+        return self.position, self.events
 
-    def new(self, block: PlacedBlock) -> Iterator[PlacedBlock]:
-        """Yield what of a block was not yielded yet, if anything."""
+    def unseen(self, block: PlacedBlock) -> Iterator[PlacedBlock]:
+        """Yield the events of a block that were not yielded yet, if there are any."""
         if not len(block.places):
             return
         part = block.part
         if part is not None:
-            seen = max(0, self.inside - part.before)
-            self.inside = max(self.inside, part.before + len(block.places))
-            block = block.without(seen)
+            repeated = max(0, self.events - part.before)
+            self.events = max(self.events, part.before + len(block.places))
+            block = block.without(repeated)
         if len(block.places):
             reached = int(block.places[-1])
-            if reached > self.at and (part is None or part.is_last):
-                self.at, self.inside = reached, 0
+            if reached > self.position and (part is None or part.is_last):
+                self.position, self.events = reached, 0
             yield block
 
 
-def _once(
-    settings: ClientSettings, start: FilePosition | bytes, wanted: range, done: _Yielded, *, check: bool
+def _one_dump(
+    settings: ClientSettings, start: FilePosition | bytes, wanted: range, progress: _Progress, *, check: bool
 ) -> Generator[PlacedBlock, None, bool]:
-    """Yield what is new of a dump up to the last place, and return whether it came there."""
+    """Yield the unseen events of a dump up to the last position, and return whether the dump reached it."""
     dump = BinlogDump(settings, start, check=check)
     file = file_number(start.file) if isinstance(start, FilePosition) else 0
     with closing(dump):
         for block in dump.blocks():
             places, file = _places(block, file)
-            # Places only grow, so those within are the first.
+            # Positions only grow, so the events within the range come first.
             inside = int(np.searchsorted(places, wanted.stop, side="right"))
             if inside:
-                found = PlacedBlock(block.memory, block.events[:inside], block.file, places[:inside], block.part)
-                # Of what is sent again, a dump's own events included, nothing is given twice.
-                yield from done.new(found if done.at == wanted.start else _after(found, done.at))
-            goes_on = block.part is not None and not block.part.is_last
-            if inside < len(places) or (inside and places[inside - 1] == wanted.stop and not goes_on):
+                wanted_block = PlacedBlock(block.memory, block.events[:inside], block.file, places[:inside], block.part)
+                # A repeated dump sends events again, and its own FORMAT_DESCRIPTION and ROTATE; they are dropped.
+                is_first = progress.position == wanted.start
+                yield from progress.unseen(wanted_block if is_first else _after(wanted_block, progress.position))
+            continues = block.part is not None and not block.part.is_last
+            if inside < len(places) or (inside and places[inside - 1] == wanted.stop and not continues):
                 return True
     return False
 
 
 def _places(block: Block, file: int) -> tuple[Longs, int]:
-    """Return the place after each event of a block, and the file after it."""
+    """Return the position after each event of a block, and the number of the file after it."""
     places = block.events[:, POSITION].copy()
     done = 0
     for i in np.flatnonzero(block.events[:, TYPE] == _ROTATE).tolist():

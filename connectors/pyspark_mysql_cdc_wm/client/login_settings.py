@@ -13,7 +13,7 @@ ANSWER_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Where the server is, and who we are. The password is in no text of it."""
+    """The server's address and the login. No text form of it has the password."""
 
     hostname: str
     port: int
@@ -21,31 +21,31 @@ class ClientSettings:
     password: str = field(repr=False)
     tls: Tls = field(default_factory=Tls)
     patience_seconds: float = 0
-    """For how long a server that cannot be reached is tried again."""
+    """How long in seconds to retry while the server cannot be reached."""
     server: str | None = None
-    """What tells it from its replicas, if it must be the same as before: another may have taken over the address."""
+    """The identity of the only server to connect to; ``None`` for any. A fail-over can move the address."""
 
     @property
     def where(self) -> str:
-        """How errors and logs name the server."""
+        """The server's name in errors and logs."""
         return f"MySQL at {self.hostname}:{self.port}"
 
     @property
     def patient(self) -> ClientSettings:
-        """The same, for a query that runs: a server that is restarted does not end it."""
+        """The same settings with retries, so that a restart of the server does not end a running query."""
         return replace(self, patience_seconds=ANSWER_SECONDS)
 
     def for_pymysql(self) -> dict[str, Any]:
-        """Return what PyMySQL is called with; every wait has a limit.
+        """Return PyMySQL's arguments, with a time limit for each wait.
 
         Raises:
-            OptionError: a certificate that cannot be read.
+            OptionError: a certificate cannot be read.
         """
         return {
             "host": self.hostname,
             "port": self.port,
             "user": self.username,
-            # Of a text PyMySQL takes Latin-1, which has few characters and is not what statements set passwords in.
+            # PyMySQL encodes a str as Latin-1, but statements set passwords in UTF-8.
             "password": self.password.encode("utf-8", "surrogateescape"),
             "charset": "utf8mb4",
             "autocommit": True,

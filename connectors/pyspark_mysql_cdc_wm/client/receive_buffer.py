@@ -1,4 +1,4 @@
-"""What arrives on a connection's socket, in memory that is used again and grows: packets are decoded where they lie."""
+"""Memory for what arrives on a connection's socket: it is reused and grows, and packets are decoded in place."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import CHECKSUM_SIZE, HEADER_SIZE
 from pyspark_mysql_cdc_wm.binlog.wire import LONGEST_PACKET, PACKET_HEAD, PADDING, Bytes
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 
-# One read of a socket gives what has arrived; less room than this left, and the rest is moved to the front.
+# With less room than this the buffer counts as full, and the unread bytes move to the front.
 _LEAST_ROOM = 256 * 1024
 
 
 class ReceiveBuffer:
-    """``memory[begin:end]`` has arrived and was not taken; ``PADDING`` bytes behind it are never received into."""
+    """``memory[begin:end]`` was received and not read yet; the last ``PADDING`` bytes of the memory stay unused."""
 
     __slots__ = ("begin", "end", "memory")
 
@@ -31,11 +31,11 @@ class ReceiveBuffer:
 
     @property
     def is_full(self) -> bool:
-        """Whether so little room is left that another read is hardly worth its call."""
+        """Whether too little room is left for another read of the socket."""
         return self._room() < _LEAST_ROOM
 
     def make_room(self) -> None:
-        """Move what was not taken to the front, of larger memory if it fills half of this one."""
+        """Move the unread bytes to the front, into larger memory if they fill half of this one."""
         left = len(self)
         target = self.memory
         if 2 * left + _LEAST_ROOM > self.memory.size:
@@ -45,7 +45,7 @@ class ReceiveBuffer:
         self.begin, self.end = 0, left
 
     def receive(self, connected: socket.socket, where: str, *, least: str) -> None:
-        """Read once from a socket. ``where`` begins an error, ``least`` is what should have come within its timeout.
+        """Read once from a socket. ``where`` begins an error; ``least`` names what should arrive within the timeout.
 
         Raises:
             ResponseTimeoutError: nothing arrived in time.
@@ -64,7 +64,7 @@ class ReceiveBuffer:
         self.end += size
 
     def cut(self, pieces: Sequence[tuple[int, int]]) -> None:
-        """Take pieces out of what has arrived, each from one place behind ``begin`` to another, in order."""
+        """Remove pieces of the unread bytes, given in order by their starts and stops relative to ``begin``."""
         memory, first = self.memory, self.begin
         target = self.end if not pieces else first + pieces[0][0]
         ends = [start for start, _ in pieces[1:]] + [len(self)]
@@ -74,8 +74,8 @@ class ReceiveBuffer:
             target += size
         self.end = target
 
-    def hold(self, received: bytes) -> None:
-        """Begin anew with bytes that somebody else has received."""
+    def restart(self, received: bytes) -> None:
+        """Replace the content with bytes that PyMySQL has already received."""
         self.begin = self.end = 0
         while self._room() < len(received):
             self.memory = np.empty(2 * self.memory.size, np.uint8)
@@ -87,7 +87,7 @@ class ReceiveBuffer:
         start = self.begin + PACKET_HEAD
         size = int.from_bytes(self.memory[self.begin : self.begin + 3].tobytes(), "little")
         content = self.memory[start : start + size].tobytes()
-        # A state of SQL, marked with "#", is before the text of all errors but the earliest of a connection.
+        # An SQL state, marked with "#", precedes the text, except in errors before the handshake.
         text = content[9:] if content[3:4] == b"#" else content[3:]
         return int.from_bytes(content[1:3], "little"), text.decode(errors="replace")
 
@@ -95,18 +95,17 @@ class ReceiveBuffer:
         return self.memory.size - PADDING - self.end
 
 
-# An event of several packets, of which the body is read as it arrives.
-#
-# The content of its packets is one after another: a zero byte, the event's header, its body, and its checksum.
-
-
 class LongEvent:
-    """One such event at the beginning of what was received; a ``Source`` of its body."""
+    """An event of several packets at the beginning of the buffer, whose body is read while it arrives.
+
+    The packets' contents, joined, are a zero byte, the event's header, its body, and its checksum. It is a ``Source``
+    of ``compressed_transactions.py``.
+    """
 
     __slots__ = ("_buffer", "_checksum", "_crc", "_in_packet", "_is_last", "_left", "_receive", "_where", "header")
 
     def __init__(self, buffer: ReceiveBuffer, receive: Callable[[], None], where: str, *, checksums: bool) -> None:
-        """Read its header; ``receive`` lets more arrive in ``buffer``. With ``checksums`` it has one."""
+        """Read the header; ``receive`` reads more bytes into ``buffer``. With ``checksums`` events end with one."""
         self._buffer = buffer
         self._receive = receive
         self._where = where
@@ -119,57 +118,57 @@ class LongEvent:
 
     @property
     def size(self) -> int:
-        """Bytes of the event."""
+        """Size of the event in bytes."""
         return int.from_bytes(self.header[9:13], "little")
 
     def read(self, size: int, /) -> bytes:
-        """Return at most so many bytes of the body, none at its end.
+        """Return between 1 and ``size`` bytes of the body, none at its end.
 
         Raises:
-            CorruptDataError: the packets end before it.
+            CorruptDataError: the packets end before the body does.
             UnreachableError: the connection broke.
         """
         if self._left <= 0:
             return b""
-        found = self._some(min(size, self._left))
-        self._left -= len(found)
-        self._crc = zlib.crc32(found, self._crc)
-        return found
+        content = self._read_content(min(size, self._left))
+        self._left -= len(content)
+        self._crc = zlib.crc32(content, self._crc)
+        return content
 
     def finish(self, *, check: bool) -> None:
-        """Read what is left of the packets, and ``check`` the event's checksum if it has one.
+        """Read the rest of the packets, and ``check`` the event's checksum if it has one.
 
         Raises:
-            CorruptDataError: it does not fit, or the packets are longer than the event.
+            CorruptDataError: the checksum does not match, or the packets are longer than the event.
         """
         while self.read(LONGEST_PACKET):
             pass
-        told = self._exactly(self._checksum)
+        checksum = self._exactly(self._checksum)
         if self._in_packet or (not self._is_last and self._next_packet()):
             raise fault_error(Fault.EVENT_SIZE, self._where)
-        if check and told and int.from_bytes(told, "little") != self._crc:
+        if check and checksum and int.from_bytes(checksum, "little") != self._crc:
             raise fault_error(Fault.CHECKSUM, self._where)
 
     def _exactly(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            found += self._some(size - len(found))
-        return found
+        content = b""
+        while len(content) < size:
+            content += self._read_content(size - len(content))
+        return content
 
-    def _some(self, size: int) -> bytes:
-        """Return some of the packets' content, at most so much of it."""
+    def _read_content(self, size: int) -> bytes:
+        """Return between 1 and ``size`` bytes of the packets' content."""
         if not self._in_packet and (self._is_last or not self._next_packet()):
             raise fault_error(Fault.EVENT_SIZE, self._where)
         self._wait_for(1)
         buffer = self._buffer
         stop = buffer.begin + min(size, self._in_packet, len(buffer))
-        found = buffer.memory[buffer.begin : stop].tobytes()
+        content = buffer.memory[buffer.begin : stop].tobytes()
         buffer.begin = stop
-        self._in_packet -= len(found)
-        return found
+        self._in_packet -= len(content)
+        return content
 
     def _next_packet(self) -> int:
-        """Pass over a packet's head and return the size of its content."""
+        """Skip a packet's header and return the size of its content in bytes."""
         self._wait_for(PACKET_HEAD)
         buffer = self._buffer
         self._in_packet = int.from_bytes(buffer.memory[buffer.begin : buffer.begin + 3].tobytes(), "little")

@@ -1,7 +1,7 @@
-"""Rows of a SELECT as they come over the wire: where each value lies, one compiled pass over blocks of the socket.
+"""Rows of a SELECT in the text protocol: a compiled pass over blocks of the socket locates each value.
 
 A row is a packet (size 3, number 1) of values, each a length-encoded size and its text; 0xFB is null. A packet that
-begins with 0xFE and is shorter than nine bytes ends the rows, one that begins with 0xFF is an error.
+begins with 0xFE and is shorter than nine bytes ends the rows, and one that begins with 0xFF is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from watermark_source.machine_code.native import Word, address_of, byte_at, comp
 _QUERY = 0x03
 _FIRST_ROOM = 4 * 1024 * 1024
 _LONGEST_ROW = 2**31 - 1
-"""Places of values are kept in 32 bits."""
+"""The starts of values are stored in 32 bits."""
 _SHORT, _FULL, _END, _ERROR, _LONG, _FAULT = range(6)
 
 
@@ -29,9 +29,9 @@ _SHORT, _FULL, _END, _ERROR, _LONG, _FAULT = range(6)
 def _walk(  # noqa: PLR0911, PLR0917 - arrays in, arrays out
     array: Word, start: Word, stop: Word, joined: Word, first: Word, starts: Word, sizes: Word
 ) -> tuple[Word, Word, Word]:
-    """Locate the values of complete rows, from row ``first`` on: ``(why it stopped, rows, where)``.
+    """Locate the values of complete rows, from row ``first`` on; return why it stopped, the rows, and the offset.
 
-    The first row is of ``joined`` bytes, put together of several packets, unless that is 0.
+    Unless ``joined`` is 0, the first row has that many bytes, joined from several packets.
     """
     data = address_of(array)
     at, row = start, first
@@ -71,16 +71,17 @@ def _walk(  # noqa: PLR0911, PLR0917 - arrays in, arrays out
 
 
 class TextRows(NamedTuple):
-    """Values of some rows, a row of the arrays a column; valid until the next are asked for."""
+    """The values of several rows, valid until the next are requested. Each row of the arrays is a column."""
 
     memory: Bytes
     starts: Ints
-    """Negative for null."""
+    """Offset of each value in ``memory``; negative for null."""
     sizes: Ints
+    """Size of each value in bytes."""
 
 
 class TextReader:
-    """Reads the rows of one statement after another on a connection of PyMySQL's."""
+    """Reads the rows of one statement after another on a connection of PyMySQL."""
 
     def __init__(self, connection: Any, where: str, *, batch_rows: int = 10_000) -> None:
         self._connection = connection
@@ -89,21 +90,21 @@ class TextReader:
         self._buffer = ReceiveBuffer(_FIRST_ROOM)
 
     def rows(self, statement: str, columns: int) -> Iterator[TextRows]:
-        """Yield the rows of a statement with so many columns. All must be taken before the next statement.
+        """Yield the rows of a statement that has ``columns`` columns. Read all of them before the next statement.
 
         Raises:
-            SourceError: the server refuses, or the way to it breaks.
-            UnsupportedFormatError: a row is of 2 GB or more.
+            SourceError: the server refuses, or the connection breaks.
+            UnsupportedFormatError: a row has 2 GB or more.
         """
         starts = np.empty((columns, self._batch_rows), np.int32)
         sizes = np.empty((columns, self._batch_rows), np.int32)
         try:
             self._connection._execute_command(_QUERY, statement)  # noqa: SLF001 - PyMySQL has no public name for it
             first = self._connection._read_packet()  # noqa: SLF001 - see above
-            # As many descriptions, and a packet that ends them.
+            # One description for each column, and a packet that ends them.
             for _ in range(first.read_length_encoded_integer() + 1):
                 self._connection._read_packet()  # noqa: SLF001 - see above
-            self._buffer.hold(self._read_ahead())
+            self._buffer.restart(self._read_ahead())
         except (pymysql.MySQLError, OSError) as failure:
             raise server_error(failure, self._where, str(self._connection.user)) from failure
         row, joined, buffer = 0, 0, self._buffer
@@ -124,14 +125,14 @@ class TextReader:
             if why == _LONG:
                 joined = self._join()
             if why == _FAULT:
-                raise CorruptDataError(f"{self._where}: a row whose values do not fit its packet")
+                raise CorruptDataError(f"{self._where}: the values of a row do not fit its packet")
             if why == _SHORT and buffer.is_full:
                 buffer.make_room()
 
     def _join(self) -> int:
-        """Put the packets of the row at the buffer's beginning together behind the first one's head; return its bytes.
+        """Join the packets of the row at the buffer's beginning behind the first packet's header; return its bytes.
 
-        A row of 16 MB or more comes in full packets and one that is not full.
+        A row of 16 MB or more is sent as full packets and a last one that is not full.
         """
         buffer, heads, at, size = self._buffer, [], 0, LONGEST_PACKET
         while size == LONGEST_PACKET:
@@ -141,13 +142,13 @@ class TextReader:
             heads.append(at)
             at += PACKET_HEAD + size
             if at > _LONGEST_ROW:
-                raise UnsupportedFormatError(f"{self._where}: a row of 2 GB or more, which a snapshot does not read")
+                raise UnsupportedFormatError(f"{self._where}: a row has 2 GB or more, which a snapshot does not read")
         self._receive_until(at)
         buffer.cut([(head, head + PACKET_HEAD) for head in heads[1:]])
         return at - PACKET_HEAD * len(heads)
 
     def _receive_until(self, size: int) -> None:
-        """Receive until the buffer has so many bytes."""
+        """Receive until the buffer has ``size`` bytes."""
         buffer = self._buffer
         while len(buffer) < size:
             if buffer.is_full:
@@ -155,11 +156,11 @@ class TextReader:
             buffer.receive(self._connection._sock, self._where, least="a row")  # noqa: SLF001 - see above
 
     def _read_ahead(self) -> bytes:
-        """Return what PyMySQL has read beyond the packets it gave."""
+        """Return the bytes that PyMySQL has read beyond the packets it returned."""
         file = self._connection._rfile  # noqa: SLF001 - PyMySQL has no public name for it
         buffered = file.peek(0) if hasattr(file, "peek") else b""
-        held: bytes = file.read(len(buffered)) if buffered else b""
-        return held
+        unread: bytes = file.read(len(buffered)) if buffered else b""
+        return unread
 
     def _refusal(self) -> Exception:
         return server_error(

@@ -1,4 +1,4 @@
-"""TLS to a server: MySQL's own modes, and certificates from PEM files that every node has at the same path."""
+"""TLS to a server: MySQL's modes, and certificates from PEM files that every node has at the same path."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 class TlsMode(Enum):
-    """What is asked of a connection; words of MySQL's ``--ssl-mode``."""
+    """What a connection requires, as in MySQL's ``--ssl-mode``."""
 
     DISABLED = "disabled"
     PREFERRED = "preferred"
@@ -24,33 +24,34 @@ class TlsMode(Enum):
     REQUIRED = "required"
     """No connection without TLS; nothing is verified."""
     VERIFY_CA = "verify_ca"
-    """The server's certificate must be signed by one that is trusted."""
+    """A trusted authority must have signed the server's certificate."""
     VERIFY_IDENTITY = "verify_identity"
-    """And it must be for the host name that is connected to."""
+    """As ``VERIFY_CA``, and the certificate must be for the host name of the connection."""
 
     @property
     def verifies(self) -> bool:
-        """Whether the server's certificate is looked at."""
+        """Whether the server's certificate is verified."""
         return self in (TlsMode.VERIFY_CA, TlsMode.VERIFY_IDENTITY)
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to connect. ``ca`` ``None`` trusts what the system trusts."""
+    """How to connect with TLS."""
 
     mode: TlsMode = TlsMode.PREFERRED
     ca: str | None = None
+    """File of the trusted authorities; ``None`` for those that the system trusts."""
     certificate: str | None = None
-    """Of the client, with the chain up to the CA."""
+    """File of the client's certificate, with the chain up to the authority."""
     key: str | None = None
-    """The certificate's private key; ``None``: it is in the same file."""
+    """File of the certificate's private key; ``None`` if it is in the certificate's file."""
     key_password: str | None = field(default=None, repr=False)
 
     def for_pymysql(self) -> dict[str, Any]:
-        """Return what PyMySQL is called with.
+        """Return PyMySQL's arguments for TLS.
 
         Raises:
-            OptionError: a file that cannot be read; names the option.
+            OptionError: a file cannot be read; the error names the option.
         """
         if self.mode is TlsMode.DISABLED:
             return {"ssl_disabled": True}
@@ -58,33 +59,33 @@ class Tls:
 
 
 _last: dict[Tls, ssl.SSLContext] = {}
-"""What the files held when they could be read last."""
+"""The last context that could be made, by settings."""
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Return the one context of all such connections of a process, until one of the files is another.
+    """Return the context that all connections of a process with these settings share, until one of the files changes.
 
-    While files are renewed one after another they may not fit each other: then it is the one of before. Raises as
-    ``Tls.for_pymysql`` where there is none.
+    Files that are renewed one after another may not match each other in between. The previous context is then used.
+    Without a previous one it raises as ``Tls.for_pymysql``.
     """
     try:
-        found = _context(tls, tuple(map(_state, (tls.ca, tls.certificate, tls.key))))
-    except OptionError as trouble:
+        context = _context(tls, tuple(map(_file_version, (tls.ca, tls.certificate, tls.key))))
+    except OptionError as error:
         if tls not in _last:
             raise
-        _log.warning("%s. What was read there before is used", trouble)
+        _log.warning("%s. The previous content is used until the files can be read again", error)
         return _last[tls]
-    _last[tls] = found
-    return found
+    _last[tls] = context
+    return context
 
 
-def _state(path: str | None) -> tuple[int, int] | None:
-    """Return what changes when a file is renewed at its path; ``None`` where it cannot be told."""
+def _file_version(path: str | None) -> tuple[int, int] | None:
+    """Return a value that changes when the file at a path is renewed; ``None`` if there is no such file."""
     try:
-        found = os.stat(path or "")
+        status = os.stat(path or "")
     except (OSError, ValueError):
         return None
-    return found.st_mtime_ns, found.st_ino
+    return status.st_mtime_ns, status.st_ino
 
 
 @lru_cache(maxsize=8)

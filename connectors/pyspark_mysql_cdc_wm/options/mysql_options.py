@@ -1,4 +1,4 @@
-"""What the options of ``mysql-cdc-wm`` mean together."""
+"""The options of ``mysql-cdc-wm``, parsed and checked against each other."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ _NEEDED = ("hostname", "username", "tables")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotOptions:
-    """How tables are read."""
+    """How a snapshot reads tables."""
 
     chunk_rows: int
+    """Rows of a chunk."""
     chunks: int
-    """At once."""
+    """Chunks of a batch, which are read in parallel."""
     one_moment: bool
     """Whether a table is delivered as it was at one moment."""
 
@@ -49,19 +50,19 @@ class MySqlOptions:
     tables: Selection
     start: Start
     max_rows: int | None
-    """Of a batch."""
+    """Limit for the rows of a batch."""
     choice: ColumnChoice
     as_json: bool
     ignores_new_columns: bool
     unlogged: Unlogged
-    """What becomes of changes of which no row was logged."""
+    """What to do at statements that changed rows without logging them."""
     snapshot: SnapshotOptions
     fail_on_data_loss: bool
     engine: EngineOptions
 
     @property
     def reads_tables(self) -> bool:
-        """Whether a new query begins with what the tables hold."""
+        """Whether a new query begins with a snapshot."""
         return isinstance(self.start, StartMode) and self.start.reads_tables
 
 
@@ -69,7 +70,7 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
     """Check the user's options, without connecting.
 
     Raises:
-        OptionError: a value, a combination or a name that is not accepted.
+        OptionError: a value, a combination or a name is not accepted.
     """
     values = OPTION_TABLE.parse(given)
     for name in _NEEDED:
@@ -81,17 +82,17 @@ def parse(given: Mapping[str, str]) -> MySqlOptions:
             raise OptionError(name, given_text(given, name), f"has no meaning here: {why}", example="leave it out")
     if values["columns"] is not None and any(name.lower() not in CHANGE_COLUMNS for name in values["excludeColumns"]):
         raise OptionError(
-            "excludeColumns", given_text(given, "excludeColumns"), "columns says which to deliver, so there are no "
-            "others to leave out", example="leave one of the two out",
+            "excludeColumns", given_text(given, "excludeColumns"), "the option columns already lists the columns to "
+            "deliver", example="leave one of the two out",
         )  # fmt: skip
     return _of(values, given)
 
 
 def _tls(values: Mapping[str, Any]) -> Tls:
-    """Check what goes together, and that the files can be read."""
+    """Check the options for TLS against each other, and that the files can be read."""
     mode, ca, certificate = values["sslMode"], values["sslCa"], values["sslCert"]
     if ca is not None and not mode.verifies:
-        why = f"is not looked at with sslMode {mode.value}; set sslMode to verify_ca or verify_identity"
+        why = f"is not used with sslMode {mode.value}; set sslMode to verify_ca or verify_identity"
         raise OptionError("sslCa", ca, why, example="leave it out")
     if certificate is not None and mode in (TlsMode.DISABLED, TlsMode.PREFERRED):
         raise OptionError(
@@ -134,8 +135,8 @@ def _event_time(values: Mapping[str, Any]) -> EventTimeColumn | None:
     if name is None:
         if zone is not None:
             raise OptionError(
-                "serverTimeZone", zone, "says of which zone a DATETIME in eventTimeColumn is, and that is not given; "
-                "TIMESTAMP columns and commits are moments, whatever the zone", example="leave it out",
+                "serverTimeZone", zone, "is the time zone of a DATETIME in eventTimeColumn, which is not set; "
+                "TIMESTAMP columns and commit times need no time zone", example="leave it out",
             )  # fmt: skip
         return None
     return EventTimeColumn(name) if zone is None else EventTimeColumn(name, zone)
@@ -161,6 +162,6 @@ def _engine(values: Mapping[str, Any], given: Mapping[str, str]) -> EngineOption
     if engine.strategy.use_processing_time and not on_clock:
         raise OptionError(
             ON_CLOCK, given_text(given, ON_CLOCK), "is needed with watermarkStrategy none: the clock is the "
-            "watermark from the beginning of the binlog on, and before there is none", example="true",
+            "watermark from the beginning of the binlog on, and the snapshot has none", example="true",
         )  # fmt: skip
     return engine

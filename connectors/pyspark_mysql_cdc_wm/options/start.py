@@ -1,4 +1,4 @@
-"""Where a new query begins."""
+"""The option startingOffsets: where a new query begins."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from watermark_source.errors import UnsupportedFormatError
 
 
 class StartMode(Enum):
-    """The words for it."""
+    """The values that are a single word."""
 
     INITIAL = "initial"
-    """What the tables hold, then the binlog."""
+    """A snapshot of the tables, then the binlog."""
     SNAPSHOT = "snapshot"
-    """What the tables hold, and nothing after it."""
+    """A snapshot of the tables alone."""
     EARLIEST = "earliest"
     """All of the binlog that the server still has."""
     LATEST = "latest"
@@ -25,13 +25,13 @@ class StartMode(Enum):
 
     @property
     def reads_tables(self) -> bool:
-        """Whether it begins with what the tables hold."""
+        """Whether the query begins with a snapshot."""
         return self in (StartMode.INITIAL, StartMode.SNAPSHOT)
 
 
 @dataclass(frozen=True, slots=True)
 class StartAt:
-    """A place in the binlog that must be between two transactions."""
+    """A position in the binlog that must be between two transactions."""
 
     file: str
     offset: int
@@ -39,16 +39,17 @@ class StartAt:
 
 @dataclass(frozen=True, slots=True)
 class StartAfter:
-    """All of the binlog but some transactions."""
+    """All of the binlog except the transactions of a GTID set."""
 
     left_out: GtidSet
 
 
 @dataclass(frozen=True, slots=True)
 class StartAtTime:
-    """The first transaction that was committed at this moment or later, milliseconds since 1970; else the end."""
+    """The first transaction that was committed at a time or later; the end of the binlog if there is none."""
 
     millis: int
+    """Milliseconds since 1970."""
 
 
 _WORDS = frozenset(mode.value for mode in StartMode)
@@ -56,7 +57,7 @@ Start = StartMode | StartAt | StartAfter | StartAtTime
 
 
 def parse_start(text: str) -> Start:
-    """Parse a word of ``StartMode``, ``{"file":"binlog.000003","position":157}`` or ``{"gtid":"5c9a…:1-100"}``.
+    """Parse a value of ``StartMode``, ``{"file":"binlog.000003","position":157}`` or ``{"gtid":"5c9a…:1-100"}``.
 
     Raises ``ValueError``.
     """

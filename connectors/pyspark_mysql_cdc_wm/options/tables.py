@@ -1,8 +1,8 @@
-"""Which tables a query reads: names, names with asterisks, and regular expressions.
+"""The option tables: names, names with asterisks, and regular expressions of the tables that a query reads.
 
 An entry of the list is a regular expression if it has one of ``\\ ^ ? + [ ] ( ) { } |``. It must then match the whole
-of ``database.table``, whose dot it writes as ``\\.``, as in Debezium and Flink CDC. In all others an asterisk stands
-for any characters of a database's name or of a table's, and a part in backquotes for itself.
+of ``database.table``, whose dot it writes as ``\\.``, as in Debezium and Flink CDC. In all other entries an asterisk
+stands for any characters of a database's or a table's name, and a part in backquotes is literal.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _EXPRESSION = frozenset("\\^?+[](){}|")
 _PART = r"`(?:[^`]|``)+`|[^`.]+"
 _TWO_PARTS = re.compile(rf"({_PART})\.({_PART})")
 _BETWEEN = "\0"
-"""Between database and table where no part of a name can be taken for it."""
+"""A separator between database and table that no name contains."""
 
 
 class TableName(NamedTuple):
-    """A table of the server."""
+    """A table's name with its database."""
 
     database: str
     table: str
@@ -31,7 +31,7 @@ class TableName(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> TableName:
-        """Return the table whose text this is; raises ``ValueError``."""
+        """Parse ``database.table``; raises ``ValueError``."""
         parts = _TWO_PARTS.fullmatch(text)
         if parts is None:
             raise ValueError(f"{text} is not database.table; the dot in a regular expression for both is written \\.")
@@ -39,12 +39,12 @@ class TableName(NamedTuple):
 
     @property
     def quoted(self) -> str:
-        """As a statement names it."""
+        """The name in backquotes, for a statement."""
         return f"{quoted(self.database)}.{quoted(self.table)}"
 
 
 def quoted(name: str) -> str:
-    """Return a name as statements have it."""
+    """Return an identifier in backquotes."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -55,34 +55,34 @@ class Entry:
     text: str
     expression: str
     separator: str
-    """Between database and table in what the expression must match."""
+    """What separates database and table in the text that the expression must match."""
     database: str | None = None
-    """The only database it can be in; ``None`` if it may be in several."""
+    """The only database it can match; ``None`` if it can match several."""
     name: TableName | None = None
-    """The only table it can be; ``None`` if it may be several."""
+    """The only table it can match; ``None`` if it can match several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The tables a query reads, those included that there are not yet; never those of the system."""
+    """The tables that a query reads, including tables that are created later; never those of system databases."""
 
     entries: tuple[Entry, ...]
     ignores_case: bool = False
-    """As the server does with names of tables (``lower_case_table_names``)."""
+    """Whether the server ignores case in table names (``lower_case_table_names``)."""
     _names: frozenset[TableName] = field(init=False, repr=False, compare=False)
-    """The keys of the entries that can be one table alone."""
+    """The keys of the entries that match one table alone."""
     _patterns: tuple[tuple[re.Pattern[str], str], ...] = field(init=False, repr=False, compare=False)
-    """Those of the others, each with what is between database and table; ``re`` itself keeps only some hundred."""
+    """The compiled expressions and separators of the other entries; the cache of ``re`` is too small for many."""
 
     def __post_init__(self) -> None:
         flags = re.DOTALL | (re.IGNORECASE if self.ignores_case else 0)
-        patterns = [(re.compile(each.expression, flags), each.separator) for each in self.entries if each.name is None]
-        names = frozenset(self.key(each.name) for each in self.entries if each.name is not None)
+        patterns = [(re.compile(e.expression, flags), e.separator) for e in self.entries if e.name is None]
+        names = frozenset(self.key(entry.name) for entry in self.entries if entry.name is not None)
         object.__setattr__(self, "_names", names)
         object.__setattr__(self, "_patterns", tuple(patterns))
 
     def matches(self, name: TableName) -> bool:
-        """Return whether a table is read."""
+        """Return whether the query reads a table."""
         if name.database.lower() in SYSTEM_DATABASES:
             return False
         return self.key(name) in self._names or any(
@@ -90,38 +90,38 @@ class Selection:
         )
 
     def may_be_in(self, database: str) -> bool:
-        """Return whether one of the tables can be in a database."""
+        """Return whether a database can have a table that the query reads."""
         own = self.key(TableName(database, "")).database
         fixed = (entry.database for entry in self.entries)
         return any(name is None or self.key(TableName(name, "")).database == own for name in fixed)
 
     def key(self, name: TableName) -> TableName:
-        """Return a name that is equal for all spellings of a table."""
+        """Return a name that is equal for all spellings of one table."""
         return TableName(name.database.lower(), name.table.lower()) if self.ignores_case else name
 
     @property
     def databases(self) -> Sequence[str] | None:
-        """The only databases they can be in; ``None`` if they may be in any."""
-        found = {entry.database for entry in self.entries}
-        return None if None in found or self.ignores_case else sorted(name for name in found if name is not None)
+        """The only databases that the tables can be in; ``None`` if any database can have one."""
+        names = {entry.database for entry in self.entries}
+        return None if None in names or self.ignores_case else sorted(name for name in names if name is not None)
 
     def __str__(self) -> str:
         return ", ".join(entry.text for entry in self.entries)
 
 
 def parse_tables(text: str) -> Selection:
-    """Parse a comma list of entries; a comma in brackets or backquotes divides nothing. Raises ``ValueError``."""
-    texts = [part.strip() for part in _divided(text) if part.strip()]
+    """Parse entries separated by commas outside brackets and backquotes. Raises ``ValueError``."""
+    texts = [part.strip() for part in _split_at_commas(text) if part.strip()]
     if not texts:
         raise ValueError("names no table")
     if len(set(texts)) != len(texts):
-        raise ValueError("one is there twice")
+        raise ValueError("an entry occurs twice")
     return Selection(tuple(map(_entry, texts)))
 
 
-def _divided(text: str) -> Iterator[str]:
+def _split_at_commas(text: str) -> Iterator[str]:
     depth, quotes, begin, skipped = 0, False, 0, False
-    for at, char in enumerate(text):
+    for i, char in enumerate(text):
         if skipped:
             skipped = False
         elif char == "`":
@@ -135,8 +135,8 @@ def _divided(text: str) -> Iterator[str]:
         elif char in ")]}":
             depth -= 1
         elif char == "," and depth <= 0:
-            yield text[begin:at]
-            begin = at + 1
+            yield text[begin:i]
+            begin = i + 1
     yield text[begin:]
 
 
@@ -145,13 +145,13 @@ def _entry(text: str) -> Entry:
         try:
             re.compile(text)
         except re.error as problem:
-            raise ValueError(f"{text} is no regular expression: {problem}") from None
+            raise ValueError(f"{text} is not a regular expression: {problem}") from None
         return Entry(text, text, ".")
     if "%" in text and "`" not in text:
-        raise ValueError(f"{text}: % stands for nothing here, write *")
+        raise ValueError(f"{text}: % is not a wildcard, write *")
     name = TableName.of(text)
     if name.database.lower() in SYSTEM_DATABASES:
-        raise ValueError(f"{text}: tables of the system are not read")
+        raise ValueError(f"{text}: tables of system databases are not read")
     parts = _TWO_PARTS.fullmatch(text)
     patterns = ["*" in part and not part.startswith("`") for part in (parts.groups() if parts else ())]
     expression = _BETWEEN.join(

@@ -64,9 +64,9 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
     [
         ("tables", "orders", "not database.table"),
         ("tables", "shop.orders.*", r"in a regular expression for both is written \."),
-        ("tables", "mysql.user", "tables of the system are not read"),
+        ("tables", "mysql.user", "tables of system databases are not read"),
         ("tables", r"shop\.(orders", "no regular expression"),
-        ("tables", "shop.%", "% stands for nothing here, write *"),
+        ("tables", "shop.%", "% is not a wildcard, write *"),
         ("tables", "shop.a, shop.a", "twice"),
         ("startingOffsets", "soon", 'earliest, latest, {"file":…,"position":…} or {"gtid":…}, for example'),
         ("startingOffsets", '{"gtid":"a:1"}', "'a' is no UUID"),

@@ -101,7 +101,7 @@ def test_what_passes_is_waited_for_as_long_as_patience_goes(opened: list[Opened]
     with pytest.raises(SourceError, match="error 1064"):
         asking().rows("SELECT")
     opened[:] = [Opened(INTERRUPTED, [(1,)])]
-    with pytest.raises(UnreachableError, match="ended from outside"):
+    with pytest.raises(UnreachableError, match="killed or hit a limit"):
         asking(patience=0).rows("SELECT 1")
 
 

@@ -15,7 +15,7 @@ AT = "binlog binlog.000003 position 157"
     [
         pytest.param(
             1236, "Could not find first log file name in binary log index file", DataLossError,
-            f"{AT}: the binlog from here on, if it went on, was purged before it was read", id="the file is gone",
+            f"{AT}: the server purged the binlog after this position before it was read", id="the file is gone",
         ),
         pytest.param(
             1236, "the source is out of memory", SourceError, "the dump: 1236 the source is out", id="other words"

@@ -14,14 +14,19 @@ WHERE = "MySQL at db1:3306"
 @pytest.mark.parametrize(
     ("code", "kind", "error", "says"),
     [
-        (1040, ErrorKind.FULL, UnreachableError, "takes no more for now: Too many (error 1040). Close sessions, or on"),
+        (
+            1040,
+            ErrorKind.FULL,
+            UnreachableError,
+            "accepts no more for now: Too many (error 1040). Close sessions, or on",
+        ),
         (1203, ErrorKind.FULL, UnreachableError, "raise its max_user_connections"),
         (1129, ErrorKind.FULL, UnreachableError, "FLUSH HOSTS"),
         (3032, ErrorKind.FULL, UnreachableError, "SET GLOBAL offline_mode = OFF"),
-        (1317, ErrorKind.INTERRUPTED, UnreachableError, "a statement was ended from outside: Too many (error 1317)"),
+        (1317, ErrorKind.INTERRUPTED, UnreachableError, "a statement was killed or hit a limit: Too many (error 1317)"),
         (1927, ErrorKind.LOST, UnreachableError, "cannot be reached"),
         (4031, ErrorKind.LOST, UnreachableError, "cannot be reached"),
-        (1130, ErrorKind.NOT_LET_IN, RefusedError, "does not let the user 'cdc' in"),
+        (1130, ErrorKind.LOGIN_REFUSED, RefusedError, "refuses the login of the user 'cdc'"),
         (1064, None, SourceError, "Too many (error 1064)"),
     ],
 )
