@@ -65,7 +65,7 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("tables", "orders", "not database.table"),
         ("tables", "shop.orders.*", r"in a regular expression for both is written \."),
         ("tables", "mysql.user", "tables of system databases are not read"),
-        ("tables", r"shop\.(orders", "no regular expression"),
+        ("tables", r"shop\.(orders", "not a regular expression"),
         ("tables", "shop.%", "% is not a wildcard, write *"),
         ("tables", "shop.a, shop.a", "twice"),
         ("startingOffsets", "soon", 'earliest, latest, {"file":…,"position":…} or {"gtid":…}, for example'),
@@ -85,7 +85,7 @@ def test_every_package_the_connector_imports_is_looked_for() -> None:
         ("startingTimestamp", "yesterday", "must be milliseconds since the epoch"),
         ("maxRowsPerTrigger", "0", "at least 1"),
         ("serverTimeZone", "Berlin", "no such time zone is known here"),
-        ("serverTimeZone", "Europe/Berlin", "eventTimeColumn is, and that is not given"),
+        ("serverTimeZone", "Europe/Berlin", "eventTimeColumn, which is not set"),
         *((name, "1", "is not needed") for name in NOT_NEEDED_HERE),
     ],
 )
