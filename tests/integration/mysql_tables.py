@@ -17,7 +17,7 @@ Tables = dict[str, dict[int, tuple[Any, ...]]]
 
 @pytest.fixture
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.1)
 
 
 def fill(database: Database, table: str, rows: int, *, declared: str = TABLE) -> None:

@@ -48,7 +48,7 @@ def test_columns_that_may_not_be_read_come_in_neither_phase(
     columns = _rows(mysql_database, **options)
     assert [row["n"] for row in columns] == [10, 10, 11, 11, 10]
     assert not any("secret" in row for row in columns)
-    said = "the user 'some' may read these columns alone, and no others come. "
+    said = "the user 'some' may read these columns alone, and the stream lacks the others. "
     (words,) = {record.getMessage() for record in caplog.records if said in record.getMessage()}
     assert f"{said}{mysql_database.name}.t: id, shop, n. For all of them, on the server: GRANT SELECT ON " in words
 

@@ -69,13 +69,13 @@ def test_a_server_that_is_set_up_passes_every_check(capsys: pytest.CaptureFixtur
     ((version,),) = run(server.host, server.port, "SELECT VERSION()")
     assert lines["server"][1].endswith(version)
     assert server.flavour.value in lines["server"][1]
-    assert lines["login"][1] == "cdc, to the server cdc@%"
+    assert lines["login"][1] == "cdc, as the account cdc@%"
     assert lines["binlog_row_image"][1] == "FULL"
     assert lines["tables"] == ("ok", "shop.t")
     assert lines["SELECT"] == ("ok", "may be read")
     assert lines["columns"][1] == "id, name"
     assert lines["primary key"][1] == "(id)"
-    kept = {Flavour.MYSQL: "30 d", Flavour.MARIADB: "until somebody purges it"}
+    kept = {Flavour.MYSQL: "30 d", Flavour.MARIADB: "until an administrator purges it"}
     assert lines["binlog kept"][1] == kept[server.flavour]
     assert "not verified" in lines["TLS"][1]
     assert "primary key" not in examined(capsys, server, 0, startingOffsets="latest")
@@ -159,7 +159,7 @@ def test_a_wrong_password_is_tried_once_and_an_unreachable_server_is_named(
 @pytest.mark.parametrize(
     ("tables", "check", "verdict", "says"),
     [
-        ("shop.v", "tables", "FAILED", "shop.v is no table but a view, of which no binlog tells"),
+        ("shop.v", "tables", "FAILED", "shop.v is a view, not a table, and the binlog has no rows of it"),
         ("hidden.t", "logged databases", "FAILED", "leaves out the database hidden (binlog_ignore_db)"),
         (
             "shop.keyless",

@@ -288,7 +288,7 @@ def test_a_binlog_that_was_reset_is_refused_however_long_it_is_again() -> None:
             with pytest.raises(OffsetError, match=r"does not have .*RESET BINARY LOGS AND GTIDS"):
                 going_on.reader.latestOffset(end, ALL)
             database.run(*rows[:3], "FLUSH BINARY LOGS", rows[0])
-            with pytest.raises(OffsetError, match=r"does not go on where .*RESET BINARY LOGS AND GTIDS"):
+            with pytest.raises(OffsetError, match=r"does not continue at the position .*RESET BINARY LOGS AND GTIDS"):
                 Life(database).reader.latestOffset(end, ALL)
 
 

@@ -101,7 +101,7 @@ def test_a_place_at_which_a_batch_ends_is_named_by_the_transactions_before_it(da
 
 
 def test_few_bytes_are_not_read_ahead(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.binlog_row_counts.stretch_of", None)
+    monkeypatch.setattr("pyspark_mysql_cdc_wm.lookup.binlog_row_counts.batch_end", None)
     life = Life(database, startingOffsets="latest")
     start = life.reader.initialOffset()
     database.run(insert(0, 10))

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
-from pyspark_mysql_cdc_wm.lookup.table_columns import LeastMetadata
+from pyspark_mysql_cdc_wm.lookup.table_columns import MinimalMetadata
 from pyspark_mysql_cdc_wm.options.tables import parse_tables
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from services.containers import Where
@@ -46,7 +46,7 @@ def database(server: MySql) -> Iterator[Database]:
 
 def changes(database: Database, table: str) -> list[Changes]:
     with closing(MySqlConnection(root(database.server))) as connection:
-        least = LeastMetadata(connection, parse_tables(f"{database.name}.*").matches)
+        least = MinimalMetadata(connection, parse_tables(f"{database.name}.*").matches)
         return list(database.changes(table, completed=least.completed))
 
 
@@ -103,11 +103,11 @@ def test_a_snapshot_and_its_binlog_are_exact_beside_writers(database: Database) 
 @pytest.mark.parametrize(
     ("statement", "says"),
     [
-        ("ALTER TABLE t ADD COLUMN more INT", "it has 3 columns there, and 4 now"),
-        ("ALTER TABLE t MODIFY amount INT", "the column amount was of another type, and is int"),
-        ("ALTER TABLE t MODIFY amount BIGINT UNSIGNED", "the column amount was of another type, and is bigint"),
-        ("ALTER TABLE t MODIFY name VARCHAR(40) CHARACTER SET latin1", "the column name was of another type"),
-        ("DROP TABLE t", "it is not there now"),
+        ("ALTER TABLE t ADD COLUMN more INT", "it had 3 columns then, and has 4 now"),
+        ("ALTER TABLE t MODIFY amount INT", "the column amount had another type then, and is int"),
+        ("ALTER TABLE t MODIFY amount BIGINT UNSIGNED", "the column amount had another type then, and is bigint"),
+        ("ALTER TABLE t MODIFY name VARCHAR(40) CHARACTER SET latin1", "the column name had another type then"),
+        ("DROP TABLE t", "it does not exist now"),
     ],
 )
 def test_a_table_that_was_altered_since_is_refused(database: Database, statement: str, says: str) -> None:

@@ -89,7 +89,7 @@ def test_a_restart_goes_on_from_the_chunks_before(life: Callable[..., Life]) -> 
 def test_a_table_that_is_dropped_is_not_told_of_as_done(
     mysql_database: Database, life: Callable[..., Life], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
     batches = steps(one := life(), one.reader.initialOffset())
     assert next(batches)[1].keys() == {"t", "u"}
     mysql_database.run("DROP TABLE t")

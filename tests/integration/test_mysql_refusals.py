@@ -134,7 +134,7 @@ def test_a_replica_that_does_not_log_what_it_applies_is_refused() -> None:
 def test_a_table_that_comes_later_in_a_database_that_is_not_logged_ends_the_query(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
     # Names are compared with their case, whichever the databases have.
     with mysql_service(config={"binlog_do_db": "shop", "sync_binlog": "1"}) as own:
         run(
@@ -197,7 +197,7 @@ def test_what_matches_nothing_is_told_with_what_there_is(server: MySql) -> None:
 def test_a_view_is_refused_and_matches_no_pattern(server: MySql) -> None:
     run(server.host, server.port, "CREATE VIEW shop.v AS SELECT id FROM shop.t")
     try:
-        assert "shop.v is no table but a view" in refused(UnknownSplitError, given(server, tables="shop.v"))
+        assert "shop.v is a view, not a table" in refused(UnknownSplitError, given(server, tables="shop.v"))
         schema = DefaultSource(given(server, tables="shop.t,shop.v*")).schema()
     finally:
         run(server.host, server.port, "DROP VIEW shop.v")
@@ -212,7 +212,7 @@ def test_columns_can_be_left_out_and_what_cannot_be_is_told(server: MySql) -> No
     assert "there is no column nam; the columns are id, name; the nearest is name" in refused(
         OptionError, given(server, excludeColumns="nam")
     )
-    assert "no column of shop.t is left" in refused(OptionError, given(server, excludeColumns="id,name"))
+    assert "leaves no column of shop.t" in refused(OptionError, given(server, excludeColumns="id,name"))
     assert "the option columns already lists" in refused(OptionError, given(server, excludeColumns="id", columns="id"))
     # Tables that differ only in what is left out are one stream.
     assert names(tables="shop.t,shop.other", excludeColumns="name")[:2] == ["id", "_change_type"]
@@ -256,7 +256,10 @@ def test_a_column_of_the_streams_own_name_is_refused_unless_it_is_left_out(serve
     columns = "id INT PRIMARY KEY, Event_Time TIMESTAMP, marker INT, _Table INT"
     run(server.host, server.port, f"CREATE TABLE shop.named ({columns})")
     said = refused(SchemaError, given(server, tables="shop.named"))
-    assert "shop.named has columns under names of the stream's own: Event_Time, marker, _Table. Name the others" in said
+    assert (
+        "shop.named has columns with the names of the stream's own columns: Event_Time, marker, _Table. Name the others"
+        in said
+    )
     left_out = {"columns": "id,marker", "eventTimeColumn": "Event_Time"}
     assert "own: marker. " in refused(SchemaError, given(server, tables="shop.named", **left_out))
     names = DefaultSource(given(server, tables="shop.named", includeMarkers="false", **left_out)).schema().fieldNames()
@@ -275,7 +278,7 @@ def test_a_snapshot_by_a_key_that_is_not_ordered_here_is_refused(
     server: MySql, table: str, key: str, says: str
 ) -> None:
     said = refused(UnsupportedFormatError, given(server, tables=f"shop.{table}", startingOffsets="initial"))
-    assert f"goes by the primary key or snapshotChunkColumn, here {key}" in said
+    assert f"is cut by the primary key or snapshotChunkColumn, here {key}" in said
     assert says in said
     assert "Name another column of the table by snapshotChunkColumn, or set startingOffsets to latest" in said
     DefaultSource(given(server, tables=f"shop.{table}")).schema()
@@ -292,7 +295,7 @@ def test_a_snapshot_without_gtids_takes_tables_with_a_key_alone(server: MySql) -
     finally:
         run(server.host, server.port, *(f"SET GLOBAL gtid_mode = {step}" for step in [*steps[1::-1], "ON"]))
     assert "gtid_mode is not ON" in said
-    assert "would lack what is being committed: shop.unkeyed" in said
+    assert "would lack transactions that are being committed: shop.unkeyed" in said
     assert "SET GLOBAL gtid_mode = ON." in said
 
 

@@ -114,7 +114,7 @@ def test_a_binlog_read_alone_tells_of_new_tables_from_their_first_row_and_takes_
 def test_a_table_that_came_later_and_is_altered_then_ends_the_query_as_others_do(
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
     database = mysql_database
     fill(database, "t", 1)
     life = Life(database, tables=f"{database.name}.*")
@@ -156,7 +156,7 @@ def test_a_restart_looks_again_at_a_table_that_came_in_whole(mysql_database: Dat
 def test_a_table_that_comes_in_whole_while_a_batch_is_planned_waits_for_the_next(
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
     database = mysql_database
     fill(database, "t", 3)
     fill(database, "hidden", 3)
@@ -181,7 +181,7 @@ def test_a_table_that_comes_in_whole_while_a_batch_is_planned_waits_for_the_next
 def test_a_table_that_comes_in_whole_beyond_a_limit_of_rows_waits_until_all_before_it_is_read(
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
     database = mysql_database
     fill(database, "t", 3)
     fill(database, "hidden", 3)
@@ -205,7 +205,7 @@ def test_a_snapshot_goes_on_while_a_table_that_came_later_waits_for_the_end_of_t
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is before it by name took its turns, and had to wait: in a group everybody waited for ever."""
-    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
     database = mysql_database
     fill(database, "t", 10)
     chosen = f"{database.name}.t,{database.name}.a_*"
@@ -236,27 +236,27 @@ def test_a_table_that_is_renamed_while_tables_are_listed_is_not_taken_for_droppe
     """As at the end of an ALTER that copies: MariaDB lists it by no name for a moment."""
     database = mysql_database
     fill(database, "t", 6)
-    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
     life = Life(database, snapshotChunkRows=2, snapshotParallelism=1)
     tables: Tables = {}
     end: Mapping[str, Any] = life.reader.initialOffset()
     start, end = end, life.reader.latestOffset(end, ALL)
     applied(batch(life, start, end), tables)
     database.run("DELETE FROM t WHERE id = 0")
-    listed = table_list._kinds
+    listed = table_list._table_types
 
     def listed_meanwhile(connection: MySqlConnection, selection: Selection | None = None) -> dict[TableName, str]:
-        monkeypatch.setattr(table_list, "_kinds", listed)
+        monkeypatch.setattr(table_list, "_table_types", listed)
         database.run("SET SESSION sql_log_bin = 0", "RENAME TABLE t TO _t_old")
         found = listed(connection, selection)
         database.run("SET SESSION sql_log_bin = 0", "RENAME TABLE _t_old TO t")
         return found
 
-    monkeypatch.setattr(table_list, "_kinds", listed_meanwhile)
+    monkeypatch.setattr(table_list, "_table_types", listed_meanwhile)
     while (start := end) != (end := life.reader.latestOffset(end, ALL)):
         applied(batch(life, start, end), tables)
     life.reader.stop()
-    assert table_list._kinds is listed
+    assert table_list._table_types is listed
     assert tables == on_server(database, "t")
 
 
@@ -267,7 +267,7 @@ def test_a_table_that_is_made_anew_from_a_long_select_is_waited_for(
     database = mysql_database
     fill(database, "t", 6)
     fill(database, "u", 1)
-    monkeypatch.setattr(table_list, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
     monkeypatch.setattr(mysql_connection, "LOCK_WAIT_SECONDS", 1)
     life = Life(database, snapshotChunkRows=2, snapshotParallelism=1)
     start = life.reader.initialOffset()

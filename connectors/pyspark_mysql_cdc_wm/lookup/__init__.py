@@ -1,4 +1,4 @@
-"""A server's settings, tables, binlog.
+"""Look-ups of a server's settings, tables and binlog.
 
 Imports ``binlog``, ``client``, ``options``, ``records``.
 """

@@ -1,4 +1,4 @@
-"""Where the binlog begins and ends, and where a query begins in it."""
+"""The bounds of the binlog: its beginning and end, where a query begins, and how a long range is cut into pieces."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class BinlogBounds:
         by_commit: bool,
         fail_on_data_loss: bool,
     ) -> None:
-        """Take ``None`` for ``transactions`` of a server without GTIDs; ``by_commit`` if event time is commit time."""
+        """Keep the look-ups; ``transactions`` is ``None`` without GTIDs, ``by_commit``: event time is commit time."""
         self._status = status
         self._transactions = transactions
         self._times = times
@@ -43,27 +43,27 @@ class BinlogBounds:
         self._fail_on_data_loss = fail_on_data_loss
 
     def discover(self) -> Set[Split]:
-        """Return the binlog."""
+        """Return the binlog as the only split."""
         return frozenset({BINLOG})
 
     def looked_since(self, moment: float, *, wait: float) -> bool:
-        """Return true: the binlog is the only split of its kind."""
+        """Return true, since no other binlog can appear."""
         return True
 
     def expect(self, splits: Set[Split]) -> None:
-        """Do nothing: the binlog is always there."""
+        """Do nothing, since the binlog always exists."""
 
     def initial_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
-        """Return where a new query begins.
+        """Return the position at which a new query begins.
 
         Raises:
-            OptionError: a place that the server does not have.
-            DataLossError: a moment before its oldest file, and files before that were purged.
+            OptionError: the server does not have the given position.
+            DataLossError: the given time is before the oldest file, and earlier files were purged.
         """
         return dict.fromkeys(splits & {BINLOG}, self._first())
 
     def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
-        """Return the first position there is; no split is ever added."""
+        """Return the earliest position, although no split is ever added."""
         return self.earliest_positions(splits)
 
     def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
@@ -71,7 +71,7 @@ class BinlogBounds:
         return dict.fromkeys(splits & {BINLOG}, self._end()[0].number)
 
     def current_ends(self, splits: Set[Split]) -> Ends:
-        """Return the end of the binlog, and the server's time just before, where that dates what is written."""
+        """Return the end of the binlog, and the server's time just before if later commits cannot be earlier."""
         if BINLOG not in splits:
             return Ends({})
         now = self._status.now() if self._by_commit else None
@@ -83,7 +83,7 @@ class BinlogBounds:
         return dict.fromkeys(splits & {BINLOG}, self._status.earliest().number)
 
     def _end(self) -> tuple[LogPosition, bool]:
-        """Return an end, and whether nothing lay after it when it was asked for."""
+        """Return an end, and whether the binlog had nothing after it when it was requested."""
         return (self._status.end(), True) if self._transactions is None else self._transactions.newest_end()
 
     def _first(self) -> int:
@@ -119,13 +119,13 @@ class BinlogBounds:
         if earliest.file > 1 and not self._times.begun_by(millis):
             lost = (
                 f"startingTimestamp = {millis} ({watermark_text(millis)} UTC): the server's binlog begins later, in "
-                f"{file_name(self._status.base(), earliest.file)}, and what was before it was purged"
+                f"{file_name(self._status.base(), earliest.file)}, and earlier files were purged"
             )
             if self._fail_on_data_loss:
                 raise DataLossError(
-                    f"{lost}. Give a later moment, or set failOnDataLoss to false to begin with what is left"
+                    f"{lost}. Give a later time, or set failOnDataLoss to false to begin with the oldest file"
                 )
-            _log.warning("failOnDataLoss is false: %s", lost)
+            _log.warning("failOnDataLoss=false: beginning with the oldest file. %s", lost)
         return self._times.begin_at(millis)
 
     def _check(self, left_out: GtidSet) -> None:
@@ -135,10 +135,11 @@ class BinlogBounds:
                 left_out,
                 "the server has no GTIDs of MySQL's form (gtid_mode); give file and position",
             )
-        if gone := self._status.purged() - left_out:
+        if purged := self._status.purged() - left_out:
             raise OptionError(
-                "startingOffsets", left_out, f"the server no longer has all others in its binlog: purged are {gone}"
-            )
+                "startingOffsets", left_out, f"the server's binlog no longer has all other transactions: purged are "
+                f"{purged}",
+            )  # fmt: skip
         executed = self._status.executed_end()[1]
         if missing := left_out - executed:
             raise OptionError(
@@ -146,27 +147,25 @@ class BinlogBounds:
             )
 
 
-# How a long range of the binlog is cut: at the beginnings of files, and where that is not enough within a file.
-#
-# A dump can begin at a file's first event, or where a batch ended. Within a file each task therefore receives what is
-# before its piece too, and passes it over: that costs little beside reading it, but the server sends it more than
-# once.
-
-
 LEAST_BYTES = 8 * 1024 * 1024
-"""Of a piece: below, a task of its own costs more than it saves."""
+"""Least bytes of a piece; a task for fewer costs more than it saves."""
 _PIECES = 2
-"""In so many a range is cut where the user does not say: each more lets the server send half of the file again."""
+"""Number of pieces without minPartitions; with each further one the server sends half of a file again."""
 
 
 class BinlogPieces:
-    """``RangeCutter`` of ``spark.connector``."""
+    """``RangeCutter`` of ``spark.connector``: cuts at the beginnings of files, and if necessary within a file.
+
+    A dump can begin at a file's first event, or where a batch ended. For a piece within a file the task therefore also
+    receives the events before the piece, and skips them. Skipping costs the task little, but the server sends these
+    events more than once.
+    """
 
     def __init__(self, status: LogStatus) -> None:
         self._status = status
 
     def pieces(self, wanted: SplitRange, at_least: int | None) -> Sequence[Piece]:
-        """Return all of a range in order; raises what asking for the sizes of files does."""
+        """Return the pieces of a range in order; raises as ``LogStatus.sizes``."""
         sizes: Mapping[int, int] = {}
         if LogPosition.of(wanted.start).file != LogPosition.of(wanted.end).file:
             sizes = {file_number(file): size for file, size in self._status.sizes().items()}
@@ -174,28 +173,31 @@ class BinlogPieces:
 
 
 def cut(wanted: SplitRange, sizes: Mapping[int, int], at_least: int | None) -> list[Piece]:
-    """Cut a range by the bytes of files; files that are gone have none. Pieces that are asked for may be short."""
-    pieces, least = (_PIECES, LEAST_BYTES) if at_least is None else (at_least, 1)
-    stretches = list(_stretches(wanted, sizes))
-    total = sum(size for _, size in stretches)
-    found: list[Piece] = []
-    for stretch, size in stretches:
-        parts = max(1, min(round(pieces * size / total), size // least)) if total else 1
-        edges = [stretch.start + size * i // parts for i in range(parts)] + [stretch.end]
-        whole = SplitRange(wanted.split, stretch.start, wanted.end)
-        found += [Piece(SplitRange(wanted.split, a, b), whole) for a, b in pairwise(edges)]
-    return found
+    """Cut a range into pieces of about equal bytes, given the ``sizes`` of files in bytes; a purged file has none.
+
+    With ``at_least`` a piece may have fewer than ``LEAST_BYTES``.
+    """
+    count, least = (_PIECES, LEAST_BYTES) if at_least is None else (at_least, 1)
+    file_ranges = list(_file_ranges(wanted, sizes))
+    total = sum(size for _, size in file_ranges)
+    pieces: list[Piece] = []
+    for file_range, size in file_ranges:
+        parts = max(1, min(round(count * size / total), size // least)) if total else 1
+        edges = [file_range.start + size * i // parts for i in range(parts)] + [file_range.end]
+        whole = SplitRange(wanted.split, file_range.start, wanted.end)
+        pieces += [Piece(SplitRange(wanted.split, a, b), whole) for a, b in pairwise(edges)]
+    return pieces
 
 
-def _stretches(wanted: SplitRange, sizes: Mapping[int, int]) -> Iterator[tuple[SplitRange, int]]:
-    """Yield parts of a range that begin with a file or with the range, and their bytes; small files go together."""
+def _file_ranges(wanted: SplitRange, sizes: Mapping[int, int]) -> Iterator[tuple[SplitRange, int]]:
+    """Yield the files of a range with their bytes, small files together; the first part begins with the range."""
     first, last = LogPosition.of(wanted.start), LogPosition.of(wanted.end)
     start, size = wanted.start, 0
     for file in range(first.file, last.file + 1):
         begin = LogPosition(file).number
         end = last.offset if file == last.file else sizes.get(file, 0)
         more = max(0, end - (first.offset if file == first.file else 0))
-        # Of what is put together no part is long enough to be cut within.
+        # Small files are yielded together; none of them is long enough to be cut.
         if file > first.file and begin < wanted.end and max(size, more) >= LEAST_BYTES:
             yield SplitRange(wanted.split, start, begin), size
             start, size = begin, 0

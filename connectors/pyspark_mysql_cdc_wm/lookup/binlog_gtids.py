@@ -1,4 +1,4 @@
-"""Which transactions are in a stretch of the binlog, found by reading it."""
+"""The GTIDs of the transactions in a range of the binlog, read from the events that begin them."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ _TAGGED_UUID, _TAGGED_NUMBER, _TAGGED_TAG = 1, 2, 3
 
 
 def transactions_between(settings: ClientSettings, base: str, start: int, end: int) -> GtidSet:
-    """Return the transactions between two places; raises as ``dumped``."""
+    """Return the transactions between two positions; raises as ``dumped``."""
     blocks = dumped(settings, base, start, end, check=False)
-    return functools.reduce(operator.or_, (begun(each.memory, each.events, each.file) for each in blocks), GtidSet())
+    return functools.reduce(
+        operator.or_, (gtids_of(block.memory, block.events, block.file) for block in blocks), GtidSet()
+    )
 
 
 def first_transaction(settings: ClientSettings, base: str, start: int, end: int) -> GtidSet:
-    """Return the first transaction between two places, none if there is none; raises as ``dumped``."""
+    """Return the first transaction between two positions, an empty set without one; raises as ``dumped``."""
     for block in dumped(settings, base, start, end):
         for number in range(len(block.events)):
-            if found := begun(block.memory, block.events[number : number + 1], block.file):
-                return found
+            if first := gtids_of(block.memory, block.events[number : number + 1], block.file):
+                return first
     return GtidSet()
 
 
-def begun(memory: Bytes, events: Longs, file: str) -> GtidSet:
+def gtids_of(memory: Bytes, events: Longs, file: str) -> GtidSet:
     """Return the transactions that begin in a block of events.
 
     Raises:
-        CorruptDataError: an identifier that cannot be read.
+        CorruptDataError: a GTID cannot be read.
     """
     begins = events[events[:, TYPE] == EventType.GTID]
     plain = begins[:, START] + HEADER_SIZE + 1
@@ -49,8 +51,8 @@ def begun(memory: Bytes, events: Longs, file: str) -> GtidSet:
     heads = memory[plain[:, None] + np.arange(_PLAIN_BYTES)]
     uuids, which = np.unique(heads[:, :16], axis=0, return_inverse=True)
     numbers = np.ascontiguousarray(heads[:, 16:]).view("<i8").ravel()
-    found = {
-        Source(str(UUID(bytes=uuid.tobytes()))): list(_runs(numbers[which.ravel() == i]))
+    ranges = {
+        Source(str(UUID(bytes=uuid.tobytes()))): list(_ranges(numbers[which.ravel() == i]))
         for i, uuid in enumerate(uuids)
     }
     for event in events[events[:, TYPE] == EventType.GTID_TAGGED].tolist():
@@ -58,12 +60,12 @@ def begun(memory: Bytes, events: Longs, file: str) -> GtidSet:
             source, number = _tagged(memory[event[START] + HEADER_SIZE : event[STOP]].tobytes())
         except (IndexError, ValueError):
             raise fault_error(Fault.GTID, f"binlog {file} position {event[POSITION]}") from None
-        found.setdefault(source, []).append((number, number))
-    return GtidSet.of(found)
+        ranges.setdefault(source, []).append((number, number))
+    return GtidSet.of(ranges)
 
 
-def _runs(numbers: Longs) -> Iterator[Range]:
-    """Yield the ranges of some numbers."""
+def _ranges(numbers: Longs) -> Iterator[Range]:
+    """Yield the ranges of consecutive numbers, both ends included."""
     ordered = np.unique(numbers)
     ends = np.flatnonzero(np.diff(ordered, append=ordered[-1] + 2) != 1)
     begins = np.concatenate((np.zeros(1, np.int64), ends[:-1] + 1))
@@ -71,7 +73,7 @@ def _runs(numbers: Longs) -> Iterator[Range]:
 
 
 def _tagged(body: bytes) -> tuple[Source, int]:
-    """Read a tagged event; see gtid.py for its layout."""
+    """Read a tagged GTID event; ``gtid.py`` describes its layout."""
     scan = Scan(body)
     for _ in range(3):
         _varint(scan)

@@ -1,4 +1,4 @@
-"""How many rows a stretch of the binlog holds: it is read ahead and rows are counted; no value of theirs is decoded."""
+"""The end of a batch with a limit of rows: the binlog is read ahead and its rows are counted, not decoded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_mysql_cdc_wm.binlog.gtid_set import GtidSet
 from pyspark_mysql_cdc_wm.binlog.wire import Longs
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.client.login_settings import ClientSettings
-from pyspark_mysql_cdc_wm.lookup.binlog_gtids import begun
+from pyspark_mysql_cdc_wm.lookup.binlog_gtids import gtids_of
 from pyspark_mysql_cdc_wm.lookup.transaction_starts import TransactionStarts
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -19,24 +19,25 @@ from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from watermark_source.planning.split import SplitRange
 
 _MOST_BYTES = 256 * 1024 * 1024
-"""Read ahead at most: a batch also ends where little of so much is of tables that are read."""
+"""Limit for reading ahead: a batch also ends after these bytes when few rows in them are of tables that are read."""
 
 
-class Stretch(NamedTuple):
-    """A stretch of the binlog that ends between two transactions."""
+class BatchEnd(NamedTuple):
+    """A position between two transactions, and the transactions from the range's start to it."""
 
     end: int
     transactions: GtidSet
-    """Those that are in it, of MySQL's form."""
+    """GTIDs of MySQL's form."""
 
 
-def stretch_of(settings: ClientSettings, base: str, wanted: SplitRange, rows: int, tables: Selection) -> Stretch:
-    """Return as much of a range as has at most so many rows of some tables, or its first transaction.
+def batch_end(settings: ClientSettings, base: str, wanted: SplitRange, rows: int, tables: Selection) -> BatchEnd:
+    """Return the last position up to which a range has at most ``rows`` rows of ``tables``.
 
-    Rows are as they are delivered: an update has two.
+    It is never before the end of the range's first transaction. Rows are counted as they are delivered, so an update
+    has two.
 
     Raises:
-        DataLossError: the server no longer has it.
+        DataLossError: the server no longer has the range.
         SourceError: what ``dumped`` and ``ChangeDecoder`` raise.
     """
     decoder = ChangeDecoder({}, lambda table: (), reads=lambda *name: tables.matches(TableName(*name)))
@@ -52,26 +53,26 @@ def stretch_of(settings: ClientSettings, base: str, wanted: SplitRange, rows: in
         counts = counted + np.cumsum(_rows_between(decoder, block, begins))
         counted, before = int(counts[-1]), counts[:-1]
         size += int((block.events[:, STOP] - block.events[:, START]).sum())
-        # Not before the first of all, where only a file's own events are left behind.
+        # The batch does not end before the first transaction, since only events of the file itself precede it.
         is_end = np.arange(len(begins)) > 0 if is_first else np.ones(len(begins), np.bool_)
         is_first = is_first and not len(begins)
         fitting = np.flatnonzero(is_end & (before <= rows))
         if fitting.size == 0 and best is None:
-            # More rows than that in the first transaction, if it ends here.
+            # The first transaction alone has more rows; the batch ends after it, if that is in this block.
             fitting = np.flatnonzero(is_end)[:1]
-        at = 0
+        first = 0
         if fitting.size:
-            at, best = int(begins[fitting[-1]]), int(places[fitting[-1]])
-            until_best |= after_best | begun(block.memory, block.events[:at], block.file)
+            first, best = int(begins[fitting[-1]]), int(places[fitting[-1]])
+            until_best |= after_best | gtids_of(block.memory, block.events[:first], block.file)
             after_best = GtidSet()
-        after_best |= begun(block.memory, block.events[at:], block.file)
+        after_best |= gtids_of(block.memory, block.events[first:], block.file)
         if best is not None and (counted > rows or size > _MOST_BYTES):
-            return Stretch(best, until_best)
-    return Stretch(end, until_best | after_best)
+            return BatchEnd(best, until_best)
+    return BatchEnd(end, until_best | after_best)
 
 
 def _rows_between(decoder: ChangeDecoder, block: PlacedBlock, begins: Longs) -> Longs:
-    """Return how many rows of a block are before the first transaction that begins in it, and in each of these."""
+    """Return the number of rows before the first transaction that begins in a block, and of each such transaction."""
     versions = block.places[begins]
     counts = np.zeros(len(begins) + 1, np.int64)
     for changes in decoder.decode(block.memory, block.events, block.file, block.places, prepared=block.prepared):

@@ -1,4 +1,4 @@
-"""The split that a server's binlog is: its positions are the numbers of ``LogPosition``."""
+"""The split of a server's binlog, whose positions are the numbers of ``LogPosition``."""
 
 from __future__ import annotations
 

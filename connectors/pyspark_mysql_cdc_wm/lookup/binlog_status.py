@@ -1,4 +1,4 @@
-"""Where the binlog begins and ends now."""
+"""The current beginning, end and files of the binlog, and its transactions."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from watermark_source.errors import (
 from watermark_source.planning.split import Split
 
 _BETWEEN_TRANSACTIONS = frozenset({"rotate", "stop", "format_desc", "binlog_checkpoint", "start_encryption"})
-"""Kinds of events as the server lists them; those of GTIDs come with these."""
+"""Types of events, as the server lists them, that lie between transactions; GTID events do as well."""
 
 
 class LogStatus:
-    """Asks one server. Positions are those after the last transaction that was written, committed or about to be."""
+    """Queries one server. An end is after the last transaction in the binlog, which may not be committed yet."""
 
     def __init__(self, connection: MySqlConnection) -> None:
         self._connection = connection
         self._statement: str | None = None
 
     def end(self) -> LogPosition:
-        """Return the first position that does not exist yet; it is between two transactions.
+        """Return the position after the last event, which is between two transactions.
 
         Raises:
-            SourceError: the server cannot tell.
+            SourceError: the server cannot be reached, or refuses, or writes no binlog.
         """
         return self.executed_end()[0]
 
     def executed_end(self) -> tuple[LogPosition, GtidSet]:
-        """Return the end, and the transactions that were committed before it was asked for; raises as ``end``."""
+        """Return the end, and the transactions that were committed before the request; raises as ``end``."""
         if self._statement is None:
             self._statement = end_statement(self._connection)
         status = self._connection.one(self._statement)
@@ -54,9 +54,9 @@ class LogStatus:
         return LogPosition(file_number(status[0]), int(status[1])), GtidSet.parse(executed)
 
     def now(self) -> int | None:
-        """Return the time by the server's clock, in milliseconds; ``None`` where the binlog has no commit times.
+        """Return the server's time in milliseconds since 1970; ``None`` on MariaDB, whose binlog has no commit times.
 
-        What is written after an end that was asked for later was committed later, by the same clock.
+        An end that is requested afterwards is before every transaction that commits later by the same clock.
         """
         if self._connection.is_mariadb:
             return None
@@ -68,15 +68,18 @@ class LogStatus:
         return LogPosition(file_number(self.files()[0]))
 
     def base(self) -> str:
-        """Return what the names of all files begin with.
+        """Return the base name of the binlog files, for example ``binlog`` of ``binlog.000003``.
 
         Raises:
-            SourceError: the server cannot tell.
+            SourceError: the server cannot be reached, or refuses, or has no base name.
         """
-        found = self._connection.one("SELECT @@GLOBAL.log_bin_basename")
-        if found is None or not found[0]:
-            raise SourceError(f"{self._connection.settings.where} does not tell how it names its binlog files")
-        return re.split(r"[/\\]", str(found[0]))[-1]
+        row = self._connection.one("SELECT @@GLOBAL.log_bin_basename")
+        if row is None or not row[0]:
+            raise SourceError(
+                f"{self._connection.settings.where}: log_bin_basename is empty. Set log_bin in the server's "
+                "configuration and restart it"
+            )
+        return re.split(r"[/\\]", str(row[0]))[-1]
 
     def files(self) -> list[str]:
         """Return the names of the files that the server still has, the oldest first; raises as ``sizes``."""
@@ -86,7 +89,7 @@ class LogStatus:
         """Return the bytes of each file that the server still has, the oldest first.
 
         Raises:
-            SourceError: the server cannot tell, or has none.
+            SourceError: the server cannot be reached, or refuses, or has no files.
         """
         files = {str(row[0]): int(row[1]) for row in self._connection.rows("SHOW BINARY LOGS")}
         if not files:
@@ -94,67 +97,67 @@ class LogStatus:
         return files
 
     def begins_transaction(self, file: str, offset: int) -> bool:
-        """Return whether a transaction begins at a position, or what stands between files: not what is within one."""
+        """Return whether an event between transactions, or the first event of a transaction, begins at a position."""
         try:
-            found = self._connection.one(f"SHOW BINLOG EVENTS IN '{file}' FROM {offset} LIMIT 1")
+            event = self._connection.one(f"SHOW BINLOG EVENTS IN '{file}' FROM {offset} LIMIT 1")
         except (RefusedError, ResponseTimeoutError, UnreachableError):
             raise
         except SourceError:
-            # No event begins there, and the server cannot read from it.
+            # No event begins at the position, so the server cannot read from it.
             return False
-        kind = "" if found is None else str(found[2]).lower()
-        return found is not None and int(found[1]) == offset and ("gtid" in kind or kind in _BETWEEN_TRANSACTIONS)
+        kind = "" if event is None else str(event[2]).lower()
+        return event is not None and int(event[1]) == offset and ("gtid" in kind or kind in _BETWEEN_TRANSACTIONS)
 
     def purged(self) -> GtidSet:
-        """Return the transactions that were executed and are in no file any more, or never were."""
-        found = self._connection.one("SELECT @@GLOBAL.gtid_purged")
-        return GtidSet.parse(str(found[0]) if found else "")
+        """Return the transactions that were executed and are no longer, or never were, in a file."""
+        row = self._connection.one("SELECT @@GLOBAL.gtid_purged")
+        return GtidSet.parse(str(row[0]) if row else "")
 
     def before_file(self, file: str) -> GtidSet:
-        """Return the transactions that lie in files before one, those included that never were in any.
+        """Return the transactions that were executed before a file began, including those that no file has.
 
-        A server that was set up from a backup has executed what is in none of its files, and does not list it there.
+        A server that was set up from a backup has executed transactions that none of its files has or lists.
 
         Raises:
-            SourceError: the server cannot tell, or the file does not begin with them.
+            SourceError: the server cannot be reached, or refuses, or the file does not begin with its previous GTIDs.
         """
         for row in self._connection.rows(f"SHOW BINLOG EVENTS IN '{file}' LIMIT 2"):
             if row[2] == "Previous_gtids":
                 return GtidSet.parse(str(row[5])) | self.purged()
-        raise SourceError(f"{self._connection.settings.where}: {file} does not begin with the GTIDs before it")
-
-
-def end_statement(connection: MySqlConnection) -> str:
-    """Return how this server is asked for the end of its binlog: the words changed in MySQL 8.2."""
-    if connection.is_mariadb:
-        return "SHOW MASTER STATUS"
-    return "SHOW BINARY LOG STATUS" if mysql_version(connection) >= (8, 2, 0) else "SHOW MASTER STATUS"
-
-
-def replica_statement(connection: MySqlConnection) -> str:
-    """Return the statement for the sources of a MySQL server: the words changed in 8.0.22."""
-    return "SHOW REPLICA STATUS" if mysql_version(connection) >= (8, 0, 22) else "SHOW SLAVE STATUS"
-
-
-def mysql_version(connection: MySqlConnection) -> tuple[int, ...]:
-    """Return the three numbers of a MySQL server's version."""
-    return tuple(int(part) for part in re.findall(r"\d+", connection.server_version)[:3])
-
-
-# Whether the server answers while a batch is read: asked beside planning, on a connection of its own.
+        raise SourceError(f"{self._connection.settings.where}: {file} does not begin with its previous GTIDs")
 
 
 class BinlogWatch:
-    """``CurrentEnds`` of ``spark.connector``. The first question connects."""
+    """``CurrentEnds`` of ``spark.connector``: whether the server responds while a batch is read.
+
+    It is used beside planning, on a connection of its own, which the first request opens.
+    """
 
     def __init__(self, client: ClientSettings) -> None:
-        """Take settings without patience: a server that is away for a moment has to be an error."""
+        """Keep settings without retries, so that a short outage of the server is an error."""
         self._status = LogStatus(MySqlConnection(client))
 
     def current_ends(self, splits: Set[Split]) -> Ends:
         """Return the end of the binlog.
 
         Raises:
-            SourceError: the server does not answer, or refuses.
+            SourceError: the server does not respond, or refuses.
         """
         return Ends(dict.fromkeys(splits & {BINLOG}, self._status.end().number))
+
+
+def end_statement(connection: MySqlConnection) -> str:
+    """Return the statement that shows the end of the binlog; MySQL renamed it in 8.2."""
+    if connection.is_mariadb:
+        return "SHOW MASTER STATUS"
+    return "SHOW BINARY LOG STATUS" if mysql_version(connection) >= (8, 2, 0) else "SHOW MASTER STATUS"
+
+
+def replica_statement(connection: MySqlConnection) -> str:
+    """Return the statement that shows the sources of a MySQL server; MySQL renamed it in 8.0.22."""
+    return "SHOW REPLICA STATUS" if mysql_version(connection) >= (8, 0, 22) else "SHOW SLAVE STATUS"
+
+
+def mysql_version(connection: MySqlConnection) -> tuple[int, ...]:
+    """Return the three numbers of a MySQL server's version."""
+    return tuple(int(part) for part in re.findall(r"\d+", connection.server_version)[:3])

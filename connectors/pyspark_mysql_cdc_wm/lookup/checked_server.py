@@ -1,4 +1,4 @@
-"""A server, its user and the tables of a query, as checks look at them: each thing is asked for once."""
+"""What the checks read of a server, its user and the tables of a query; each is requested once."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _ON = {"1": "ON", "0": "OFF"}
 
 
 class Sources(NamedTuple):
-    """What shows that a server applies changes of others, as ends of a sentence; ``None`` if nothing does."""
+    """Evidence, as a clause for an error, that a server applies changes of other servers; ``None`` without any."""
 
-    seen: str | None
-    """Proof: it is set up to do so now."""
-    traces: str | None = None
-    """It did so once, and the user may not see whether it still does."""
+    current: str | None
+    """The server is a replica or a cluster node now."""
+    former: str | None = None
+    """The server was a replica, and the user lacks the privilege to see whether it still is."""
 
 
 class CheckedServer:
-    """What a server says. Every property raises ``SourceError`` where it cannot be reached, or refuses."""
+    """A server's responses. Every property raises ``SourceError`` if the server cannot be reached, or refuses."""
 
     def __init__(self, options: MySqlOptions) -> None:
-        """Take the options; the first question connects."""
+        """Keep the options; the first request connects."""
         self.options = options
         self.connection = MySqlConnection(options.client)
 
@@ -45,12 +45,12 @@ class CheckedServer:
 
     @property
     def where(self) -> str:
-        """How errors name the server."""
+        """The server's name in errors."""
         return self.connection.settings.where
 
     @cached_property
     def refusal(self) -> RefusedError | None:
-        """Why it does not let the user in. Asked once: servers lock users who fail to log in too often."""
+        """Why the server refuses the login. It is tried once, since servers lock users after failed logins."""
         try:
             self.connection.rows("SELECT 1")
         except RefusedError as refused:
@@ -59,23 +59,23 @@ class CheckedServer:
 
     @property
     def product(self) -> str:
-        """What it is, with its version."""
+        """The server's product and version."""
         version = self.connection.server_version
         return version if self.connection.is_mariadb else f"MySQL {version}"
 
     @cached_property
     def settings(self) -> Mapping[str, str]:
-        """All global settings: one question, whichever are looked at."""
+        """All global variables, which one statement returns."""
         return {str(name): str(value) for name, value in self.connection.rows("SHOW GLOBAL VARIABLES")}
 
     def switch(self, name: str) -> str | None:
-        """Return a setting, ``ON`` or ``OFF`` where the server says 1 or 0."""
+        """Return a variable, with ``ON`` for 1 and ``OFF`` for 0; ``None`` if the server does not have it."""
         value = self.settings.get(name)
         return None if value is None else _ON.get(value, value)
 
     @cached_property
     def sources(self) -> Sources:
-        """The servers that this one replicates, or a cluster that it is a node of."""
+        """Evidence that this server replicates another, or is a cluster node."""
         if self.switch("wsrep_on") == "ON":
             return Sources("the server is a node of a Galera cluster (wsrep_on)")
         mariadb = self.connection.is_mariadb
@@ -84,52 +84,54 @@ class CheckedServer:
                 "SHOW ALL SLAVES STATUS" if mariadb else replica_statement(self.connection)
             )
         except RefusedError:
-            # MariaDB shows it to users with a privilege of its own.
+            # MariaDB shows the state of replicas only to users with SLAVE MONITOR.
             running = self.connection.one("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
             if running is not None and str(running[1]) != "0":
                 return Sources(f"the server is a replica (Slaves_running is {running[1]})")
             applied = self.settings.get("gtid_slave_pos", "")
             return Sources(None, f"the server has been a replica (gtid_slave_pos is {applied})" if applied else None)
-        # Both have the address after one or three columns of names and states.
+        # The host is column 1 on MySQL and column 3 on MariaDB, the port two columns further.
         host = 3 if mariadb else 1
         named = ", ".join(f"{row[host]}:{row[host + 2]}" for row in replicated)
         return Sources(f"the server is a replica of {named}" if named else None)
 
     @cached_property
     def log_status(self) -> Row:
-        """File and position of the binlog's end, and of which databases it tells, if not of all.
+        """File and position of the binlog's end, then ``binlog_do_db`` and ``binlog_ignore_db``.
 
         Raises:
             UnsupportedFormatError: the server writes no binlog.
         """
         status = self.connection.one(end_statement(self.connection))
         if status is None:
-            raise UnsupportedFormatError(f"{self.where} does not tell where its binlog ends")
+            raise UnsupportedFormatError(
+                f"{self.where} shows no end of its binlog. Set log_bin in its configuration and restart it"
+            )
         return status
 
     @cached_property
     def selection(self) -> Selection:
-        """Which tables are read, by names as the server takes them."""
+        """The option tables, matched with the server's rule for case."""
         return on_server(self.connection, self.options.tables)
 
     @cached_property
     def table_names(self) -> tuple[TableName, ...]:
-        """Those there are now; raises as ``tables_of``."""
+        """The selected tables that exist now; raises as ``tables_of``."""
         return tables_of(self.connection, self.selection)
 
     @cached_property
     def tables(self) -> Mapping[TableName, TableColumns]:
-        """What they are made of; raises as ``described``."""
+        """The tables' columns; raises as ``described``."""
         return described(self.connection, self.table_names, self.options.choice)
 
     @cached_property
     def granted_in_part(self) -> tuple[TableName, ...]:
-        """The tables of which the user may read some columns and not others."""
+        """The tables of which the user may read only some columns."""
         return partly_readable(self.connection, self.table_names)
 
     @cached_property
     def layout(self) -> Layout:
-        """What the stream is made of; raises as ``stream_layout``."""
+        """The stream's columns; raises as ``stream_layout``."""
         added = stream_schema(StructType(), self.options.engine).names
         return stream_layout(
             self.tables, self.options.choice, as_json=self.options.as_json, engines=tuple(added),

@@ -1,4 +1,4 @@
-"""A server's collations, by the number that table maps have, and by name: the character set of each."""
+"""A server's collations by name and by the number in table maps, and the character set of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 
 _MYSQL = "SELECT ID, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLLATIONS"
-# From 10.10 on MariaDB has collations for several character sets, whose numbers are in this view alone.
+# Since 10.10 MariaDB has collations for several character sets; only this view has their numbers.
 _MARIADB = (
     "SELECT ID, CHARACTER_SET_NAME, FULL_COLLATION_NAME "
     "FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY WHERE ID IS NOT NULL"
@@ -18,39 +18,41 @@ _MARIADB = (
 
 @dataclass(frozen=True, slots=True)
 class Collations:
-    """All that a server has."""
+    """All collations of a server."""
 
     charsets: Mapping[int, str]
-    """The character set of each, by its number."""
+    """Character sets by the collation's number."""
     names: Mapping[int, str]
+    """Names by the collation's number."""
     numbers: Mapping[str, int]
+    """Numbers by the collation's name."""
 
 
-_known: dict[tuple[str, str], Collations] = {}
-"""By server and version, which they come with: each range and chunk needs them, and they take some milliseconds."""
+_cache: dict[tuple[str, str], Collations] = {}
+"""Collations by server and version. Each range and chunk needs them, and the statement takes some milliseconds."""
 
 
 def collations_of(connection: MySqlConnection) -> Collations:
-    """Ask a server for its collations.
+    """Return the server's collations, from the cache or from the server.
 
     Raises:
-        SourceError: it cannot be reached, or refuses.
+        SourceError: the server cannot be reached, or refuses.
     """
     server = connection.settings.where, connection.server_version
-    if server not in _known:
-        found = [
+    if server not in _cache:
+        rows = [
             (int(number), str(charset), str(name))
             for number, charset, name in connection.rows(_MARIADB if _has_shared(connection) else _MYSQL)
         ]
-        _known[server] = Collations(
-            charsets={number: charset for number, charset, _ in found},
-            names={number: name for number, _, name in found},
-            numbers={name: number for number, _, name in found},
+        _cache[server] = Collations(
+            charsets={number: charset for number, charset, _ in rows},
+            names={number: name for number, _, name in rows},
+            numbers={name: number for number, _, name in rows},
         )
-    return _known[server]
+    return _cache[server]
 
 
 def _has_shared(connection: MySqlConnection) -> bool:
-    """Return whether a server has collations that are of several character sets."""
+    """Return whether a server has collations for several character sets."""
     version = re.match(r"(\d+)\.(\d+)", connection.server_version)
     return connection.is_mariadb and version is not None and (int(version[1]), int(version[2])) >= (10, 10)

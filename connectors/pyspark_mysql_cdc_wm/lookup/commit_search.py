@@ -1,4 +1,4 @@
-"""The first transaction that was committed after a moment, found by reading the binlog's GTID events."""
+"""The first transaction that was committed after a given time, searched in the binlog's GTID events."""
 
 from __future__ import annotations
 
@@ -17,45 +17,48 @@ from watermark_source.errors import CorruptDataError
 
 
 class Committed(NamedTuple):
-    """A transaction: the places before and after it, and when it was committed."""
+    """A transaction in the binlog with its commit time."""
 
     start: int
+    """Position before it."""
     end: int
+    """Position after it."""
     micros: int
+    """Commit time in microseconds since 1970."""
 
 
 class FileBegin(NamedTuple):
-    """What a file's beginning says of when it was begun."""
+    """The times at a file's beginning."""
 
     seconds: int
-    """Since 1970, when the statement began that began the file: long before, perhaps, or at a time that it set."""
+    """Start time, in seconds since 1970, of the statement that began the file. The session may have set that time."""
     first: int | None
-    """Microseconds since 1970, when the first transaction from there on was committed; ``None`` if there is none."""
+    """Commit time, in microseconds since 1970, of the first transaction from the file's beginning on, if any."""
 
 
 def first_committed_after(settings: ClientSettings, base: str, start: int, end: int, micros: int) -> Committed | None:
-    """Return the first transaction between two places that was committed later; ``None`` if there is none.
+    """Return the first transaction between two positions that was committed after ``micros``, ``None`` without one.
 
     Raises as ``dumped``.
     """
-    starts, found = TransactionStarts(start), None
+    starts, first = TransactionStarts(start), None
     for block in dumped(settings, base, start, end, check=False):
         begins, places = starts.of(block)
-        if found is None:
+        if first is None:
             times = commit_times(block.memory, block.events[begins], block.file)
             later = np.flatnonzero(times > micros)
             if not later.size:
                 continue
-            first = int(later[0])
-            found = int(places[first]), int(times[first])
-            places = places[first + 1 :]
+            index = int(later[0])
+            first = int(places[index]), int(times[index])
+            places = places[index + 1 :]
         if len(places):
-            return Committed(found[0], int(places[0]), found[1])
-    return None if found is None else Committed(found[0], end, found[1])
+            return Committed(first[0], int(places[0]), first[1])
+    return None if first is None else Committed(first[0], end, first[1])
 
 
-def begun(settings: ClientSettings, file: str) -> FileBegin:
-    """Return when a file was begun; raises as ``dumped``."""
+def file_begin(settings: ClientSettings, file: str) -> FileBegin:
+    """Return the times at a file's beginning; raises as ``dumped``."""
     seconds: int | None = None
     with closing(BinlogDump(settings, FilePosition(file))) as dump:
         for block in dump.blocks():
@@ -66,5 +69,5 @@ def begun(settings: ClientSettings, file: str) -> FileBegin:
             if seconds is not None and len(begins):
                 return FileBegin(seconds, int(commit_times(block.memory, begins, block.file)[0]))
     if seconds is None:
-        raise CorruptDataError(f"{settings.where}: binlog {file} does not begin with the description of its format")
+        raise CorruptDataError(f"{settings.where}: binlog {file} does not begin with a FORMAT_DESCRIPTION event")
     return FileBegin(seconds, None)

@@ -1,8 +1,8 @@
-"""What of the binlog can be seen in the tables: a transaction is written there before it is committed.
+"""Which transactions of the binlog a SELECT sees: a transaction is written to the binlog before it is committed.
 
-MySQL with GTIDs is asked for ends before which all is committed (committed_transactions.py), MariaDB is waited for.
-MySQL without GTIDs tells nothing: the files before the last one are committed, and what the last one has is taken from
-there.
+MySQL with GTIDs reports ends before which all transactions are committed (``committed_transactions.py``). With MariaDB
+the source waits until it reports them as visible. MySQL without GTIDs does not report visibility: the transactions of
+all files but the last are committed, and those of the last file are read from the binlog itself.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ GTIDS_ON = (
     "On the server, one after another: SET GLOBAL enforce_gtid_consistency = ON; SET GLOBAL gtid_mode = "
     "OFF_PERMISSIVE; SET GLOBAL gtid_mode = ON_PERMISSIVE; SET GLOBAL gtid_mode = ON."
 )
-"""What a server is told by where its ends are not such; MariaDB needs nothing."""
+"""The statements that switch GTIDs on, for errors and cautions about MySQL without them."""
 _VISIBLE_SECONDS = 30
 _PAUSE_SECONDS = 0.01
 
 
 def wait_until_visible(connection: MySqlConnection) -> None:
-    """Return when all transactions that are in the binlog of MariaDB by now can be seen.
+    """Wait until a SELECT on MariaDB sees all transactions that are in its binlog now.
 
-    It tells, with a new view of the tables, up to which place of the binlog that sees.
+    MariaDB reports, with each new consistent snapshot, the position of the binlog up to which the snapshot sees.
 
     Raises:
-        ResponseTimeoutError: they cannot for so long that something else must be wrong.
+        ResponseTimeoutError: some are still not visible after 30 seconds.
         SourceError: the server cannot be reached, or refuses.
     """
     end, until = LogStatus(connection).end(), time.monotonic() + _VISIBLE_SECONDS
-    while (seen := _seen(connection)) < end:
+    while (visible := _visible_end(connection)) < end:
         if time.monotonic() > until:
             raise ResponseTimeoutError(
-                f"{connection.settings.where}: transactions in the binlog from {seen} on "
+                f"{connection.settings.where}: transactions in the binlog from {visible} on "
                 f"were not committed within {_VISIBLE_SECONDS} s; is the server waiting for a replica "
                 "(semi-synchronous replication)?"
             )
@@ -45,9 +45,9 @@ def wait_until_visible(connection: MySqlConnection) -> None:
 
 
 def shows_all_of_its_end(connection: MySqlConnection) -> bool:
-    """Return whether ends of the binlog that batches are planned with are such that all before them can be seen.
+    """Return whether a SELECT sees all transactions before the ends that batches are planned with.
 
-    It holds of those that were planned earlier, too: GTIDs are switched on one file after another.
+    This also holds for ends that were planned earlier, since switching GTIDs on begins a new file.
 
     Raises:
         SourceError: the server cannot be reached, or refuses.
@@ -55,10 +55,10 @@ def shows_all_of_its_end(connection: MySqlConnection) -> bool:
     return connection.is_mariadb or has_gtids(connection)
 
 
-def _seen(connection: MySqlConnection) -> LogPosition:
-    # A connection without a view would show the end of the binlog instead.
-    _, shown, _ = connection.together(
+def _visible_end(connection: MySqlConnection) -> LogPosition:
+    # Outside a consistent snapshot these variables are the end of the binlog.
+    _, rows, _ = connection.together(
         "START TRANSACTION WITH CONSISTENT SNAPSHOT", "SHOW STATUS LIKE 'binlog_snapshot_%'", "ROLLBACK"
     )
-    seen = {str(name).lower(): value for name, value in shown}
-    return LogPosition(file_number(str(seen["binlog_snapshot_file"])), int(seen["binlog_snapshot_position"]))
+    status = {str(name).lower(): value for name, value in rows}
+    return LogPosition(file_number(str(status["binlog_snapshot_file"])), int(status["binlog_snapshot_position"]))

@@ -1,4 +1,4 @@
-"""Where a batch of at most so many rows ends in the binlog."""
+"""The option maxRowsPerTrigger: where a batch of the binlog ends."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ _log = logging.getLogger(__name__)
 
 
 class BinlogRowIndex:
-    """``RowIndex`` of planning/row_index.py; chunks of a snapshot are left as they were cut."""
+    """The connector's ``RowIndex`` for the binlog. It leaves chunks of a snapshot as they were cut."""
 
     def __init__(
         self, connection: MySqlConnection, status: LogStatus, transactions: Transactions | None, tables: Selection
     ) -> None:
-        """Take ``None`` for ``transactions`` of a server without GTIDs."""
+        """Keep the look-ups; ``transactions`` is ``None`` for a server without GTIDs."""
         self._connection = connection
         self._status = status
         self._transactions = transactions
         self._tables = tables
 
     def end_within(self, wanted: SplitRange, rows: int) -> int:
-        """Return a place between two transactions, up to which there are at most so many rows of tables that are read.
+        """Return the last position between two transactions up to which a range has at most ``rows`` rows.
+
+        It counts rows of tables that are read, and never returns a position within the first transaction.
 
         Raises:
-            SourceError: the server, the way to it, or the bytes it sent.
+            SourceError: the server cannot be reached, or refuses, or sent bytes that cannot be read.
         """
-        # A row takes a byte at least.
+        # A row has at least one byte.
         if wanted.split != BINLOG or wanted.size <= rows:
             return wanted.end
-        # Brings the compiler with it, which a query without a limit does not need here.
-        from pyspark_mysql_cdc_wm.lookup.binlog_row_counts import stretch_of  # noqa: PLC0415
+        # This module imports the compiler, which a query without a limit does not need here.
+        from pyspark_mysql_cdc_wm.lookup.binlog_row_counts import batch_end  # noqa: PLC0415
 
         try:
-            found = stretch_of(self._connection.settings, self._status.base(), wanted, rows, self._tables)
+            end = batch_end(self._connection.settings, self._status.base(), wanted, rows, self._tables)
         except DataLossError as loss:
-            _log.warning("the batch cannot be cut to %d rows: %s", rows, loss)
+            _log.warning("the batch cannot be limited to %d rows: %s", rows, loss)
             return wanted.end
         if self._transactions is not None:
-            self._transactions.remember(found.end, self._transactions.before(wanted.start) | found.transactions)
-        return found.end
+            self._transactions.remember(end.end, self._transactions.before(wanted.start) | end.transactions)
+        return end.end

@@ -1,4 +1,4 @@
-"""What a query can start without, and its user should know: the connection, the binlog's age, what it lacks."""
+"""Cautions: what does not keep a query from starting, but its user should know."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from watermark_source.durations import format_duration
 
 _DAY_SECONDS = 86_400
 _SLOW_BYTES_A_SECOND = 10_000_000
-"""What a snapshot reads at least, over a slow network into a slow sink."""
+"""Speed of a slow snapshot in bytes per second, over a slow network into a slow sink."""
 _ROOM = 3
-"""The binlog should be kept so many times as long as a slow snapshot takes."""
+"""The binlog should be kept for at least this multiple of a slow snapshot's duration."""
 _CASCADE = re.compile(r"^ +CONSTRAINT `(.+?)` FOREIGN KEY .* ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL)", re.MULTILINE)
 _BY_ENGINE = "innodb_native_foreign_keys"
 _LARGEST_SKEW_MILLIS = 1_000
 
 
 def advice(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
-    """Return what the doctor looks at beside the checks of ``load()``."""
+    """Yield the doctor's checks beyond those of ``load()``."""
     yield Check("TLS", _tls, after=("login",), at_load=False)
     if not isinstance(options.start, StartMode):
-        # A query with a checkpoint does not begin there any more.
+        # It is no check of load(), since a query with a checkpoint no longer begins there.
         option = "startingTimestamp" if isinstance(options.start, StartAtTime) else "startingOffsets"
         yield Check(option, _start, after=("REPLICATION SLAVE",), at_load=False)
     yield Check("binlog kept", _retention, after=("log_bin", "tables"), at_load=False)
@@ -42,7 +42,7 @@ def advice(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
 
 
 def gaps(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
-    """Return what a stream may lack without a word: each query begins with telling it, if there is anything."""
+    """Yield the checks for changes that a stream may lack without an error; each query logs their cautions."""
     if options.reads_tables:
         yield Check("engine", _engine, after=("tables",), at_load=False)
     yield Check("column grants", _grants, after=("SELECT",), at_load=False)
@@ -77,60 +77,60 @@ def _start(server: CheckedServer) -> str:
 
 
 def _grants(server: CheckedServer) -> str | Caution:
-    """What a user may not read comes from neither the tables nor the binlog, which has it."""
+    """Check the user's grants: the stream leaves out columns that the user may not read, also from the binlog."""
     if not server.granted_in_part:
         return "of whole tables"
-    shown = "; ".join(f"{table}: {', '.join(server.tables[table].names)}" for table in server.granted_in_part)
+    columns = "; ".join(f"{table}: {', '.join(server.tables[table].names)}" for table in server.granted_in_part)
     table = server.granted_in_part[0]
     return Caution(
-        f"the user {server.options.client.username!r} may read these columns alone, and no others come. {shown}. For "
-        f"all of them, on the server: {grant_select(server.options.client.username, table)}"
+        f"the user {server.options.client.username!r} may read these columns alone, and the stream lacks the others. "
+        f"{columns}. For all of them, on the server: {grant_select(server.options.client.username, table)}"
     )
 
 
 def _engine(server: CheckedServer) -> str | Caution:
-    """Other engines have no views of one moment."""
-    found = {table: _told(server, "ENGINE", *table) for table in server.table_names}
-    others = {str(table): str(engine) for table, engine in found.items() if str(engine).upper() != "INNODB"}
+    """Check the tables' engines: only InnoDB has consistent reads."""
+    engines = {table: _table_value(server, "ENGINE", *table) for table in server.table_names}
+    others = {str(table): str(engine) for table, engine in engines.items() if str(engine).upper() != "INNODB"}
     if others:
         shown = ", ".join(f"{table} ({engine})" for table, engine in others.items())
         return Caution(
-            f"{shown}: only InnoDB shows a table as of one moment, so what is written during the snapshot may be lost "
-            "or doubled. Write nothing meanwhile, or ALTER TABLE … ENGINE = InnoDB"
+            f"{shown}: only InnoDB shows a table as of one moment, so rows that are written during the snapshot may be "
+            "lost or doubled. Write nothing meanwhile, or ALTER TABLE … ENGINE = InnoDB"
         )
     return "InnoDB"
 
 
-def _told(server: CheckedServer, column: str, database: str, table: str) -> object:
-    found = server.connection.one(
+def _table_value(server: CheckedServer, column: str, database: str, table: str) -> object:
+    row = server.connection.one(
         f"SELECT {column} FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",  # noqa: S608
         database,
         table,
     )
-    return None if found is None else found[0]
+    return None if row is None else row[0]
 
 
 def _retention(server: CheckedServer) -> str | Caution:
     kept = _kept_seconds(server)
     read = server.table_names if server.options.reads_tables else ()
-    size = sum(int(str(_told(server, "DATA_LENGTH", *table) or 0)) for table in read)
-    takes = size // _SLOW_BYTES_A_SECOND
+    size = sum(int(str(_table_value(server, "DATA_LENGTH", *table) or 0)) for table in read)
+    seconds = size // _SLOW_BYTES_A_SECOND
     snapshot = (
-        f"; a snapshot of {size // 1_000_000} MB takes up to {format_duration(1_000 * takes)}" if takes >= 1 else ""
+        f"; a snapshot of {size // 1_000_000} MB takes up to {format_duration(1_000 * seconds)}" if seconds >= 1 else ""
     )
     if kept is None:
-        return f"until somebody purges it{snapshot}"
-    needed = max(_DAY_SECONDS, _ROOM * takes)
+        return f"until an administrator purges it{snapshot}"
+    needed = max(_DAY_SECONDS, _ROOM * seconds)
     if kept >= needed:
         return format_duration(1_000 * kept) + snapshot
     return Caution(
-        f"for {format_duration(1_000 * kept)}{snapshot}. A query that stands still for longer cannot go on. On the "
+        f"for {format_duration(1_000 * kept)}{snapshot}. A query that is stopped for longer cannot resume. On the "
         f"server: SET GLOBAL binlog_expire_logs_seconds = {max(7 * _DAY_SECONDS, needed)}"
     )
 
 
 def _kept_seconds(server: CheckedServer) -> int | None:
-    """Return for how long; ``None`` if the server purges nothing by itself."""
+    """Return how long in seconds the server keeps binlog files; ``None`` if it never purges them by itself."""
     settings = server.settings
     if server.switch("binlog_expire_logs_auto_purge") == "OFF":
         return None
@@ -140,19 +140,19 @@ def _kept_seconds(server: CheckedServer) -> int | None:
 
 
 def _cascades(server: CheckedServer) -> str | Caution:
-    """Rows that a foreign key changes are in the binlog from MySQL 9.6 on, unless the engine is to change them."""
+    """Check for cascading foreign keys: MySQL logs their changes since 9.6, unless InnoDB executes them."""
     version = server.connection.server_version.split(".")
     by_engine = server.switch(_BY_ENGINE) == "ON"
     if not server.connection.is_mariadb and (int(version[0]), int(version[1])) >= (9, 6) and not by_engine:
         return "their changes are logged"
-    found = []
+    keys = []
     for table in server.table_names:
         # MariaDB's information_schema shows foreign keys only to users who may write.
-        shown = server.connection.one(f"SHOW CREATE TABLE {table.quoted}")
-        found += [f"{table} {name}" for name in _CASCADE.findall(str(shown[1]) if shown else "")]
-    if found:
+        definition = server.connection.one(f"SHOW CREATE TABLE {table.quoted}")
+        keys += [f"{table} {name}" for name in _CASCADE.findall(str(definition[1]) if definition else "")]
+    if keys:
         return Caution(
-            f"{', '.join(found)}: what ON DELETE or ON UPDATE changes in a table is not in the binlog "
+            f"{', '.join(keys)}: what ON DELETE or ON UPDATE changes in a table is not in the binlog "
             + (f"with {_BY_ENGINE} = ON" if by_engine else "before MySQL 9.6")
             + ", so the stream misses it. Make these changes in statements, or with triggers"
         )
@@ -160,12 +160,12 @@ def _cascades(server: CheckedServer) -> str | Caution:
 
 
 def _one_name(server: CheckedServer) -> str | Caution:
-    """A server does not show whether names with commas between them are one name."""
+    """Check binlog_do_db: a server shows one name that has commas like several names."""
     shown = server.log_status[2]
     if len(names_of(shown)) < 2:
         return str(shown) if shown else "not set"
     return Caution(
-        f"{shown}: if this is one line of the server's configuration, the server takes it for the name of one "
+        f"{shown}: if this is one line of the server's configuration, the server reads it as the name of one "
         "database, and logs no change of any of these. Give binlog_do_db once for each database"
     )
 
@@ -173,15 +173,15 @@ def _one_name(server: CheckedServer) -> str | Caution:
 def _write_errors(server: CheckedServer) -> str | Caution:
     value = server.settings.get("binlog_error_action", "")
     if value.upper() != "IGNORE_ERROR":
-        return value or "not there, and not needed"
+        return value or "not set, and not needed"
     return Caution(
-        f"{value}: a server that cannot write its binlog (a full disk) goes on without it, and what is changed until "
-        "it is restarted is missing in the stream. On the server: SET GLOBAL binlog_error_action = 'ABORT_SERVER'"
+        f"{value}: a server that cannot write its binlog (a full disk) continues without it, and the stream lacks all "
+        "changes until it is restarted. On the server: SET GLOBAL binlog_error_action = 'ABORT_SERVER'"
     )
 
 
 def _crashes(server: CheckedServer) -> str | Caution:
-    """Tables and binlog agree after a crash of the machine if both are written to disk at each commit."""
+    """Check that each commit writes both binlog and tables to disk, so that they agree after a crash of the machine."""
     wanted = {"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1"}
     others = {name: value for name in wanted if (value := server.settings.get(name, "1")) != wanted[name]}
     if not others:
@@ -194,15 +194,15 @@ def _crashes(server: CheckedServer) -> str | Caution:
 
 
 def _clock(server: CheckedServer) -> str | Caution:
-    """Lags that are shown compare event times, which are the server's, with this machine's clock."""
-    asked = time.time()
-    told = server.connection.one("SELECT UNIX_TIMESTAMP(NOW(6))")
-    answered = time.time()
-    skew = round(1_000 * (float(told[0] if told else asked) - (asked + answered) / 2))
-    off = max(0, abs(skew) - round(500 * (answered - asked)))
-    if off > _LARGEST_SKEW_MILLIS:
+    """Check the server's clock: lags compare event times, which the server's clock sets, with this machine's clock."""
+    sent = time.time()
+    row = server.connection.one("SELECT UNIX_TIMESTAMP(NOW(6))")
+    received = time.time()
+    skew = round(1_000 * (float(row[0] if row else sent) - (sent + received) / 2))
+    least_skew = max(0, abs(skew) - round(500 * (received - sent)))
+    if least_skew > _LARGEST_SKEW_MILLIS:
         return Caution(
             f"the server's is {format_duration(abs(skew))} {'ahead of' if skew > 0 else 'behind'} this machine's, and "
-            "lags are shown wrong by as much. Set both by NTP"
+            "lags are wrong by as much. Synchronise both with NTP"
         )
     return f"{format_duration(abs(skew))} from this machine's"

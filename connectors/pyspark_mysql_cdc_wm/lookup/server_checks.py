@@ -1,4 +1,4 @@
-"""What must hold of a server and its user before a query can start, and the list of checks that ``load()`` goes by."""
+"""The checks of ``load()``: what a server, its user and the tables must fulfil before a query can start."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from watermark_source.checks import Caution, Check
 from watermark_source.errors import OptionError, RefusedError, SourceError, UnsupportedFormatError, listed
 
-# What must hold of the tables that a query reads: they are logged, may be read, and can be cut into chunks.
-
 
 def table_checks(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
-    """Yield what is looked at for these options, after what ``checks_of`` asks of the server itself."""
+    """Yield the checks of the tables: they are logged, the user may read them, and they can be cut into chunks."""
     yield Check("tables", _tables, after=("login",))
     yield Check("logged databases", _logged, after=("REPLICATION CLIENT", "tables"))
     yield Check("SELECT", _readable, after=("tables",))
@@ -37,17 +35,17 @@ def _logged(server: CheckedServer) -> str:
     logged = LoggedDatabases.of(server.log_status, folds_case=_folds_case(server.connection, server.selection))
     logged.check(server.where, server.table_names)
     only, never = (", ".join(sorted(names)) for names in (logged.only, logged.never))
-    return only or "all" + (f" but {never}" if never else "")
+    return only or "all" + (f" except {never}" if never else "")
 
 
 def check_logged(connection: MySqlConnection, selection: Selection, tables: Iterable[TableName]) -> None:
-    """Check that the binlog has the databases of tables; raises as ``LoggedDatabases.check``."""
+    """Check that the server logs the databases of tables; raises as ``LoggedDatabases.check``."""
     status = connection.one(end_statement(connection)) or ()
     LoggedDatabases.of(status, folds_case=_folds_case(connection, selection)).check(connection.settings.where, tables)
 
 
 def _folds_case(connection: MySqlConnection, selection: Selection) -> bool:
-    # MariaDB compares with the names in its configuration as they are, whatever lower_case_table_names is.
+    # MariaDB compares these names exactly, whatever lower_case_table_names is.
     return selection.ignores_case and not connection.is_mariadb
 
 
@@ -60,12 +58,12 @@ class LoggedDatabases(NamedTuple):
 
     @classmethod
     def of(cls, log_status: Row, *, folds_case: bool) -> LoggedDatabases:
-        """Read them from the answer for the end of the binlog."""
+        """Parse the row that has the end of the binlog and, behind it, these settings."""
         only, never = (names_of(shown) for shown in (*log_status[2:4], "", "")[:2])
         return cls(only, never, folds_case)
 
     def check(self, where: str, tables: Iterable[TableName]) -> None:
-        """Check that the binlog has the databases of tables.
+        """Check that the server logs the databases of tables.
 
         Raises:
             UnsupportedFormatError: it leaves one out.
@@ -96,11 +94,11 @@ def _readable(server: CheckedServer) -> str:
 
 
 def check_tables(connection: MySqlConnection, tables: Iterable[TableName]) -> None:
-    """Check that tables may be read; one that is locked may be, later.
+    """Check that the user may read tables; a table that is locked counts as readable.
 
     Raises:
-        RefusedError: they may not.
-        UnknownSplitError: one is not there.
+        RefusedError: the user may not read one.
+        UnknownSplitError: one does not exist.
     """
     with waiting_for_locks(connection):
         for table in tables:
@@ -117,7 +115,7 @@ def _check_table(connection: MySqlConnection, table: TableName) -> None:
             f"{grant_select(settings.username, table)}"
         ) from refused
     except SourceError as refused:
-        # Who may not read it is told so before the lock is waited for.
+        # The server checks the user's privileges before it waits for the lock.
         if code_of(refused.__cause__) != LOCKED:
             raise
 
@@ -127,11 +125,11 @@ def _columns(server: CheckedServer) -> str:
 
 
 def _keys(server: CheckedServer) -> str | Caution:
-    """Chunks are cut by them."""
+    """Check the primary keys, by which snapshots are cut into chunks."""
     for name, table in server.tables.items():
         check_key(name, table)
     _check_chunk_columns(server)
-    check_seen(server.connection, server.tables)
+    check_visible(server.connection, server.tables)
     unkeyed = [name for name, table in server.tables.items() if not table.key]
     if unkeyed:
         return Caution(without_key(unkeyed))
@@ -139,10 +137,10 @@ def _keys(server: CheckedServer) -> str | Caution:
 
 
 def _check_chunk_columns(server: CheckedServer) -> None:
-    """Check that the columns which snapshots are to be cut by are there.
+    """Check that the columns of the option snapshotChunkColumn exist.
 
     Raises:
-        OptionError: one is not, or its table is not read.
+        OptionError: a column does not exist, or its table is not read.
     """
     for named, column in server.options.choice.chunked_by:
         shown = column if named is None else f"{named}:{column}"
@@ -160,8 +158,8 @@ def check_key(name: TableName, table: TableColumns) -> None:
     """Check that a table can be cut into chunks.
 
     Raises:
-        UnsupportedFormatError: it cannot.
-        OptionError: not by the column that was chosen for it.
+        UnsupportedFormatError: the type of a key column cannot be ordered.
+        OptionError: the column of the option snapshotChunkColumn may be NULL.
     """
     for column in table.chunk_columns:
         if column.chosen and column.nullable:
@@ -171,10 +169,10 @@ def check_key(name: TableName, table: TableColumns) -> None:
         if not column.can_be_ordered:
             by = ", ".join(each.name for each in table.chunk_columns)
             raise UnsupportedFormatError(
-                f"table {name}: a snapshot goes by the primary key or snapshotChunkColumn, here ({by}), and the column "
-                f"{column.name} is {_kind(column)}: read are numbers, decimals of up to 38 digits, dates and times, "
-                "text and bytes, BIT, SET, and ENUM without an empty label. Name another column of the table by "
-                "snapshotChunkColumn, or set startingOffsets to latest or earliest to read the binlog alone"
+                f"table {name}: a snapshot is cut by the primary key or snapshotChunkColumn, here ({by}), and the "
+                f"column {column.name} is {_kind(column)}. Accepted are numbers, decimals of up to 38 digits, dates "
+                "and times, text and bytes, BIT, SET, and ENUM without an empty label. Name another column of the "
+                "table by snapshotChunkColumn, or set startingOffsets to latest or earliest to read the binlog alone"
             )
 
 
@@ -183,26 +181,26 @@ def _kind(column: KeyColumn) -> str:
 
 
 def without_key(tables: Iterable[TableName]) -> str:
-    """Return what less holds of tables without a primary key."""
+    """Return the caution about tables without a primary key."""
     return (
         f"tables without a primary key: {listed([str(table) for table in tables])}. Without snapshotChunkColumn the "
-        "snapshot of each is one chunk. What is written while a chunk is read may come twice, as part of the snapshot "
-        "and as a change"
+        "snapshot of each is one chunk. Rows that are written while a chunk is read may be delivered twice, as part of "
+        "the snapshot and as a change"
     )
 
 
-def check_seen(connection: MySqlConnection, tables: Mapping[TableName, TableColumns]) -> None:
-    """Check that a snapshot of tables is not without what a server does not show yet.
+def check_visible(connection: MySqlConnection, tables: Mapping[TableName, TableColumns]) -> None:
+    """Check that a snapshot of tables would see all transactions before its position.
 
     Raises:
-        UnsupportedFormatError: it would be.
+        UnsupportedFormatError: a table has no primary key, and the server is MySQL without GTIDs.
     """
     unkeyed = [str(name) for name, table in tables.items() if not table.key]
     if unkeyed and not shows_all_of_its_end(connection):
         raise UnsupportedFormatError(
             f"{connection.settings.where}: gtid_mode is not ON, and a snapshot of tables without a primary key would "
-            f"lack what is being committed: {listed(unkeyed)}. {GTIDS_ON} Or leave them out of the option tables, or "
-            "set startingOffsets to latest or earliest"
+            f"lack transactions that are being committed: {listed(unkeyed)}. {GTIDS_ON} Or leave them out of the "
+            "option tables, or set startingOffsets to latest or earliest"
         )
 
 
@@ -210,7 +208,7 @@ class _Needed(NamedTuple):
     setting: str
     value: str
     why: str
-    mends: str
+    remedy: str
 
 
 _SETTINGS = (
@@ -228,7 +226,7 @@ _SETTINGS = (
     ),
 )  # fmt: skip
 _APPLIED = ("log_replica_updates", "log_slave_updates")
-"""The setting's names: MySQL's from 8.0.26 on, and that of MariaDB and of MySQL before."""
+"""Names of the setting: that of MySQL since 8.0.26, and that of MariaDB and of earlier MySQL."""
 _METADATA = _Needed(
     "binlog_row_metadata",
     "FULL",
@@ -238,7 +236,7 @@ _METADATA = _Needed(
 
 
 def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
-    """Return what is looked at for these options, in an order in which what is needed comes first."""
+    """Return the checks for these options; each comes after those that it needs."""
     return (
         Check("server", _server),
         Check("login", _login, after=("server",)),
@@ -256,26 +254,26 @@ def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
 
 
 def _server(server: CheckedServer) -> str:
-    # Who is not let in has reached it.
+    # A refused login shows that the server can be reached.
     return "answers" if server.refusal is not None else server.product
 
 
 def _login(server: CheckedServer) -> str:
     if server.refusal is not None:
         raise server.refusal
-    found = server.connection.one("SELECT CURRENT_USER()")
-    return f"{server.options.client.username}, to the server {found[0] if found else 'nobody'}"
+    row = server.connection.one("SELECT CURRENT_USER()")
+    return f"{server.options.client.username}, as the account {row[0] if row else 'unknown'}"
 
 
 def _setting(needed: _Needed, server: CheckedServer) -> str:
-    # A server without a setting does as all did before there was one.
+    # A server without the setting always behaves as needed.
     value = server.switch(needed.setting)
     if value is None:
-        return "not there, and not needed"
+        return "not set, and not needed"
     if value.upper() != needed.value:
         raise UnsupportedFormatError(
             f"{server.where}: {needed.setting} is {value or 'empty'}, and must be {needed.value}: "
-            f"{needed.why}. On the server: {needed.mends}"
+            f"{needed.why}. On the server: {needed.remedy}"
         )
     return value
 
@@ -284,14 +282,14 @@ def _metadata(server: CheckedServer) -> str | Caution:
     value = server.switch(_METADATA.setting)
     if value is None:
         raise UnsupportedFormatError(
-            f"{server.where}: there is no {_METADATA.setting}, and the binlog tells too little of columns without it. "
+            f"{server.where}: there is no {_METADATA.setting}, and the binlog does not describe columns without it. "
             "MySQL has it from 8.0.1 on, MariaDB from 10.5"
         )
     if value == "MINIMAL":
         return Caution(
-            "MINIMAL: names of columns, labels of ENUM and SET and the primary key are not logged, and are taken to be "
-            "what they are when a change is read. Changes from before a table was altered end the query, or come "
-            f"under wrong names if its columns kept their number and types. On the server: {_METADATA.mends}"
+            "MINIMAL: names of columns, labels of ENUM and SET and the primary key are not logged, and those at the "
+            "time of reading are used. A change from before a table was altered ends the query, or is delivered under "
+            f"wrong names if the columns kept their number and types. On the server: {_METADATA.remedy}"
         )
     return _setting(_METADATA, server)
 
@@ -301,40 +299,40 @@ def _server_id(server: CheckedServer) -> str:
     if value == "0":
         raise UnsupportedFormatError(
             f"{server.where}: server_id is 0, and must be another number: a server without an id sends its binlog to "
-            "nobody. On the server: SET GLOBAL server_id = 1, or any number that none of its replicas has"
+            "no client. On the server: SET GLOBAL server_id = 1, or any number that none of its replicas has"
         )
     return value
 
 
 def _applied(server: CheckedServer) -> str | Caution:
-    """Changes that a server applies, and does not execute itself, are in its binlog with this setting alone."""
-    setting = next((each for each in _APPLIED if each in server.settings), _APPLIED[0])
+    """Check that a replica also logs the changes that it applies."""
+    setting = next((name for name in _APPLIED if name in server.settings), _APPLIED[0])
     value = server.switch(setting)
     if value is None or value.upper() == "ON":
-        return value or "not there, and not needed"
-    found = server.sources
-    if found.seen:
+        return value or "not set, and not needed"
+    sources = server.sources
+    if sources.current:
         raise UnsupportedFormatError(
-            f"{server.where}: {setting} is {value}, and must be ON: {found.seen}, and what it applies from there is "
-            f"not in its own binlog. Set {setting} = ON in the server's configuration and restart it, or read the "
-            "server that the changes are made on"
+            f"{server.where}: {setting} is {value}, and must be ON: {sources.current}, and its binlog lacks the "
+            f"changes that it applies from there. Set {setting} = ON in the server's configuration and restart it, or "
+            "read the server that the changes are made on"
         )
-    if found.traces:
+    if sources.former:
         return Caution(
-            f"{value}: {found.traces}. Should it apply changes of another server, they are not in its own binlog, and "
-            f"the stream lacks them. Set {setting} = ON in the server's configuration and restart it, or on the "
-            f"server: GRANT SLAVE MONITOR ON *.* TO '{server.options.client.username}'@'%', and look again"
+            f"{value}: {sources.former}. If it applies changes of another server, its binlog and the stream lack them. "
+            f"Set {setting} = ON in the server's configuration and restart it, or on the server: GRANT SLAVE MONITOR "
+            f"ON *.* TO '{server.options.client.username}'@'%', and check again"
         )
     return f"{value}, and no other server is replicated"
 
 
 def _files(server: CheckedServer) -> str:
-    """A binlog in tablespaces of an engine has no files with positions."""
+    """Check that the binlog is in files, since a binlog in an engine's tablespaces has no positions."""
     engine = server.settings.get("binlog_storage_engine", "")
     if engine:
         raise UnsupportedFormatError(
-            f"{server.where}: binlog_storage_engine is {engine}, and must be empty: read are positions in binlog "
-            "files. Leave binlog_storage_engine out of the server's configuration and restart it"
+            f"{server.where}: binlog_storage_engine is {engine}, and must be empty: the source reads positions in "
+            "binlog files. Leave binlog_storage_engine out of the server's configuration and restart it"
         )
     return "files"
 
@@ -346,7 +344,7 @@ def _log_status(server: CheckedServer) -> str:
 
 def _log_events(server: CheckedServer) -> str:
     if server.connection.is_mariadb:
-        # Its statements about the binlog take other privileges than a dump does.
+        # MariaDB's statements about the binlog need other privileges than a dump.
         check_may_dump(server.options.client)
     else:
         server.connection.rows("SHOW BINLOG EVENTS LIMIT 1")
@@ -354,14 +352,14 @@ def _log_events(server: CheckedServer) -> str:
 
 
 def _gtids(server: CheckedServer) -> str | Caution:
-    """They tell what of the binlog is visible; MariaDB tells by itself."""
+    """Check gtid_mode: GTIDs show which transactions are visible, which MariaDB reports without them."""
     if server.connection.is_mariadb:
         return "not needed with MariaDB"
-    mode = server.settings.get("gtid_mode", "not there")
+    mode = server.settings.get("gtid_mode", "not set")
     if mode.upper() == "ON":
         return mode
     return Caution(
-        f"{mode}: the server does not tell which transactions of its binlog are visible, so each chunk of a snapshot "
-        "reads the last file of the binlog from its beginning (FLUSH BINARY LOGS makes that short), and no query goes "
-        f"on with a replica. {GTIDS_ON}"
+        f"{mode}: the server does not report which transactions of its binlog are visible, so each chunk of a snapshot "
+        "reads the last file of the binlog from its beginning (FLUSH BINARY LOGS makes that short), and no query can "
+        f"continue on a replica. {GTIDS_ON}"
     )

@@ -1,4 +1,4 @@
-"""What rows of the chosen tables become: columns that all of them have, or one JSON text."""
+"""The columns of a stream: those that all chosen tables have, or one JSON text."""
 
 from __future__ import annotations
 
@@ -21,16 +21,21 @@ def stream_layout(
     engines: Collection[str],
     sees_all: bool = True,
 ) -> Layout:
-    """Return the layout of a stream of tables, to which the engine adds columns.
+    """Return the layout of a stream of tables.
 
-    Of tables of which the user does not see all columns those may be left out that are not described.
+    Args:
+        tables: the tables' columns.
+        choice: the columns that the user chose.
+        as_json: whether rows are JSON text.
+        engines: names of the columns that the engine adds.
+        sees_all: whether the user may read all columns. If not, excludeColumns may name columns that are not described.
 
     Raises:
-        OptionError: a column is named that is not there, or none is left.
-        SchemaError: tables whose columns are not one schema, or have names of the stream's own.
+        OptionError: an option names a column that does not exist, or leaves no column.
+        SchemaError: the tables have different columns, or a column has the name of one of the stream's own.
     """
     _check_names("columns", choice.only or (), tables, everywhere=not as_json)
-    about = tuple(filter(choice.tells, CHANGE_COLUMNS))
+    about = tuple(filter(choice.has_change_column, CHANGE_COLUMNS))
     left_out = [name for name in choice.without if name.lower() not in CHANGE_COLUMNS]
     if sees_all:
         _check_names("excludeColumns", left_out, tables, everywhere=False)
@@ -49,19 +54,19 @@ def stream_layout(
 
 
 def _check_free(layout: Layout, table: TableName, own: Collection[str]) -> None:
-    """Check that no column of a table has the name of one of the stream's own: Spark would take either for it."""
-    taken = [name for name in layout.names if name.lower() in own]
-    if taken:
-        others = ",".join(name for name in layout.names if name not in taken)
+    """Check that no column of a table has the name of one of the stream's own columns."""
+    clashing = [name for name in layout.names if name.lower() in own]
+    if clashing:
+        others = ",".join(name for name in layout.names if name not in clashing)
         raise SchemaError(
-            f"{table} has columns under names of the stream's own: {', '.join(taken)}. Name the others in the option "
-            f"columns, such as {shortened(others)} (eventTimeColumn may name one that is left out), or set rowFormat "
-            "to json"
+            f"{table} has columns with the names of the stream's own columns: {', '.join(clashing)}. Name the others "
+            f"in the option columns, such as {shortened(others)} (eventTimeColumn may name one that is left out), or "
+            "set rowFormat to json"
         )
 
 
 def _check_event_time(tables: Mapping[TableName, TableColumns], column: EventTimeColumn) -> None:
-    """Check that all tables have the column that is event time; they may spell it in their own ways."""
+    """Check that all tables have the event time column, whose case may differ."""
     _check_names("eventTimeColumn", (column.name,), tables, everywhere=True)
     for table, columns in tables.items():
         kind = _kind(column, columns)
@@ -79,33 +84,33 @@ def _kind(column: EventTimeColumn, table: TableColumns) -> pa.DataType | None:
 def check_fits(
     layout: Layout, choice: ColumnChoice, name: TableName, table: TableColumns, *, shown: str = "the stream"
 ) -> None:
-    """Check that a table's columns are those of the stream, which ``shown`` names.
+    """Check that a table's columns are those of the stream, which errors call ``shown``.
 
     Raises:
-        SchemaError: they are not.
-        OptionError: none of them is left.
+        SchemaError: they differ.
+        OptionError: the options leave no column of the table.
     """
     if not any(map(choice.has, table.names)) and not (layout.choice is not None and table.key):
         option, given = ("columns", choice.only) if choice.only is not None else ("excludeColumns", choice.without)
-        raise OptionError(option, ",".join(given), f"no column of {name} is left of {', '.join(table.names)}")
+        raise OptionError(option, ",".join(given), f"leaves no column of {name}, which has {', '.join(table.names)}")
     if layout.event_time is not None:
         kind = _kind(layout.event_time, table)
         if kind is None or not pa.types.is_timestamp(kind):
             raise without_event_time(layout.event_time, name, kind)
     if layout.choice is not None:
         return
-    its = {each: table.type_by_name[each] for each in table.names if choice.has(each)}
-    streams = dict(zip(layout.names, layout.types, strict=True))
-    if its != streams:
+    of_table = {column: table.type_by_name[column] for column in table.names if choice.has(column)}
+    of_stream = dict(zip(layout.names, layout.types, strict=True))
+    if of_table != of_stream:
         raise SchemaError(
-            f"{shown} and {name} have different columns, and a stream has one schema: {_shown(streams)} and "
-            f"{_shown(its)}. Set rowFormat to json, which takes any, choose columns they share by the option columns, "
-            "or read them as two streams"
+            f"{shown} and {name} have different columns, and a stream has one schema: {_shown(of_stream)} and "
+            f"{_shown(of_table)}. Set rowFormat to json, which accepts any, choose columns that they share by the "
+            "option columns, or read them as two streams"
         )
 
 
 def without_event_time(column: EventTimeColumn, name: TableName, kind: pa.DataType | None) -> SchemaError:
-    """Return the error for a table whose column of that name is of another kind, or ``None`` if there is none."""
+    """Return the error for a table without the event time column, or (``kind``) with one of another type."""
     has = "has no such column" if kind is None else f"has it as {kind}"
     return SchemaError(
         f"event time is the column {column.name}, a TIMESTAMP or DATETIME, and {name} {has}. Leave the table out "
@@ -121,12 +126,12 @@ def _check_names(
         lacking = [table for table, columns in tables.items() if name.lower() not in map(str.lower, columns.names)]
         if len(lacking) == len(tables) or (everywhere and lacking):
             columns = tables[lacking[0]].names
-            raise OptionError(option, ",".join(wanted), f"there is no column {name}; {_told(name, columns, lacking)}")
+            raise OptionError(option, ",".join(wanted), f"there is no column {name}; {_hint(name, columns, lacking)}")
 
 
-def _told(name: str, columns: Sequence[str], lacking: Iterable[TableName]) -> str:
-    near = difflib.get_close_matches(name, columns, n=1)
-    hint = f"; the nearest is {near[0]}" if near else ""
+def _hint(name: str, columns: Sequence[str], lacking: Iterable[TableName]) -> str:
+    similar = difflib.get_close_matches(name, columns, n=1)
+    hint = f"; the nearest is {similar[0]}" if similar else ""
     return f"the columns are {', '.join(columns)}{hint} (table {next(iter(lacking))})"
 
 

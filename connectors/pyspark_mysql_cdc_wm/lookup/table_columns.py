@@ -1,4 +1,4 @@
-"""The columns of tables as the server describes them now."""
+"""The columns of tables as the server describes them now, and what it leaves out of the binlog's table maps."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ COLUMN_TYPES: Mapping[str, ColumnType] = {
         ColumnType.GEOMETRY,
     ),
 }  # fmt: skip
-"""By their names in ``information_schema``."""
+"""Column types by their names in ``information_schema``."""
 _DESCRIBE = """
 SELECT TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE,
        DATETIME_PRECISION, CHARACTER_OCTET_LENGTH, COLLATION_NAME, EXTRA, PRIVILEGES,
@@ -93,10 +93,10 @@ SELECT DISTINCT TABLE_SCHEMA, TABLE_NAME FROM information_schema.COLUMN_PRIVILEG
 """
 _LEAVE_OUT = "leave it out by the option excludeColumns"
 _OLD_TIMES = re.compile(r"(time|datetime|timestamp)\(\d\) /\* mariadb-5\.3 \*/")
-_TABLES_A_QUESTION = 500
+_TABLES_A_QUERY = 500
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _ESCAPED = re.compile(r"''|\\(.)", re.DOTALL)
-_MEANS = {"0": "\0", "n": "\n", "r": "\r"}
+_UNESCAPED = {"0": "\0", "n": "\n", "r": "\r"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +104,15 @@ class TableColumns:
     """A table as the server describes it now: the columns to deliver, and those of its event time, key and chunks."""
 
     names: tuple[str, ...]
-    """Of all columns, in the table's order, whether or not they are described."""
+    """Names of all columns that the user may read, in the table's order."""
     columns: tuple[Column, ...]
-    """In the table's order; each has a name."""
+    """The needed columns in the table's order; each has a name."""
     types: tuple[pa.DataType, ...]
+    """The Arrow types of ``columns``."""
     key_columns: tuple[KeyColumn, ...]
-    """Those of the primary key, in its order; empty without one."""
+    """The columns of the primary key in its order; empty without one."""
     chunk_columns: tuple[KeyColumn, ...]
-    """Those that chunks are ranges of: the primary key, or the one that the user chose; empty without either."""
+    """The columns whose ranges are chunks: the primary key, or the one that the user chose; empty without either."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -120,51 +121,53 @@ class TableColumns:
 
     @property
     def by_name(self) -> Mapping[str, Column]:
-        """The columns."""
+        """``columns`` by name."""
         return {str(column.name): column for column in self.columns}
 
     @property
     def type_by_name(self) -> Mapping[str, pa.DataType]:
-        """The columns' types."""
+        """``types`` by the columns' names."""
         return dict(zip(self.by_name, self.types, strict=True))
 
 
 def described(
     connection: MySqlConnection, tables: Iterable[TableName], choice: ColumnChoice
 ) -> dict[TableName, TableColumns]:
-    """Ask the server about tables; those that are not there are left out.
+    """Return the columns of tables; the result lacks tables that do not exist.
 
     Raises:
-        UnsupportedFormatError: a chosen column of a type or character set that is not read.
+        UnsupportedFormatError: a chosen column has a type or character set that is not read.
         SourceError: the server cannot be reached, or refuses.
     """
     by_database: dict[str, list[str]] = {}
     for database, table in sorted(tables):
         by_database.setdefault(database, []).append(table)
     collations = collations_of(connection)
-    found: dict[TableName, TableColumns] = {}
+    result: dict[TableName, TableColumns] = {}
     for database, names in by_database.items():
-        for first in range(0, len(names), _TABLES_A_QUESTION):
-            some = names[first : first + _TABLES_A_QUESTION]
-            marks = ", ".join(["%s"] * len(some))
-            keys = _by_table(connection.rows(_KEYS.format(marks), database, *some))
-            refuse_versioned(connection, database, some)
-            for table, rows in _by_table(connection.rows(_DESCRIBE.format(marks), database, *some)).items():
+        for first in range(0, len(names), _TABLES_A_QUERY):
+            group = names[first : first + _TABLES_A_QUERY]
+            marks = ", ".join(["%s"] * len(group))
+            keys = _by_table(connection.rows(_KEYS.format(marks), database, *group))
+            refuse_versioned(connection, database, group)
+            for table, rows in _by_table(connection.rows(_DESCRIBE.format(marks), database, *group)).items():
                 name = TableName(database, table)
                 readable = [row[:-2] for row in rows if "select" in str(row[-2]).split(",")]
                 if readable and not keys.get(table):
                     _refuse_unseen_key(connection, name, [str(row[0]) for row in rows if row[-1] == "PRI"])
                 if readable:
                     _refuse_what_changes_lack(connection, name, readable, choice)
-                    found[name] = _described(
+                    result[name] = _described(
                         name, readable, keys.get(table, ()), choice, collations,
                         user=connection.settings.username, mariadb=connection.is_mariadb,
                     )  # fmt: skip
-    return found
+    return result
 
 
 def refuse_versioned(connection: MySqlConnection, database: str, tables: Sequence[str]) -> None:
-    """Refuse tables of MariaDB that keep former rows: the binlog has them as inserts, behind what replaced them.
+    """Refuse tables of MariaDB that keep former rows.
+
+    The binlog has a former row as an insert after the change that replaced it.
 
     Raises:
         UnsupportedFormatError: a table is ``WITH SYSTEM VERSIONING``.
@@ -187,10 +190,10 @@ def versioned_error(table: TableName) -> UnsupportedFormatError:
 
 
 def _refuse_unseen_key(connection: MySqlConnection, table: TableName, in_key: Collection[str]) -> None:
-    """Refuse a table of MariaDB that shows no key to a user who may not read all of its columns."""
+    """Refuse a table of MariaDB whose primary key is not shown, since the user may not read all of its columns."""
     if not connection.is_mariadb or not in_key:
         return
-    # A unique key may stand in for a primary one.
+    # COLUMN_KEY is also PRI for a unique key of a table without a primary key.
     unique = {name for (name,) in connection.rows(_UNIQUE, *table)}
     if not unique.issuperset(in_key):
         raise _unreadable_key(connection.settings.username, table, "every column")
@@ -198,7 +201,7 @@ def _refuse_unseen_key(connection: MySqlConnection, table: TableName, in_key: Co
 
 def _unreadable_key(user: str, table: TableName, what: str) -> UnsupportedFormatError:
     return UnsupportedFormatError(
-        f"table {table}: the user {user!r} may not read {what} of the primary key, without which its rows are not "
+        f"table {table}: the user {user!r} may not read {what} of the primary key, without which rows cannot be "
         f"distinguished. On the server, for all columns: {_GRANT.format(table.quoted, user)}"
     )
 
@@ -206,15 +209,15 @@ def _unreadable_key(user: str, table: TableName, what: str) -> UnsupportedFormat
 def _refuse_what_changes_lack(
     connection: MySqlConnection, table: TableName, rows: Sequence[Row], choice: ColumnChoice
 ) -> None:
-    """Refuse generated columns of MariaDB, which logs them in inserts alone, whatever ``binlog_row_image`` is."""
+    """Refuse generated columns of MariaDB, which logs their values only in inserts, with any row image."""
     if not connection.is_mariadb:
         return
     chunk_column = choice.chunk_column(str(table), [str(row[0]) for row in rows])
     generated = [str(row[0]) for row in rows if " GENERATED" in str(row[9]).upper()]
     if lacking := [name for name in generated if choice.reads(name) or name == chunk_column]:
         raise UnsupportedFormatError(
-            f"table {table}: MariaDB logs no values of generated columns in updates and deletions, here of "
-            f"{', '.join(lacking)}. Leave them out, excludeColumns={','.join(lacking)}, and compute them in the query"
+            f"table {table}: MariaDB logs no values of the generated columns {', '.join(lacking)} in updates and "
+            f"deletions. Leave them out, excludeColumns={','.join(lacking)}, and compute them in the query"
         )
 
 
@@ -223,22 +226,23 @@ class DescribedColumn(NamedTuple):
 
     name: str
     declared: str
-    """Its type, in the server's words."""
+    """The type as the server shows it."""
     column: Column | None
-    """``None`` of a type that is not read."""
+    """``None`` for a type that is not read."""
 
 
 class DescribedKey(NamedTuple):
-    """A column of a primary key; ``prefix`` characters of it, or all with ``None``."""
+    """A column of a primary key."""
 
     name: str
     prefix: int | None
+    """Number of the column's first characters in the key; ``None`` for all."""
 
 
 def all_columns(
     connection: MySqlConnection, table: TableName
 ) -> tuple[Sequence[DescribedColumn], Sequence[DescribedKey]]:
-    """Ask the server about every column of a table, and its primary key; nothing of a table that is not there.
+    """Return every column of a table, and its primary key; both are empty for a table that does not exist.
 
     Raises:
         SourceError: the server cannot be reached, or refuses.
@@ -256,12 +260,15 @@ def all_columns(
 
 
 def columns_now(connection: MySqlConnection, table: TableName) -> frozenset[str]:
-    """Return the names of a table's columns, none of a table that is not there; raises as ``all_columns``."""
+    """Return the names of the columns that the user may read now; raises as ``all_columns``.
+
+    The result is empty for a table that does not exist.
+    """
     return frozenset(str(name) for (name,) in connection.rows(_NAMES, *table))
 
 
 def partly_readable(connection: MySqlConnection, tables: Iterable[TableName]) -> tuple[TableName, ...]:
-    """Return which tables the user may read some columns of, and not others.
+    """Return the tables of which the user may read only some columns.
 
     Raises:
         SourceError: the server cannot be reached, or refuses.
@@ -272,24 +279,24 @@ def partly_readable(connection: MySqlConnection, tables: Iterable[TableName]) ->
 
 
 def _may_read_all(connection: MySqlConnection, table: TableName) -> bool:
-    """Return whether the user may read every column but invisible ones, of which nothing is asked."""
+    """Return whether the user may read every column that is not invisible."""
     try:
         connection.rows(f"SELECT * FROM {table.quoted} LIMIT 0")  # noqa: S608 - quoted
     except RefusedError:
         return False
     except SourceError as refused:
-        # One that is locked is asked for another time.
+        # The server checks privileges before it waits for the lock.
         if code_of(refused.__cause__) != LOCKED:
             raise
     return True
 
 
 def _by_table(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return rows without their first column, which names the table, by table."""
-    found: dict[str, list[Row]] = {}
+    """Group rows by their first column, the table's name, and return them without it."""
+    groups: dict[str, list[Row]] = {}
     for table, *row in rows:
-        found.setdefault(str(table), []).append(tuple(row))
-    return found
+        groups.setdefault(str(table), []).append(tuple(row))
+    return groups
 
 
 def _described(
@@ -302,7 +309,7 @@ def _described(
     user: str,
     mariadb: bool,
 ) -> TableColumns:
-    # A prefix of a column orders no rows.
+    # A key over prefixes of columns does not order the rows.
     names = [str(name) for name, _ in key] if all(part is None for _, part in key) else []
     all_names = tuple(str(row[0]) for row in rows)
     chunk_column = choice.chunk_column(str(table), all_names)
@@ -325,53 +332,53 @@ def _described(
 
 
 def declared_labels(declared: str) -> tuple[bytes, ...]:
-    """Return the labels of ``enum('a','b')``, in UTF-8 whatever their column's character set is."""
+    """Return the labels of ``enum('a','b')`` in UTF-8, whatever the column's character set is."""
     return tuple(
-        _ESCAPED.sub(lambda found: _MEANS.get(found[1], found[1]) if found[1] else "'", label).encode()
+        _ESCAPED.sub(lambda match: _UNESCAPED.get(match[1], match[1]) if match[1] else "'", label).encode()
         for label in _LABEL.findall(declared)
     )
 
 
 def _refuse_ambiguous(table: TableName, name: str, declared: str) -> None:
-    """Refuse types of MariaDB of which a SELECT or the binlog does not have the whole value."""
+    """Refuse types of MariaDB whose values a SELECT or the binlog does not have completely."""
     if declared == "year(2)":
-        why, renewed = "a SELECT shows two of its four digits", "YEAR(4)"
+        why, replacement = "a SELECT shows two of its four digits", "YEAR(4)"
     elif _OLD_TIMES.fullmatch(declared):
         why = "the binlog does not have the length of its values"
-        renewed = f"{declared.partition(' ')[0].upper()}, with mysql56_temporal_format = ON"
+        replacement = f"{declared.partition(' ')[0].upper()}, with mysql56_temporal_format = ON"
     else:
         return
     raise UnsupportedFormatError(
         f"table {table} column {name}: the type {declared} is not read, because {why}; {_LEAVE_OUT}. Or on the server: "
-        f"ALTER TABLE {table.quoted} MODIFY {quoted(name)} {renewed}"
+        f"ALTER TABLE {table.quoted} MODIFY {quoted(name)} {replacement}"
     )
 
 
 def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName, *, mariadb: bool) -> Column:
     name, kind, declared, nullable, precision, scale, fraction, octets, collation, extra = row
-    found = COLUMN_TYPES.get(kind)
-    if found is None:
+    type_ = COLUMN_TYPES.get(kind)
+    if type_ is None:
         raise UnsupportedFormatError(f"table {table} column {name}: the type {declared} is not read; {_LEAVE_OUT}")
     if kind == "vector" and mariadb:
-        # Bytes like any other in its binlog.
-        found, kind = ColumnType.VARCHAR, "varbinary"
+        # MariaDB logs vectors as VARBINARY.
+        type_, kind = ColumnType.VARCHAR, "varbinary"
     _refuse_ambiguous(table, name, declared)
     if declared.endswith("COMPRESSED*/"):
-        # MariaDB shows it by a remark.
-        found = COMPRESSED[found]
+        # MariaDB shows compressed columns by a comment behind the type.
+        type_ = COMPRESSED[type_]
     column = Column(
-        found, name=name, nullable=nullable == "YES", visible="INVISIBLE" not in str(extra).upper(), size=1,
+        type_, name=name, nullable=nullable == "YES", visible="INVISIBLE" not in str(extra).upper(), size=1,
         unsigned="unsigned" in declared,
     )  # fmt: skip
-    if found in (ColumnType.FLOAT, ColumnType.DOUBLE):
-        column = replace(column, size=4 if found is ColumnType.FLOAT else 8)
-    elif found is ColumnType.NEWDECIMAL:
+    if type_ in (ColumnType.FLOAT, ColumnType.DOUBLE):
+        column = replace(column, size=4 if type_ is ColumnType.FLOAT else 8)
+    elif type_ is ColumnType.NEWDECIMAL:
         column = replace(column, precision=int(precision), scale=int(scale))
-    elif found is ColumnType.BIT:
+    elif type_ is ColumnType.BIT:
         column = replace(column, length=int(precision), size=(int(precision) + 7) // 8)
-    elif found in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2):
+    elif type_ in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2):
         column = replace(column, precision=int(fraction or 0))
-    elif found in (ColumnType.ENUM, ColumnType.SET):
+    elif type_ in (ColumnType.ENUM, ColumnType.SET):
         column = replace(column, labels=declared_labels(declared))
         if has_empty_label(column) and "?" in declared:
             raise UnsupportedFormatError(
@@ -385,32 +392,45 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName,
     return column
 
 
-# What a server leaves out of the binlog with ``binlog_row_metadata = MINIMAL``, as it describes its tables now.
-#
-# Names of columns, labels of ENUM and SET, the primary key. It is right for a table that was not altered since.
-
+# Table maps of the binlog, completed from what the server describes now.
 
 _UTF8MB4 = 45
-"""A collation that every server has under this number: descriptions are in that character set."""
+"""The number that a collation of utf8mb4 has on every server; descriptions are in that character set."""
 _NOT_SHOWN = "?"
-_MENDS = "On the server: SET GLOBAL binlog_row_metadata = 'FULL'; and begin a new query"
+_REMEDY = "On the server: SET GLOBAL binlog_row_metadata = 'FULL'; and begin a new query"
 _LABELLED = (ColumnType.ENUM, ColumnType.SET)
 _VARIABLE = (ColumnType.VARCHAR, ColumnType.VAR_STRING)
+_HASH = re.compile(r"DB_ROW_HASH_\d+")
+_PERIOD = ("row_start", "row_end")
+"""Names of the last two columns, a row's period, where a versioned table of MariaDB declares no others."""
 
 
-class LeastMetadata:
-    """Puts on tables of the binlog what is not logged of them."""
+def as_described(
+    connection: MySqlConnection, is_read: Callable[[TableName], bool], *, mariadb: bool, by_grants: bool
+) -> Callable[[TableMap], TableMap]:
+    """Return the function that completes the table maps of tables that are read, and marks their hidden columns."""
+    minimal = MinimalMetadata(connection, is_read)
+    hidden = HiddenColumns(connection, mariadb=mariadb, by_grants=by_grants)
+    return lambda table: hidden.marked(minimal.completed(table))
+
+
+class MinimalMetadata:
+    """Adds to table maps what a server does not log with ``binlog_row_metadata = MINIMAL``, as it describes it now.
+
+    These are names of columns, labels of ENUM and SET, and the primary key. They are right unless the table was altered
+    since.
+    """
 
     def __init__(self, connection: MySqlConnection, is_read: Callable[[TableName], bool]) -> None:
-        """Take the connection to ask, and whether a table is read: of others nothing is asked."""
+        """Keep the connection, and the function that returns whether a table is read; others stay incomplete."""
         self._connection = connection
         self._is_read = is_read
 
     def completed(self, table: TableMap) -> TableMap:
-        """Return a table with names, labels and key; itself if it has them, or is not read.
+        """Return a table map with names, labels and key; unchanged if it has them, or its table is not read.
 
         Raises:
-            UnsupportedFormatError: the table is not what it was at its place in the binlog.
+            UnsupportedFormatError: the table was altered after this position of the binlog.
             SourceError: the server cannot be reached, or refuses.
         """
         name = TableName(table.database, table.table)
@@ -418,16 +438,16 @@ class LeastMetadata:
             return table
         columns, key = all_columns(self._connection, name)
         if not columns:
-            raise _altered(name, "it is not there now")
+            raise _altered(name, "it does not exist now")
         if len(columns) != len(table.columns):
-            raise _altered(name, f"it has {len(table.columns)} columns there, and {len(columns)} now")
+            raise _altered(name, f"it had {len(table.columns)} columns then, and has {len(columns)} now")
         for logged, now in zip(table.columns, columns, strict=True):
-            if now.column is None or not _alike(logged, now.column):
-                raise _altered(name, f"the column {now.name} was of another type, and is {now.declared} now")
+            if now.column is None or not _same_type(logged, now.column):
+                raise _altered(name, f"the column {now.name} had another type then, and is {now.declared} now")
             if logged.type in _LABELLED and _NOT_SHOWN in now.declared:
                 raise UnsupportedFormatError(
                     f"table {name} column {now.name}: a label of {now.declared} has a {_NOT_SHOWN}, which the server "
-                    f"shows for characters beyond U+FFFF as well, and binlog_row_metadata is MINIMAL. {_MENDS}"
+                    f"shows for characters beyond U+FFFF as well, and binlog_row_metadata is MINIMAL. {_REMEDY}"
                 )
         names = [column.name for column in columns]
         return replace(
@@ -443,8 +463,8 @@ def _completed(logged: Column, now: DescribedColumn) -> Column:
     return replace(logged, name=now.name, labels=declared_labels(now.declared), collation=_UTF8MB4)
 
 
-def _alike(logged: Column, now: Column) -> bool:
-    """Return whether a column's type is what it was, as far as it is logged."""
+def _same_type(logged: Column, now: Column) -> bool:
+    """Return whether a column's current type is the logged one, as far as the type is logged."""
     kind = ColumnType.VARCHAR if logged.type in _VARIABLE else logged.type
     if kind is not now.type:
         return False
@@ -458,33 +478,20 @@ def _alike(logged: Column, now: Column) -> bool:
 
 def _altered(name: TableName, what: str) -> UnsupportedFormatError:
     return UnsupportedFormatError(
-        f"table {name} was altered after this place of the binlog: {what}. binlog_row_metadata was MINIMAL there, so "
-        f"the binlog does not tell the names of columns. {_MENDS}"
+        f"table {name} was altered after this position of the binlog: {what}. binlog_row_metadata was MINIMAL then, "
+        f"so the binlog does not have the names of columns. {_REMEDY}"
     )
 
 
-# Columns that the binlog has of a table and the server does not describe to the user: MariaDB's hash of each unique key
-# over a TEXT, BLOB or long VARCHAR (DB_ROW_HASH_1), and, with grants for columns, those of which none was granted.
-
-_HASH = re.compile(r"DB_ROW_HASH_\d+")
-_PERIOD = ("row_start", "row_end")
-"""What MariaDB calls the columns of a row's period, the last ones, where the table declares none."""
-
-
-def as_described(
-    connection: MySqlConnection, is_read: Callable[[TableName], bool], *, mariadb: bool, by_grants: bool
-) -> Callable[[TableMap], TableMap]:
-    """Return what puts on tables that are read what is not logged of them, and marks what is hidden."""
-    least = LeastMetadata(connection, is_read)
-    hidden = HiddenColumns(connection, mariadb=mariadb, by_grants=by_grants)
-    return lambda table: hidden.marked(least.completed(table))
-
-
 class HiddenColumns:
-    """Marks the hidden columns of tables. Asks the server, on its connection, about the few that may have some."""
+    """Marks columns that the binlog has and the server does not describe to the user.
+
+    These are MariaDB's hash of each unique key over a TEXT, BLOB or long VARCHAR (``DB_ROW_HASH_1``) and, with grants
+    for columns, the columns that were not granted. Only tables that may have one are looked up on the server.
+    """
 
     def __init__(self, connection: MySqlConnection, *, mariadb: bool, by_grants: bool) -> None:
-        """Take the connection; with ``by_grants`` the user may read some columns of a table and not others."""
+        """Keep the connection; with ``by_grants`` the user may read only some columns of a table."""
         self._connection = connection
         self._mariadb = mariadb
         self._by_grants = by_grants
@@ -506,7 +513,7 @@ class HiddenColumns:
         shown = columns_now(self._connection, name)
         if period and not shown.intersection(_PERIOD):
             raise versioned_error(name)
-        # Of a table that is not there any more nothing is described: no column of it was granted.
+        # A table that no longer exists has no described columns: with by_grants all of its columns are hidden.
         suspects: Collection[str | None] = [each.name for each in table.columns] if self._by_grants else hashes
         hidden = {each for each in suspects if each not in shown}
         return replace(
@@ -519,7 +526,7 @@ def _may_be_hash(column: Column) -> bool:
 
 
 def _may_be_versioned(columns: Collection[Column]) -> bool:
-    """Return whether two columns may be a row's period: moments, or numbers of transactions."""
-    moments = [each for each in columns if each.type is ColumnType.TIMESTAMP2 and each.precision == 6]
-    numbers = [each for each in columns if each.type is ColumnType.LONGLONG and each.unsigned]
-    return any(len([each for each in kind if not each.nullable]) > 1 for kind in (moments, numbers))
+    """Return whether two columns may be a row's period: timestamps, or numbers of transactions."""
+    timestamps = [column for column in columns if column.type is ColumnType.TIMESTAMP2 and column.precision == 6]
+    numbers = [column for column in columns if column.type is ColumnType.LONGLONG and column.unsigned]
+    return any(len([column for column in kind if not column.nullable]) > 1 for kind in (timestamps, numbers))

@@ -1,4 +1,4 @@
-"""Which tables there are of those a query reads, and what is near a name that there is not."""
+"""The existing tables of a query, and similar names for one that does not exist."""
 
 from __future__ import annotations
 
@@ -12,84 +12,84 @@ from pyspark_mysql_cdc_wm.options.tables import SYSTEM_DATABASES, Selection, Tab
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from watermark_source.errors import UnknownSplitError, listed
 
-LOOK_SECONDS = 5.0
-"""So often a running query looks for new tables."""
+REFRESH_SECONDS = 5.0
+"""Interval in seconds at which a running query lists the tables again."""
 _BASE_TABLES = ("BASE TABLE", "SYSTEM VERSIONED")
 _SEQUENCE = "SEQUENCE"
-_OF_A_SEQUENCE = (
+_SEQUENCE_COLUMNS = (
     "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
     "cycle_count",
 )  # fmt: skip
-_NEAR = 3
+_SIMILAR = 3
 
 
 class TableList:
-    """The tables of a selection, asked for again now and then."""
+    """The existing tables of a selection, listed again at intervals."""
 
     def __init__(self, connection: MySqlConnection, selection: Selection) -> None:
         self._connection = connection
         self.selection = selection
-        self._found: frozenset[TableName] = frozenset()
+        self._tables: frozenset[TableName] = frozenset()
         self._until = 0.0
 
     def now(self) -> frozenset[TableName]:
-        """Return the tables there were at most ``LOOK_SECONDS`` ago.
+        """Return the tables that existed at most ``REFRESH_SECONDS`` ago.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
         """
         if time.monotonic() >= self._until:
-            kinds = _kinds(self._connection, self.selection)
-            self._found = frozenset(name for name in kinds if _is_read(self.selection, name, kinds[name]))
-            self._until = time.monotonic() + LOOK_SECONDS
-        return self._found
+            types = _table_types(self._connection, self.selection)
+            self._tables = frozenset(name for name in types if _is_read(self.selection, name, types[name]))
+            self._until = time.monotonic() + REFRESH_SECONDS
+        return self._tables
 
-    def forget(self) -> None:
-        """Ask again the next time: a table was not there."""
+    def expire(self) -> None:
+        """List the tables again at the next call, for example after one of them turned out to be missing."""
         self._until = 0.0
 
 
 def on_server(connection: MySqlConnection, selection: Selection) -> Selection:
-    """Return a selection that takes names of tables as the server does.
+    """Return a selection that treats the case of table names as the server does.
 
     Raises:
         SourceError: the server cannot be reached, or refuses.
     """
-    answer = connection.one("SELECT @@GLOBAL.lower_case_table_names")
-    return replace(selection, ignores_case=bool(answer and int(answer[0])))
+    row = connection.one("SELECT @@GLOBAL.lower_case_table_names")
+    return replace(selection, ignores_case=bool(row and int(row[0])))
 
 
 def tables_of(connection: MySqlConnection, selection: Selection) -> tuple[TableName, ...]:
-    """Return the tables there are now, in order.
+    """Return the existing tables of a selection in order.
 
     Raises:
-        UnknownSplitError: a table that was named is not there, is a view, or nothing is there at all.
+        UnknownSplitError: a named table does not exist or is a view, or no table exists at all.
         SourceError: the server cannot be reached, or refuses.
     """
-    kinds = _kinds(connection, selection)
-    found = sorted(name for name in kinds if _is_read(selection, name, kinds[name]))
-    there = set(map(selection.key, found))
+    types = _table_types(connection, selection)
+    tables = sorted(name for name in types if _is_read(selection, name, types[name]))
+    existing = set(map(selection.key, tables))
     for named in (entry.name for entry in selection.entries if entry.name is not None):
-        if (key := selection.key(named)) not in there:
-            raise _missing(connection, named, [kinds[name] for name in kinds if selection.key(name) == key])
-    if not found:
+        if (key := selection.key(named)) not in existing:
+            raise _missing(connection, named, [types[name] for name in types if selection.key(name) == key])
+    if not tables:
         where = connection.settings
         raise UnknownSplitError(
             f"{where.where}: there is no table like {selection}, or the user {where.username!r} may see none. The "
-            f"tables it may see: {_near(connection, str(selection))}"
+            f"tables it may see: {_similar(connection, str(selection))}"
         )
-    return tuple(found)
+    return tuple(tables)
 
 
 def is_sequence(connection: MySqlConnection, table: TableMap) -> bool:
-    """Return whether rows in the binlog are states of a sequence of MariaDB's, logged as if it were a table.
+    """Return whether rows in the binlog are states of a MariaDB sequence, which is logged like a table.
 
-    What has the columns of one is one, unless the server lists a table of that name.
+    A table map with the columns of a sequence is one, unless the server lists a table of that name.
 
     Raises:
         SourceError: the server cannot be reached, or refuses.
     """
-    if tuple(column.name for column in table.columns) != _OF_A_SEQUENCE or not connection.is_mariadb:
+    if tuple(column.name for column in table.columns) != _SEQUENCE_COLUMNS or not connection.is_mariadb:
         return False
     name = TableName(table.database, table.table)
     kind = connection.one(
@@ -102,8 +102,8 @@ def _is_read(selection: Selection, name: TableName, kind: str) -> bool:
     return kind in _BASE_TABLES and selection.matches(name)
 
 
-def _kinds(connection: MySqlConnection, selection: Selection | None = None) -> dict[TableName, str]:
-    """Return what is a table, a view or another thing, of all databases that a selection can mean."""
+def _table_types(connection: MySqlConnection, selection: Selection | None = None) -> dict[TableName, str]:
+    """Return the ``TABLE_TYPE`` (table, view, …) of everything in the databases that a selection can match."""
     databases = None if selection is None else selection.databases
     chosen, sign = (sorted(SYSTEM_DATABASES), "NOT IN") if databases is None else (databases, "IN")
     marks = ", ".join(["%s"] * len(chosen))
@@ -118,10 +118,10 @@ def _kinds(connection: MySqlConnection, selection: Selection | None = None) -> d
 def _missing(connection: MySqlConnection, name: TableName, kinds: Iterable[str]) -> UnknownSplitError:
     where, user = connection.settings.where, connection.settings.username
     for kind in kinds:
-        return UnknownSplitError(f"{where}: {name} is no table but a {kind.lower()}, of which no binlog tells")
+        return UnknownSplitError(f"{where}: {name} is a {kind.lower()}, not a table, and the binlog has no rows of it")
     return UnknownSplitError(
         f"{where}: there is no table {name}, or the user {user!r} may not see it. Check the option tables, or on the "
-        f"server: {grant_select(user, name)}. The tables it may see: {_near(connection, str(name))}"
+        f"server: {grant_select(user, name)}. The tables it may see: {_similar(connection, str(name))}"
     )
 
 
@@ -130,12 +130,12 @@ def grant_select(user: str, table: TableName) -> str:
     return f"GRANT SELECT ON {table.quoted} TO '{user}'@'%'"
 
 
-def _near(connection: MySqlConnection, wanted: str) -> str:
-    names = [str(name) for name, kind in _kinds(connection).items() if kind in _BASE_TABLES]
-    near = difflib.get_close_matches(wanted, names, n=_NEAR, cutoff=0.5)
-    return ", ".join(near) if near else listed(names) or "none"
+def _similar(connection: MySqlConnection, wanted: str) -> str:
+    names = [str(name) for name, kind in _table_types(connection).items() if kind in _BASE_TABLES]
+    similar = difflib.get_close_matches(wanted, names, n=_SIMILAR, cutoff=0.5)
+    return ", ".join(similar) if similar else listed(names) or "none"
 
 
 def names_of(shown: object) -> frozenset[str]:
-    """Return the names of databases that a server shows with commas between them."""
+    """Parse names of databases that a server shows separated by commas."""
     return frozenset(name.strip() for name in str(shown or "").split(",") if name.strip())

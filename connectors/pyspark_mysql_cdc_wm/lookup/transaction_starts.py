@@ -1,4 +1,4 @@
-"""Where transactions begin, found while the binlog is read: places between them, at which a range may end."""
+"""The positions before transactions, at which a range may end, collected while the binlog is read."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock
 
 
 class TransactionStarts:
-    """Goes from block to block of a dump that began between two transactions."""
+    """Reads the blocks of a dump in order; the dump began between two transactions."""
 
     __slots__ = ("_after",)
 
     def __init__(self, start: int) -> None:
-        """Begin at a place."""
+        """Begin at the dump's first position."""
         self._after = start
 
     def of(self, block: PlacedBlock) -> tuple[Longs, Longs]:
-        """Return which events of a block begin a transaction, and the place before each of these."""
+        """Return the indices of events of a block that begin a transaction, and the position before each of these."""
         begins = np.flatnonzero(begins_transaction(block.events))
         before = np.concatenate((np.array([self._after], np.int64), block.places[:-1]))
         if len(block.places):

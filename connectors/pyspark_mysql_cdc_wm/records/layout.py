@@ -73,7 +73,7 @@ class ColumnChoice:
         wanted = self.only is None or lowered in map(str.lower, self.only)
         return wanted and lowered not in map(str.lower, self.without)
 
-    def tells(self, name: str) -> bool:
+    def has_change_column(self, name: str) -> bool:
         """Return whether a column about changes is wanted: all are that are not named to be left out."""
         return name not in map(str.lower, self.without)
 

@@ -14,8 +14,8 @@ from pyspark_mysql_cdc_wm.lookup.committed_transactions import has_gtids
 from pyspark_mysql_cdc_wm.lookup.server_checks import (
     check_key,
     check_logged,
-    check_seen,
     check_tables,
+    check_visible,
     without_key,
 )
 from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
@@ -94,7 +94,7 @@ class DescribedTables:
         if found:
             check_logged(self._connection, self._selection, found)
         check_tables(self._connection, found)
-        check_seen(self._connection, found)
+        check_visible(self._connection, found)
         self._known.update(found)
 
 
@@ -184,7 +184,7 @@ class ChunkBounds:
         until = time.monotonic() + self._patience
         while True:
             held = {log for log in filter(self.is_wanted, logs) if self._is_held(TableName.of(log))}
-            self._tables.forget()
+            self._tables.expire()
             gone = logs - self.logs() - held
             if time.monotonic() >= until or not any(map(self.is_wanted, gone)):
                 return gone
@@ -222,7 +222,7 @@ class ChunkBounds:
             except UnknownSplitError:
                 # It was dropped since it was listed.
                 self._described.forget(name)
-                self._tables.forget()
+                self._tables.expire()
                 continue
             if not ends:
                 continue

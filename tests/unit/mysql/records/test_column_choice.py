@@ -15,7 +15,7 @@ def test_all_are_wanted_but_those_that_are_left_out() -> None:
 
 def test_a_column_about_changes_is_there_unless_it_is_left_out() -> None:
     choice = ColumnChoice(only=("id",), without=("_Table",))
-    assert [choice.tells(name) for name in ("_table", "_database")] == [False, True]
+    assert [choice.has_change_column(name) for name in ("_table", "_database")] == [False, True]
 
 
 def test_the_column_of_event_time_is_read_though_it_is_not_wanted() -> None:
