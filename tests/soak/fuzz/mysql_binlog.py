@@ -18,7 +18,6 @@ from pyspark_mysql_cdc_wm.binlog.ddl_statements import drops, look_at_statements
 from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk
 from pyspark_mysql_cdc_wm.binlog.event_headers import CHECKSUM_SIZE, EVENT_FIELDS, HEADER_SIZE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
-from pyspark_mysql_cdc_wm.lookup.binlog_gtids import begun
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from tests.soak.fuzz.memory import guarded
