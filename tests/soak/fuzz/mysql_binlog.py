@@ -18,6 +18,7 @@ from pyspark_mysql_cdc_wm.binlog.ddl_statements import drops, look_at_statements
 from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk
 from pyspark_mysql_cdc_wm.binlog.event_headers import CHECKSUM_SIZE, EVENT_FIELDS, HEADER_SIZE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
+from pyspark_mysql_cdc_wm.lookup.binlog_gtids import gtids_of
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from tests.soak.fuzz.memory import guarded
@@ -64,7 +65,7 @@ def _told(body: bytes, flags: int, rows: int) -> Iterator[object]:
 def _decoded(decoder: ChangeDecoder, memory: Bytes, table: Longs, rows: int) -> Iterator[object]:
     yield _statements_and_sets(partial(look_at_statements, memory, table, _FILE, lambda *_: True))
     yield _statements_and_sets(partial(_listed, partial(drops, memory, table)))
-    yield _statements_and_sets(partial(begun, memory, table, _FILE))
+    yield _statements_and_sets(partial(gtids_of, memory, table, _FILE))
     for changes in decoder.decode(memory, table, _FILE):
         count = len(changes.images.kinds)
         yield changes.table, changes.names, changes.images.kinds.tolist(), changes.numbers.tolist()

@@ -11,6 +11,7 @@ import pytest
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import look_at_statements
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import padded
+from pyspark_mysql_cdc_wm.lookup.binlog_gtids import gtids_of
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from tests.unit.mysql.recordings import surveyed
@@ -40,7 +41,7 @@ def _is_refused(look: Callable[..., object], *given: Any) -> bool:
 
 @pytest.mark.parametrize(("name", "kind"), [("full", EventType.GTID), ("tagged", EventType.GTID_TAGGED)])
 def test_an_identifier_cut_anywhere_is_refused_or_read(name: str, kind: EventType) -> None:
-    refused = [_is_refused(begun, *cut, "f") for cut in _cut(name, kind)]
+    refused = [_is_refused(gtids_of, *cut, "f") for cut in _cut(name, kind)]
     assert sum(refused) > 20
 
 
