@@ -1,6 +1,6 @@
 # Everything runs in .venv, made once from pyproject.toml. Needed on the machine: Python 3.10+ and Java 17+.
-#   make demo | demo-json | demo-mysql | demo-join | check | test | test-long | test-containers | lint | bench | docs |
-#   broker | soak | fuzz | mutants | clean | distclean     (make help explains them)
+#   make demo | demo-json | demo-mysql | demo-join | check | test | test-long | test-containers | lint | coverage | lock |
+#   bench | docs | broker | soak | fuzz | mutants | clean | distclean     (make help explains them)
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,6 +18,7 @@ BENCH_ARGS ?=
 # Servers that are there: make demo-join DEMO_ARGS="--kafka 127.0.0.1:9092 --mysql mysql://root:root@127.0.0.1:3306"
 DEMO_ARGS ?=
 PURE_TESTS := tests/unit tests/property tests/transcripts tests/compat
+PLANNER_TESTS := tests/unit/planning tests/property tests/transcripts tests/compat
 # What differs with where servers run: how they start, and whether sources on executors reach them as they say.
 CONTAINER_TESTS := tests/services tests/integration/test_kafka_group_commits.py \
     tests/integration/test_kafka_alignment.py tests/integration/test_mysql_stream.py \
@@ -45,8 +46,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export OPENBLAS_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-json demo-mysql demo-join check test test-long test-containers lint bench docs broker soak fuzz mutants \
-    clean distclean python java prepared
+.PHONY: help demo demo-json demo-mysql demo-join check test test-long test-containers lint coverage lock bench docs \
+    broker soak fuzz mutants clean distclean python java prepared
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -83,13 +84,24 @@ test-containers: java $(INSTALLED) ## the servers, docker-compose.yml and some q
 prepared: java $(INSTALLED)
 	$(RUN) -m services.prepare
 
-lint: $(INSTALLED) ## ruff and mypy
+lint: $(INSTALLED) ## ruff, mypy, typos, and the workflow's own linter
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+	$(VENV)/bin/typos --exclude $(VENV)
+	$(VENV)/bin/zizmor --offline --no-progress --quiet .github
 
 bench: java $(INSTALLED) ## Spark's built-in source and ours, side by side
 	$(RUN) -m benchmarks $(BENCH_ARGS)
+
+coverage: $(INSTALLED) ## how much of the pure packages tests without servers reach, branch by branch; fails below 97 %
+	$(RUN) -m pytest $(PLANNER_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal --cov-branch \
+	    --cov=watermark_source.planning --cov-report=term --cov-fail-under=97 $(PYTEST_ARGS)
+
+lock: $(INSTALLED) ## requirements.lock: one version of each package, with which .venv is made
+	$(RUN) -m pip install --disable-pip-version-check --quiet --group lock
+	$(RUN) -m uv pip compile pyproject.toml --extra all --group dev --universal --python-version 3.10 \
+	    --output-file requirements.lock --no-emit-index-url --no-annotate --no-header --quiet --upgrade
 
 docs: $(INSTALLED) ## the pages that are written from the code
 	$(RUN) docs/generate.py
@@ -126,13 +138,14 @@ distclean: clean ## clean, and .venv
 	rm -rf $(VENV)
 
 # The stamp is written last: an interrupted installation is taken up again, a finished one is reused.
-$(INSTALLED): pyproject.toml | python
+$(INSTALLED): pyproject.toml requirements.lock | python
 	@test -x $(RUN) || { echo "creating $(VENV) with $$($(PYTHON) --version)"; $(PYTHON) -m venv $(VENV); } || { \
 	    rm -rf $(VENV); \
 	    echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "installing the project and its tools into $(VENV) (once; about 1.3 GB with pyspark)"
 	$(RUN) -m pip install --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(RUN) -m pip install --disable-pip-version-check --editable '.[all]' --group dev
+	$(RUN) -m pip install --disable-pip-version-check --editable '.[all]' --group dev \
+	    --constraint requirements.lock
 	$(RUN) -m watermark_source.spark.bytecode  # every query of every test starts half a second sooner
 	@touch $@
 

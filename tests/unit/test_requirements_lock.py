@@ -1,0 +1,80 @@
+"""requirements.lock names one version of each package that an installation takes, and is current."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[2]
+OWN = "watermark-source"
+
+
+def pinned() -> dict[str, str]:
+    """Versions by name, of the lines that are for this interpreter and system."""
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    requirements = [Requirement(line) for line in lines]
+    here = [each for each in requirements if each.marker is None or each.marker.evaluate()]
+    return {canonicalize_name(each.name): str(each.specifier).removeprefix("==") for each in here}
+
+
+def declared() -> dict[str, Requirement]:
+    """What pyproject.toml requires for development: the project, ``[all]``, and the group ``dev``."""
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras, groups = project["project"]["optional-dependencies"], project["dependency-groups"]
+    texts = [*project["project"]["dependencies"], *groups["lint"], *groups["test"]]
+    extra = Requirement(extras["all"][0]).extras
+    waiting = list(extra)
+    for name in waiting:
+        for text in extras[name]:
+            if Requirement(text).name == OWN:
+                waiting += Requirement(text).extras
+            else:
+                texts.append(text)
+    return {text: Requirement(text) for text in texts}
+
+
+def needed(names: dict[str, str]) -> Iterator[tuple[str, Requirement]]:
+    """What the pinned packages that are installed here require in turn."""
+    for name in names:
+        try:
+            texts = distribution(name).requires or []
+        except PackageNotFoundError:
+            continue
+        for requirement in map(Requirement, texts):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                yield name, requirement
+
+
+@pytest.mark.parametrize("text", declared())
+def test_what_the_project_requires_is_pinned_within_its_bounds(text: str) -> None:
+    requirement = declared()[text]
+    version = pinned().get(canonicalize_name(requirement.name))
+    assert version is not None, f"{text} is not in requirements.lock: make lock"
+    assert version in requirement.specifier, f"requirements.lock has {version}, which {text} excludes: make lock"
+
+
+def test_what_pinned_packages_require_is_pinned_as_well() -> None:
+    versions = pinned()
+    wrong = [
+        f"{name} needs {requirement}"
+        for name, requirement in needed(versions)
+        if versions.get(canonicalize_name(requirement.name), "") not in requirement.specifier
+        or canonicalize_name(requirement.name) not in versions
+    ]
+    assert wrong == []
+
+
+def test_no_line_names_a_place_from_which_packages_come() -> None:
+    assert "://" not in (ROOT / "requirements.lock").read_text(encoding="utf-8")
